@@ -1,4 +1,4 @@
-"""Who may call what."""
+"""The access policy of the executor's RPCs."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from libs.common.rpc.policy import Policy, Row, for_caller
 
 _PREFIX = "/toolmesh.executor.v1.ExecutorService/"
 
-# No scope here: which scopes a call takes is the tool's to say, and a refusal for want of one belongs on record.
+# No scopes here: the tool's manifest names them, and a refusal for a missing scope is recorded in the audit log.
 _CALLERS = {"gateway": for_caller(), EDGE: for_caller(), ORCHESTRATOR: for_caller()}
-# That of the longest class of tools one can wait for; every other tool's own limit is tighter.
-_LONGEST = 300.0
+# The deadline of the longest synchronous timeout class; the limits of other tools are shorter.
+_MAX_SECONDS = 300.0
 
 POLICY: Policy = {
-    _PREFIX + "Invoke": Row(_CALLERS, deadline=_LONGEST, idempotent=False),
-    _PREFIX + "InvokeGroup": Row(_CALLERS, deadline=_LONGEST, idempotent=False),
-    _PREFIX + "PreviewInvocation": Row(_CALLERS, deadline=_LONGEST, idempotent=True),
+    _PREFIX + "Invoke": Row(_CALLERS, deadline=_MAX_SECONDS, idempotent=False),
+    _PREFIX + "InvokeGroup": Row(_CALLERS, deadline=_MAX_SECONDS, idempotent=False),
+    _PREFIX + "PreviewInvocation": Row(_CALLERS, deadline=_MAX_SECONDS, idempotent=True),
     _PREFIX + "FetchResult": Row(_CALLERS, deadline=60.0, idempotent=True),
 }

@@ -1,11 +1,9 @@
-"""The composition root of the executor: the only file that names adapters."""
+"""The composition root of the executor: the only file that creates adapters."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Protocol
 
 import grpc.aio
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -20,34 +18,35 @@ from libs.common.rpc.client import channel_to
 from libs.common.rpc.server import Service
 from libs.common.runtime.clock import Clock, SystemClock
 from libs.common.runtime.process import instance_id
+from libs.common.runtime.tasks import PeriodicTask
 from libs.common.sql.engine import engine_for
 from libs.common.sql.migrate import migrate
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 from services.executor.adapters.audit.durable_trail import DurableTrail
 from services.executor.adapters.audit.outbox import Outbox
-from services.executor.adapters.audit.record_encoder import RecordWriter
+from services.executor.adapters.audit.record_encoder import RecordEncoder
 from services.executor.adapters.audit.stream import AuditStream
 from services.executor.adapters.authz.decision_client import PolicyAuthorizer
-from services.executor.adapters.budget.lazy_budget import SpendingWhenNeeded
-from services.executor.adapters.hooks.hooks_file import hooks_file
+from services.executor.adapters.budget.lazy_budget import LazyBudget
+from services.executor.adapters.hooks.hooks_file import read_hooks_file
 from services.executor.adapters.idempotency.claims import PostgresClaims
 from services.executor.adapters.preview_tokens import SealedPreviewTokens
 from services.executor.adapters.registry.quarantine import QuarantiningView
-from services.executor.adapters.registry.register_builtins import Registrar
-from services.executor.adapters.registry.tool_view import RegistryView
+from services.executor.adapters.registry.register_builtins import BuiltinRegistrar
+from services.executor.adapters.registry.tool_view import RegistryToolView
 from services.executor.adapters.results.memory_cache import MemoryResultCache
 from services.executor.adapters.results.postgres_store import PostgresResultStore
 from services.executor.adapters.runners.builtin import BuiltinRunner
-from services.executor.adapters.runners.dispatch import RunnersByKind
-from services.executor.adapters.runners.factory import ConfinedRunners, Terms
-from services.executor.adapters.runners.worker.pool import Limits
+from services.executor.adapters.runners.dispatch import DispatchingRunner
+from services.executor.adapters.runners.factory import RunnerConfig, SandboxedRunners
+from services.executor.adapters.runners.worker.pool import PoolLimits
 from services.executor.adapters.sandbox.bubblewrap.sandbox import BubblewrapSandbox
 from services.executor.adapters.sandbox.egress.proxy import EgressProxy
 from services.executor.adapters.sandbox.gvisor.sandbox import GvisorSandbox
 from services.executor.adapters.sandbox.port import Sandbox
 from services.executor.adapters.telemetry.metrics import Metrics
-from services.executor.adapters.telemetry.queue_metrics import QueueMetrics, show_length
+from services.executor.adapters.telemetry.queue_metrics import QueueMetrics, export_queue_length
 from services.executor.adapters.telemetry.spans import SampledSpans
 from services.executor.builtin.arithmetic import Arithmetic
 from services.executor.builtin.clock_now import ClockNow
@@ -75,12 +74,12 @@ SWEEP_SECONDS = 300.0
 
 
 async def build(settings: Settings, log: Log, tracing: Tracing) -> RpcApplication:
-    """Compose the process. It is ready once it knows the registry's tools."""
-    return compose(settings, log, tracing, clock=SystemClock(), tools=shipped(SystemClock()))
+    """Compose the process. It is ready once it has the registry's tools."""
+    return compose(settings, log, tracing, clock=SystemClock(), tools=builtin_tools(SystemClock()))
 
 
-def shipped(clock: Clock) -> list[BuiltinTool]:
-    """The tools that come with the executor."""
+def builtin_tools(clock: Clock) -> list[BuiltinTool]:
+    """Return the tools that ship with the executor."""
     return [Echo(), ClockNow(clock), Arithmetic()]
 
 
@@ -93,31 +92,31 @@ def compose(
     tools: Sequence[BuiltinTool],
     builtin_runner: Callable[[Sequence[BuiltinTool], Log], Runner] = BuiltinRunner,
 ) -> RpcApplication:
-    """Compose the process with a clock, the tools that it brings, and what runs those."""
-    authz, registry, audit = channels(settings)
+    """Compose the process with a clock, its built-in tools and their runner."""
+    authz, registry, audit = open_channels(settings)
     database = engine_for(settings.database_url, schema=SCHEMA)
     in_flight = InFlight()
     verifier = verifier_from(authz, settings, log)
-    view = RegistryView(registry, clock, log)
-    usable = QuarantiningView(view, registry, log)
-    cache = cache_of(settings, view, clock)
+    view = RegistryToolView(registry, clock, log)
+    quarantine = QuarantiningView(view, registry, log)
+    cache = build_cache(settings, view, clock)
     store = PostgresResultStore(database, settings.sealing_keys)
-    hooks = hooks_file(settings.hooks)
-    confined = confined_runners(settings, log)
-    scheduler = scheduler_of(settings, clock)
-    trail = durable_trail(settings, audit, database, log, in_flight)
-    claims = claims_in(database, settings)
-    spending = SpendingWhenNeeded(settings.redis_url)
-    registrar = Registrar(registry, [tool.manifest for tool in tools], log)
+    hooks = read_hooks_file(settings.hooks)
+    sandboxed = build_sandboxed_runners(settings, log)
+    scheduler = build_scheduler(settings, clock)
+    trail = build_trail(settings, audit, database, log, in_flight)
+    claims = build_claims(database, settings)
+    budget = LazyBudget(settings.redis_url)
+    registrar = BuiltinRegistrar(registry, [tool.manifest for tool in tools], log)
     ports = Ports(
-        tools=usable,
+        tools=quarantine,
         authorizer=PolicyAuthorizer(authz, clock, verifier.view),
         audit=trail,
-        runner=RunnersByKind({"builtin": builtin_runner(tools, log), **confined.by_kind}),
+        runner=DispatchingRunner({"builtin": builtin_runner(tools, log), **sandboxed.by_kind}),
         claims=claims,
-        spending=spending,
+        spending=budget,
         previews=SealedPreviewTokens(settings.sealing_keys, clock),
-        quarantine=usable,
+        quarantine=quarantine,
         cache=cache,
         storing=Storing(store, settings.result_ttl_seconds, settings.result_max_bytes),
         turns=Turns(scheduler, clock),
@@ -129,9 +128,9 @@ def compose(
         satisfies=ConstraintChecker(),
     )
     parts = Parts(ports, in_flight=in_flight, audit_wait=settings.audit_wait_seconds)
-    verifier.view.listen(lambda: withdraw(parts.serving, verifier.view, log))
-    claims.listen(parts.serving.overtaken, lambda cause: log.error("keys were not renewed", cause=cause))
-    handlers = handlers_of(parts, ports, store, revoked=lambda caller: verifier.view.refuses(caller.token_lineage))
+    verifier.view.listen(lambda: cancel_revoked(parts.serving, verifier.view, log))
+    claims.listen(parts.serving.overtaken, lambda cause: log.error("claim leases not renewed", cause=cause))
+    handlers = build_handlers(parts, ports, store, revoked=lambda caller: verifier.view.refuses(caller.token_lineage))
     return RpcApplication(
         settings,
         log,
@@ -139,47 +138,47 @@ def compose(
         policy=POLICY,
         verifier=verifier,
         services=[Service(SERVICE, lambda server: rpc.add_ExecutorServiceServicer_to_server(handlers, server))],
-        # Released in reverse: the trail sends or keeps what is left before its channel and its database close.
+        # Stopped in reverse order: the trail flushes before its channel and its database close.
         resources=[
             *(channel_resource(channel) for channel in (authz, registry, audit)),
             engine_resource(database, lambda: migrate(database, MIGRATIONS, schema=SCHEMA)),
-            *keeping(claims, store, log),
-            Resource(stop=spending.close),
+            *maintenance(claims, store, log),
+            Resource(stop=budget.close),
             Resource(trail.start, trail.stop),
             Resource(registrar.start, registrar.stop),
             Resource(view.start, view.stop),
-            Resource(stop=usable.stop),
+            Resource(stop=quarantine.stop),
             Resource(stop=hooks.close),
-            Resource(confined.start, confined.stop),
+            Resource(sandboxed.start, sandboxed.stop),
         ],
     )
 
 
-def handlers_of(
+def build_handlers(
     parts: Parts, ports: Ports, store: PostgresResultStore, *, revoked: Callable[[Caller], bool]
 ) -> ExecutorHandlers:
-    """The use cases behind the RPCs."""
+    """Build the use cases of the RPCs."""
     invoke = Invoke(parts)
     group = InvokeGroup(invoke, ports.tools, ports.clock, revoked=revoked)
     return ExecutorHandlers(invoke, group, Preview(parts, ports.previews), FetchResult(store))
 
 
-def keeping(claims: PostgresClaims, store: PostgresResultStore, log: Log) -> list[Resource]:
-    """What looks after the tables: forgets what is over, and renews keys for as long as their calls are alive."""
+def maintenance(claims: PostgresClaims, store: PostgresResultStore, log: Log) -> list[Resource]:
+    """Return the resources that delete expired rows and renew claim leases."""
     return [
-        sweeping(claims, "idempotency keys", log),
-        sweeping(store, "stored results", log),
+        sweeper("claims", claims.sweep, log),
+        sweeper("results", store.sweep, log),
         Resource(stop=claims.stop),
     ]
 
 
-def withdraw(serving: Serving, view: RevocationView, log: Log) -> None:
-    """End what runs on tokens that are revoked."""
-    if ended := serving.withdraw(lambda caller: view.refuses(caller.token_lineage)):
-        log.info("invocations ended, their tokens were revoked", count=ended)
+def cancel_revoked(serving: Serving, view: RevocationView, log: Log) -> None:
+    """Cancel the invocations whose tokens were revoked."""
+    if canceled := serving.withdraw(lambda caller: view.refuses(caller.token_lineage)):
+        log.info("invocations canceled: their tokens were revoked", count=canceled)
 
 
-def channels(settings: Settings) -> tuple[grpc.aio.Channel, grpc.aio.Channel, grpc.aio.Channel]:
+def open_channels(settings: Settings) -> tuple[grpc.aio.Channel, grpc.aio.Channel, grpc.aio.Channel]:
     """Open the channels to authz, registry and audit."""
     return (
         authz_channel(settings.authz_address, settings, repeatable=["Check"]),
@@ -188,47 +187,47 @@ def channels(settings: Settings) -> tuple[grpc.aio.Channel, grpc.aio.Channel, gr
     )
 
 
-def durable_trail(
+def build_trail(
     settings: Settings, channel: grpc.aio.Channel, database: AsyncEngine, log: Log, in_flight: InFlight
 ) -> DurableTrail:
-    """The stream that all calls share, and the outbox behind it."""
-    writer = RecordWriter(instance_id(settings), settings.redaction_rules)
-    # A name for this one life: a successor under the same instance must wait for the lease like anybody else.
+    """Build the audit trail: the stream that all calls share, and its outbox."""
+    encoder = RecordEncoder(instance_id(settings), settings.redaction_rules)
+    # Unique per process: a restarted process with the same instance id must wait for the lease too.
     owner = f"{instance_id(settings)}/{new_id()}"
-    outbox = Outbox(database, writer, log, owner=owner)
-    stream = AuditStream(channel, writer, log, active=lambda: in_flight.count, settled=outbox.settled)
+    outbox = Outbox(database, encoder, log, owner=owner)
+    stream = AuditStream(channel, encoder, log, active=lambda: in_flight.count, on_settled=outbox.mark_settled)
     outbox.attach(stream)
     return DurableTrail(stream, outbox, log)
 
 
-def confined_runners(settings: Settings, log: Log) -> ConfinedRunners:
-    """What runs tools that nobody has to trust."""
+def build_sandboxed_runners(settings: Settings, log: Log) -> SandboxedRunners:
+    """Build the runners of untrusted tools."""
     instance, cgroups = instance_id(settings), settings.sandbox_cgroups
     sandboxes: dict[str, Sandbox] = {
         "process": BubblewrapSandbox(instance, cgroups=cgroups),
         "kernel": GvisorSandbox(instance, cgroups=cgroups, runsc=settings.runsc),
     }
-    # One tenant has at most half of what there is, so that another is never without.
-    workers = Limits(most=settings.workers, most_per_tenant=max(1, settings.workers // 2))
+    # One tenant has at most half of the workers, so that others are never without.
+    workers = PoolLimits(max_workers=settings.workers, max_per_tenant=max(1, settings.workers // 2))
     volumes = dict(settings.volumes)
-    terms = Terms(settings.tool_packs, volumes, workers, output_bytes=settings.result_max_bytes)
-    return ConfinedRunners(sandboxes, terms, log, egress=lambda: EgressProxy(settings.egress_internal))
+    config = RunnerConfig(settings.tool_packs, volumes, workers, output_bytes=settings.result_max_bytes)
+    return SandboxedRunners(sandboxes, config, log, egress=lambda: EgressProxy(settings.egress_internal))
 
 
-def claims_in(database: AsyncEngine, settings: Settings) -> PostgresClaims:
-    """The memory of idempotency keys."""
+def build_claims(database: AsyncEngine, settings: Settings) -> PostgresClaims:
+    """Build the store of idempotency claims."""
     return PostgresClaims(database, instance_id(settings), settings.sealing_keys, lease=settings.claim_lease_seconds)
 
 
-def cache_of(settings: Settings, view: RegistryView, clock: Clock) -> MemoryResultCache:
-    """Results that may be used again, as long as nothing about their tool changes."""
+def build_cache(settings: Settings, view: RegistryToolView, clock: Clock) -> MemoryResultCache:
+    """Build the result cache, which is invalidated when a tool version changes."""
     cache = MemoryResultCache(clock, max_bytes=settings.result_cache_bytes)
-    view.listen(cache.forget)
+    view.listen(cache.invalidate)
     return cache
 
 
-def scheduler_of(settings: Settings, clock: Clock) -> Scheduler:
-    """What gives calls their turn, with somebody who counts those that wait."""
+def build_scheduler(settings: Settings, clock: Clock) -> Scheduler:
+    """Build the scheduler with its queue metrics."""
     bounds = Bounds(
         tool=settings.tool_concurrency,
         service=settings.service_concurrency,
@@ -237,37 +236,16 @@ def scheduler_of(settings: Settings, clock: Clock) -> Scheduler:
         waiting_per_tool=max(1, settings.queue_limit // 2),
     )
     scheduler = Scheduler(clock, bounds, QueueMetrics())
-    show_length(scheduler)
+    export_queue_length(scheduler)
     return scheduler
 
 
-class Swept(Protocol):
-    """Where things end whose time is over."""
+def sweeper(name: str, sweep: Callable[[], Awaitable[int]], log: Log) -> Resource:
+    """Return a resource that deletes expired rows every few minutes."""
 
-    async def sweep(self) -> int:
-        """Forget some of them; return how many."""
-        ...
+    async def sweep_all() -> None:
+        while deleted := await sweep():
+            log.debug("expired rows deleted", table=name, count=deleted)
 
-
-def sweeping(swept: Swept, what: str, log: Log) -> Resource:
-    """Forget what is over, every few minutes."""
-    tasks: list[asyncio.Task[None]] = []
-
-    async def sweep_forever() -> None:
-        while True:
-            await asyncio.sleep(SWEEP_SECONDS)
-            try:
-                while forgotten := await swept.sweep():
-                    log.debug("forgotten", what=what, count=forgotten)
-            except Exception as error:
-                # Whatever it was, the next round comes: what is swept is over, and nobody waits for it.
-                log.error("sweeping failed", what=what, cause=error)
-
-    async def start() -> None:
-        tasks.append(asyncio.create_task(sweep_forever(), name="sweep"))
-
-    async def stop() -> None:
-        for task in tasks:
-            task.cancel()
-
-    return Resource(start, stop)
+    task = PeriodicTask(f"sweep-{name}", sweep_all, log, interval=SWEEP_SECONDS)
+    return Resource(task.start, task.stop)

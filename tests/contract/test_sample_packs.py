@@ -15,8 +15,8 @@ from toolmesh.registry.v1 import tool_version_pb2 as vpb
 
 from libs.common.ids import new_id
 from libs.common.telemetry.log import Log
-from services.executor.adapters.registry.compile_tool import entry_of
-from services.executor.adapters.runners.factory import ConfinedRunners, Terms
+from services.executor.adapters.registry.compile_tool import compile_version
+from services.executor.adapters.runners.factory import RunnerConfig, SandboxedRunners
 from services.executor.adapters.sandbox.bubblewrap.sandbox import Bubblewrap
 from services.executor.domain.model import Ran, Work
 from services.executor.domain.tool import Tool
@@ -36,7 +36,7 @@ def manifest(path: Path) -> Manifest:
 def tool_of(path: Path) -> Tool:
     read = manifest(path)
     name = f"tools/{read.name.qualified}/versions/{read.version}"
-    tool = entry_of(vpb.ToolVersion(name=name, manifest=message_of(read), digest=read.digest)).tool
+    tool = compile_version(vpb.ToolVersion(name=name, manifest=message_of(read), digest=read.digest)).tool
     assert tool is not None
     return tool
 
@@ -52,19 +52,21 @@ def asked(tool: Tool, arguments: dict[str, Any], *, preview: bool = False) -> Wo
 
 
 @pytest.fixture
-async def runners(tmp_path: Path) -> AsyncIterator[ConfinedRunners]:
+async def runners(tmp_path: Path) -> AsyncIterator[SandboxedRunners]:
     bubblewrap = Bubblewrap()
     if why := await asyncio.to_thread(bubblewrap.unavailable):
         pytest.skip(f"no bubblewrap here: {why}")
     (tmp_path / "reports").mkdir()
-    terms = Terms(packs=[PACKS], volumes={"reports": tmp_path / "reports"})
-    made = ConfinedRunners({"process": bubblewrap}, terms, Log("executor", descriptor=os.open(os.devnull, os.O_WRONLY)))
+    config = RunnerConfig(packs=[PACKS], volumes={"reports": tmp_path / "reports"})
+    made = SandboxedRunners(
+        {"process": bubblewrap}, config, Log("executor", descriptor=os.open(os.devnull, os.O_WRONLY))
+    )
     await made.start()
     yield made
     await made.stop()
 
 
-async def run(runners: ConfinedRunners, tool: Tool, work: Work) -> Ran:
+async def run(runners: SandboxedRunners, tool: Tool, work: Work) -> Ran:
     assert runners.by_kind[tool.runner].sandbox_for(tool) is not None
     ran = await runners.by_kind[tool.runner].run(tool, work)
     assert not tool.output.violations(ran.value)
@@ -84,7 +86,7 @@ def test_a_manifest_is_admitted(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.stem)
-async def test_a_tool_does_what_its_examples_show(runners: ConfinedRunners, path: Path) -> None:
+async def test_a_tool_does_what_its_examples_show(runners: SandboxedRunners, path: Path) -> None:
     tool = tool_of(path)
     for example in manifest(path).examples:
         assert isinstance(example.arguments, dict)
@@ -94,7 +96,7 @@ async def test_a_tool_does_what_its_examples_show(runners: ConfinedRunners, path
             await ran.drop()
 
 
-async def test_a_report_is_previewed_written_and_undone(runners: ConfinedRunners, tmp_path: Path) -> None:
+async def test_a_report_is_previewed_written_and_undone(runners: SandboxedRunners, tmp_path: Path) -> None:
     write, remove = named("write_report"), named("remove_report")
     arguments = {"name": "weekly", "title": "Weekly", "body": "All is well."}
     report = tmp_path / "reports" / "weekly.md"

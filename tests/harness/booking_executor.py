@@ -192,7 +192,7 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> RpcApplicatio
     """Compose an executor that books."""
     clock = SystemClock()
     wiring.PostgresClaims = MortalClaims  # type: ignore[misc]
-    tools = [*wiring.shipped(clock), *bookings()]
+    tools = [*wiring.builtin_tools(clock), *bookings()]
     return wiring.compose(settings, log, tracing, clock=clock, tools=tools, builtin_runner=BookingRunner)
 
 

@@ -22,7 +22,7 @@ from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 from services.executor.builtin.tool import read_only_manifest
 from services.executor.config import Settings
-from services.executor.wiring import compose, shipped
+from services.executor.wiring import builtin_tools, compose
 
 PACKS = Path(__file__).resolve().parent / "packs"
 ENTRY_POINTS = {
@@ -92,7 +92,7 @@ def _sightings(sign: bytes) -> Iterator[float]:
 async def build(settings: Settings, log: Log, tracing: Tracing) -> RpcApplication:
     """Compose an executor with tools that never end."""
     clock = SystemClock()
-    return compose(settings, log, tracing, clock=clock, tools=[*shipped(clock), *map(Lingering, ENTRY_POINTS)])
+    return compose(settings, log, tracing, clock=clock, tools=[*builtin_tools(clock), *map(Lingering, ENTRY_POINTS)])
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from services.executor.builtin.tool import read_only_manifest
 from services.executor.config import Settings
 from services.executor.domain.model import Ran, Work
 from services.executor.domain.tool import Tool
-from services.executor.wiring import compose, shipped
+from services.executor.wiring import builtin_tools, compose
 
 _TEXT = {"type": "string", "maxLength": 1000, "description": "The path of a file."}
 
@@ -79,7 +79,9 @@ class NappingRunner(BuiltinRunner):
 async def build(settings: Settings, log: Log, tracing: Tracing) -> RpcApplication:
     """Compose an executor that can nap."""
     clock = SystemClock()
-    return compose(settings, log, tracing, clock=clock, tools=[*shipped(clock), Nap()], builtin_runner=NappingRunner)
+    return compose(
+        settings, log, tracing, clock=clock, tools=[*builtin_tools(clock), Nap()], builtin_runner=NappingRunner
+    )
 
 
 if __name__ == "__main__":

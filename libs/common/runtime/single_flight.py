@@ -20,11 +20,11 @@ class SingleFlight(Generic[K, V]):
     def __init__(self) -> None:
         self._running: dict[K, asyncio.Task[V]] = {}
 
-    async def run(self, key: K, compute: Callable[[], Coroutine[Any, Any, V]]) -> V:
-        """Join the running computation for the key, or start it. Context variables of the first caller are not inherited."""
+    async def run(self, key: K, compute: Callable[[], Coroutine[Any, Any, V]], *, context: Context | None = None) -> V:
+        """Join the running computation for the key, or start it. It runs in `context`, by default in an empty one."""
         task = self._running.get(key)
         if task is None:
-            task = asyncio.get_running_loop().create_task(compute(), context=Context())
+            task = asyncio.get_running_loop().create_task(compute(), context=context or Context())
             self._running[key] = task
             task.add_done_callback(lambda done: self._finish(key, done))
         return await asyncio.shield(task)

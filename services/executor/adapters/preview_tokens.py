@@ -1,4 +1,4 @@
-"""Tokens that show that a call was previewed: sealed, bound to the call, and good for a while. Nothing is stored."""
+"""Stateless preview tokens: encrypted, bound to a call and valid for a limited time."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _PURPOSE = "preview "
 
 
 class SealedPreviewTokens:
-    """Any executor with the same keys knows a token of any other."""
+    """Issues and verifies tokens. Executors with the same keys accept each other's tokens."""
 
     def __init__(self, seal: Seal, clock: Clock) -> None:
         self._seal, self._clock = seal, clock
 
     def issue(self, facts: str) -> tuple[str, datetime]:
-        """Return a token for a call with these facts, and until when it is good."""
+        """Return a token for a call with these facts, and its expiry time."""
         expires = self._clock.now() + VALID
         sealed = self._seal.seal(expires.isoformat().encode(), _PURPOSE + facts)
         return base64.urlsafe_b64encode(sealed).decode(), expires
 
     def accepts(self, token: str, facts: str) -> bool:
-        """Say whether a token was issued for a call with these facts and is still good."""
+        """Return whether a token was issued for a call with these facts and has not expired."""
         try:
             sealed = base64.b64decode(token, altchars=b"-_", validate=True)
             expires = datetime.fromisoformat(self._seal.open(sealed, _PURPOSE + facts).decode())

@@ -19,7 +19,7 @@ from sqlalchemy import (
 
 metadata = MetaData()
 
-# One row per idempotency key in its scope: who holds it, until when, and how it ended.
+# One row per idempotency key in its scope: owner, lease and outcome.
 claims = Table(
     "claims",
     metadata,
@@ -40,7 +40,7 @@ claims = Table(
     Column("expire_time", DateTime(timezone=True), nullable=False),
 )
 
-# Records that wait for the log, in the order they were written.
+# Audit records that wait for delivery to the log, in insertion order.
 outbox = Table(
     "outbox",
     metadata,
@@ -51,7 +51,7 @@ outbox = Table(
     Column("refuse_time", DateTime(timezone=True)),
 )
 
-# One row: who delivers the outbox, and until when nobody else may.
+# One row: the process that delivers the outbox, and its lease.
 outbox_delivery = Table(
     "outbox_delivery",
     metadata,
@@ -60,7 +60,7 @@ outbox_delivery = Table(
     Column("lease_until", DateTime(timezone=True), nullable=False),
 )
 
-# One row per result that is too large to be embedded: whose it is, what opens it, and until when.
+# One row per result that is too large for a response: owner, token hash and expiry.
 results = Table(
     "results",
     metadata,
@@ -75,7 +75,7 @@ results = Table(
     Column("expire_time", DateTime(timezone=True), nullable=False),
 )
 
-# Its content, in pieces.
+# The encrypted pieces of a result.
 result_pieces = Table(
     "result_pieces",
     metadata,

@@ -12,7 +12,7 @@ from libs.common.errors import MeshError, Reason
 from libs.common.redaction.tenant_scanners import TenantScanners
 from libs.common.runtime.clock import Clock, SystemClock
 from libs.common.sealing import KEY_BYTES, Seal
-from services.executor.adapters.audit.stream import Entry
+from services.executor.adapters.audit.stream import PendingRecord
 from services.executor.adapters.idempotency.claim_rows import Scope, scope_of
 from services.executor.adapters.preview_tokens import SealedPreviewTokens
 from services.executor.adapters.results.memory_cache import MemoryResultCache
@@ -119,13 +119,13 @@ class ClosedOutbox:
     async def start(self) -> None:
         """There is nothing to begin."""
 
-    async def stop_delivering(self) -> None:
+    async def stop(self) -> None:
         """There is nothing to end."""
 
-    async def keep(self, record: Record, entry: Entry | None) -> None:
+    async def store(self, record: Record, pending: PendingRecord | None) -> None:
         raise MeshError(Reason.SERVICE_UNAVAILABLE)
 
-    async def keep_all(self, fragments: Sequence[tuple[str, bytes]]) -> None:
+    async def store_encoded(self, records: Sequence[tuple[str, bytes]]) -> None:
         raise MeshError(Reason.SERVICE_UNAVAILABLE)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from libs.common.errors import MeshError
 from libs.common.telemetry.log import Log
-from services.executor.adapters.runners.factory import ConfinedRunners, Terms
+from services.executor.adapters.runners.factory import RunnerConfig, SandboxedRunners
 from services.executor.adapters.sandbox.bubblewrap.sandbox import BubblewrapSandbox
 from services.executor.adapters.sandbox.egress.proxy import EgressProxy
 from services.executor.domain.model import Ran, Work
@@ -26,7 +26,7 @@ PACKS = Path(__file__).parent / "packs"
 class Running:
     """The runners of one executor, and what they logged."""
 
-    def __init__(self, runners: ConfinedRunners, log: Path) -> None:
+    def __init__(self, runners: SandboxedRunners, log: Path) -> None:
         self._runners = runners
         self._log = log
 
@@ -63,7 +63,7 @@ Starting = Callable[..., Awaitable[Running]]
 
 @pytest.fixture
 def own_tmp(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder in which everything temporary of one test is made, and nobody else's. Other users can pass it, as they can /tmp."""
+    """A temporary folder for everything that one test creates. Other users can traverse it, like /tmp."""
     with tempfile.TemporaryDirectory(prefix="runners-") as name:
         Path(name).chmod(0o711)
         monkeypatch.setattr(tempfile, "tempdir", name)
@@ -73,19 +73,19 @@ def own_tmp(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 async def starting(tmp_path: Path, own_tmp: Path) -> AsyncIterator[Starting]:
-    """Return a factory of runners over a real bubblewrap: `await starting(workers=Limits(...))`."""
-    started: list[ConfinedRunners] = []
+    """Return a factory of runners over a real bubblewrap: `await starting(workers=PoolLimits(...))`."""
+    started: list[SandboxedRunners] = []
     log = tmp_path / "log"
     descriptor = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
 
-    async def start(**terms: Any) -> Running:
+    async def start(**config: Any) -> Running:
         bubblewrap = BubblewrapSandbox()
         if why := await asyncio.to_thread(bubblewrap.unavailable_reason):
             pytest.skip(f"no bubblewrap here: {why}")
         internal = [ip_network("127.0.0.0/8")]
-        runners = ConfinedRunners(
+        runners = SandboxedRunners(
             {"process": bubblewrap},
-            Terms(**{"packs": [PACKS], **terms}),
+            RunnerConfig(**{"packs": [PACKS], **config}),
             Log("executor", descriptor=descriptor),
             lambda: EgressProxy(internal),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextvars import ContextVar, copy_context
 
 import pytest
 
@@ -68,3 +69,15 @@ async def test_cancel_ends_what_runs() -> None:
     await flights.cancel()
     with pytest.raises(asyncio.CancelledError):
         await caller
+
+
+async def test_a_computation_runs_in_the_given_context() -> None:
+    caller = ContextVar("caller", default="none")
+    flights: SingleFlight[str, str] = SingleFlight()
+
+    async def read() -> str:
+        return caller.get()
+
+    caller.set("alice")
+    assert await flights.run("empty", read) == "none"
+    assert await flights.run("copied", read, context=copy_context()) == "alice"

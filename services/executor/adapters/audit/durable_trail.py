@@ -1,4 +1,4 @@
-"""The audit trail of calls: the stream to the log, and behind it the outbox for the outcomes of what already ran."""
+"""The durable audit trail: the stream to the audit log, with the outbox as fallback for the outcomes of runs."""
 
 from __future__ import annotations
 
@@ -8,119 +8,117 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from libs.common.errors import MeshError, Reason
+from libs.common.runtime.tasks import BackgroundTasks
 from libs.common.telemetry.log import Log
-from services.executor.adapters.audit.stream import AuditStream, Entry
+from services.executor.adapters.audit.stream import AuditStream, PendingRecord
 from services.executor.domain import errors
 from services.executor.domain.model import Record
 
 
-class Keeper(Protocol):
-    """The outbox, as far as it concerns a trail."""
+class RecordOutbox(Protocol):
+    """The outbox operations that the trail uses."""
 
     @property
     def full(self) -> bool: ...
     async def start(self) -> None: ...
-    async def stop_delivering(self) -> None: ...
-    async def keep(self, record: Record, entry: Entry | None) -> None: ...
-    async def set_aside(self, record: Record, entry: Entry | None) -> None: ...
-    async def keep_all(self, fragments: Sequence[tuple[str, bytes]]) -> None: ...
+    async def stop(self) -> None: ...
+    async def store(self, record: Record, pending: PendingRecord | None) -> None: ...
+    async def store_refused(self, record: Record, pending: PendingRecord | None) -> None: ...
+    async def store_encoded(self, records: Sequence[tuple[str, bytes]]) -> None: ...
 
 
-# What the outbox needs to commit, kept back from the time that a call waits for the log.
+# The time reserved for the outbox's commit within the time that a call waits for the log.
 OUTBOX_SECONDS = 1.0
 
 
 class DurableTrail:
-    """Appends to the log; what ran and cannot be appended in time goes to the outbox, and from there to the log. What ran and
-    is refused by the log stays in the outbox."""
+    """Appends records to the log.
 
-    def __init__(self, stream: AuditStream, outbox: Keeper, log: Log) -> None:
+    Outcomes that the log does not confirm in time go to the outbox, which delivers them later. Outcomes that the log
+    refuses stay in the outbox for inspection.
+    """
+
+    def __init__(self, stream: AuditStream, outbox: RecordOutbox, log: Log) -> None:
         self._stream, self._outbox, self._log = stream, outbox, log
-        self._keeping: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks(log, "outcome not stored")
 
     async def start(self) -> None:
-        """Begin to send; does not wait for the log."""
+        """Start sending. Does not wait for the log."""
         await self._stream.start()
         await self._outbox.start()
 
     async def stop(self) -> None:
-        """Send what is left as far as the log takes it in a moment; the rest goes to the outbox."""
-        await self._outbox.stop_delivering()
+        """Flush to the log for a moment, then store the rest in the outbox."""
+        await self._outbox.stop()
         await self._stream.stop()
-        # What came from the outbox is still there, and storing an id twice stores it once.
-        unsent = self._stream.unsent()
+        # Records that came from the outbox are still in it; storing an id twice has no effect.
+        unconfirmed = self._stream.unconfirmed()
         try:
-            if unsent:
-                await self._outbox.keep_all([(entry.record_id, entry.fragment) for entry in unsent])
-                self._log.info("records left in the outbox", count=len(unsent))
+            if unconfirmed:
+                await self._outbox.store_encoded([(pending.record_id, pending.encoded) for pending in unconfirmed])
+                self._log.info("records stored in the outbox", count=len(unconfirmed))
         except MeshError as error:
-            self._log.error("records left unsent", count=len(unsent), cause=error)
+            self._log.error("records lost at shutdown", count=len(unconfirmed), cause=error)
 
     def admit(self) -> None:
-        """Raise AUDIT_BACKPRESSURE when the outbox has reached its limit."""
+        """Raise AUDIT_BACKPRESSURE if the outbox has reached its limit."""
         if self._outbox.full:
             raise errors.log_behind()
 
     def append(self, record: Record, *, within: float) -> Awaitable[None]:
-        """Return once the log has the record."""
+        """Append a record and wait until the log has it."""
         return self._stream.append(record, within=within)
 
     def leave(self, record: Record) -> None:
-        """Take a record that nobody waits for."""
-        self._stream.leave(record)
+        """Append a record without waiting for the log."""
+        self._stream.enqueue_unawaited(record)
 
     async def conclude(self, record: Record, *, within: float) -> None:
-        """Return once the log or the outbox has the record. Raises AUDIT_RECORD_INVALID when the log refused it; the outbox
-        then has it for people to look at."""
-        entry: Entry | None = None
-        patience = max(within - OUTBOX_SECONDS, within / 2)
+        """Return once the log or the outbox has the record.
+
+        Raises AUDIT_RECORD_INVALID if the log refused it; the outbox then stores it for inspection.
+        """
+        pending: PendingRecord | None = None
+        log_seconds = max(within - OUTBOX_SECONDS, within / 2)
         try:
-            entry = self._stream.take(record)
-            await self._stream.confirmed(entry, within=patience)
+            pending = self._stream.enqueue(record)
+            await self._stream.wait_confirmed(pending, within=log_seconds)
         except MeshError as error:
             if error.reason is not Reason.AUDIT_RECORD_INVALID:
-                await self._kept(record, entry, within - patience)
+                await self._store(record, pending, within - log_seconds)
                 return
             with suppress(TimeoutError, MeshError):
-                await self._done(self._outbox.set_aside(record, entry), within - patience)
+                await self._finish_within(self._outbox.store_refused(record, pending), within - log_seconds)
             raise
         except asyncio.CancelledError:
-            if entry is not None:
-                self._go_on(self._see_through(record, entry, patience))
+            if pending is not None:
+                self._spawn(self._conclude_unawaited(record, pending, log_seconds))
             raise
 
-    async def _kept(self, record: Record, entry: Entry | None, within: float) -> None:
+    async def _store(self, record: Record, pending: PendingRecord | None, within: float) -> None:
         """Return once the outbox has the record."""
         try:
-            await self._done(self._outbox.keep(record, entry), within)
+            await self._finish_within(self._outbox.store(record, pending), within)
         except (TimeoutError, MeshError):
             raise errors.not_recorded() from None
 
-    async def _done(self, step: Coroutine[Any, Any, None], within: float) -> None:
-        """Return once a step is done. It goes on after the caller's time is over: it is evidence all the same."""
+    async def _finish_within(self, step: Coroutine[Any, Any, None], within: float) -> None:
+        """Wait for a step. It continues in the background after the timeout, because the record is still evidence."""
         async with asyncio.timeout(within):
-            await asyncio.shield(self._go_on(step))
+            await asyncio.shield(self._spawn(step))
 
-    async def _see_through(self, record: Record, entry: Entry, patience: float) -> None:
-        """Do for a caller who left what would have been done for it: what ran is on record either way."""
-        if entry.stored:
+    async def _conclude_unawaited(self, record: Record, pending: PendingRecord, log_seconds: float) -> None:
+        """Record the outcome of a run whose caller was canceled."""
+        if pending.stored:
             return
         try:
-            if entry.refused:
+            if pending.refused:
                 raise errors.record_refused()
-            entry.waiter = asyncio.get_running_loop().create_future()
-            await self._stream.confirmed(entry, within=patience)
+            pending.waiter = asyncio.get_running_loop().create_future()
+            await self._stream.wait_confirmed(pending, within=log_seconds)
         except MeshError as error:
             refused = error.reason is Reason.AUDIT_RECORD_INVALID
-            await (self._outbox.set_aside if refused else self._outbox.keep)(record, entry)
+            await (self._outbox.store_refused if refused else self._outbox.store)(record, pending)
 
-    def _go_on(self, step: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(step, name="keep-outcome")
-        self._keeping.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._keeping.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._log.error("outcome not kept", cause=error)
+    def _spawn(self, step: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        return self._tasks.spawn(step, name="store-outcome")

@@ -1,34 +1,34 @@
-"""How the outbox stands, for operators."""
+"""Metrics of the outbox."""
 
 from __future__ import annotations
 
 from prometheus_client import Counter, Gauge
 
-from services.executor.adapters.audit.outbox_rows import Standing
+from services.executor.adapters.audit.outbox_rows import OutboxStatus
 
-depth = Gauge("toolmesh_outbox_depth", "Records that wait for the log, of all executors on the database.")
-oldest = Gauge("toolmesh_outbox_oldest_seconds", "How long the oldest of them has waited.")
-refused = Gauge("toolmesh_outbox_refused", "Records that the log refused and that a person must look at.")
-kept_total = Counter("toolmesh_outbox_kept_total", "Outcomes that this process put into the outbox.")
+depth = Gauge("toolmesh_outbox_depth", "Records that wait for delivery to the log, of all executors on the database.")
+oldest = Gauge("toolmesh_outbox_oldest_seconds", "Age of the oldest waiting record.")
+refused = Gauge("toolmesh_outbox_refused", "Records that the log refused and that need inspection.")
+stored_total = Counter("toolmesh_outbox_kept_total", "Outcomes that this process stored in the outbox.")
 delivered_total = Counter(
-    "toolmesh_outbox_delivered_total", "Records that this process brought from the outbox to the log."
+    "toolmesh_outbox_delivered_total", "Records that this process delivered from the outbox to the log."
 )
 
 
 class OutboxMetrics:
-    """Sets the gauges at every look and counts what goes in and out."""
+    """Updates the gauges from the table and counts stored and delivered records."""
 
-    def observe(self, standing: Standing) -> None:
-        """Show how the outbox stands."""
-        depth.set(standing.waiting)
-        oldest.set(standing.oldest_seconds)
-        refused.set(standing.refused)
+    def observe(self, status: OutboxStatus) -> None:
+        """Set the gauges."""
+        depth.set(status.waiting)
+        oldest.set(status.oldest_seconds)
+        refused.set(status.refused)
 
-    def kept(self, count: int) -> None:
-        """Count what went in."""
-        kept_total.inc(count)
+    def count_stored(self, count: int) -> None:
+        """Count stored records."""
+        stored_total.inc(count)
         depth.inc(count)
 
-    def delivered(self, count: int) -> None:
-        """Count what the log now has."""
+    def count_delivered(self, count: int) -> None:
+        """Count delivered records."""
         delivered_total.inc(count)

@@ -1,4 +1,4 @@
-"""The outbox's tables: the rows in their order, and the lease of whoever delivers them. Time is the database's own."""
+"""SQL of the outbox: rows in insertion order, and the lease of the delivering process. Times are the database's."""
 
 from __future__ import annotations
 
@@ -12,29 +12,30 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from libs.common.sql.engine import separately
 from services.executor.adapters.tables import outbox, outbox_delivery
 
-ROWS_AT_A_TIME = 200
-# One statement however many there are; the rows get their places in the order of the arrays.
+ROWS_PER_FETCH = 200
+# One statement for any number of records; the rows are numbered in the order of the arrays.
 _PUT = text(
     "insert into outbox (record_id, fragment)"
-    " select id, fragment from unnest(cast(:ids as text[]), cast(:fragments as bytea[])) with ordinality as t (id, fragment, place)"
-    " order by place on conflict do nothing"
+    " select id, fragment from unnest(cast(:ids as text[]), cast(:fragments as bytea[]))"
+    " with ordinality as t (id, fragment, position)"
+    " order by position on conflict do nothing"
 )
 
-_SET_ASIDE = text(
+_PUT_REFUSED = text(
     "insert into outbox (record_id, fragment, refuse_time) values (:record_id, :fragment, now())"
     " on conflict (record_id) do update set refuse_time = excluded.refuse_time"
 )
 
 
-class Row(NamedTuple):
-    """A record that waits."""
+class OutboxRow(NamedTuple):
+    """A record that waits for delivery."""
 
     record_id: str
     fragment: bytes
 
 
-class Standing(NamedTuple):
-    """How much waits, for how long the oldest has, and how much the log refused."""
+class OutboxStatus(NamedTuple):
+    """The number of waiting records, the age of the oldest, and the number of refused ones."""
 
     waiting: int
     oldest_seconds: float
@@ -48,7 +49,7 @@ class OutboxRows:
         self._engine, self._owner, self._lease = engine, owner, lease
 
     async def put(self, fragments: Sequence[tuple[str, bytes]]) -> None:
-        """Store records at the end, in order; one that is there already stays where it is."""
+        """Append records in order. A record that exists keeps its position."""
         columns = {
             "ids": [record_id for record_id, _ in fragments],
             "fragments": [fragment for _, fragment in fragments],
@@ -56,50 +57,50 @@ class OutboxRows:
         async with separately(self._engine) as connection:
             await connection.execute(_PUT, columns)
 
-    async def oldest(self) -> list[Row]:
-        """Return the records that wait longest, in order."""
+    async def oldest(self) -> list[OutboxRow]:
+        """Return the oldest waiting records, in order."""
         waiting = select(outbox.c.record_id, outbox.c.fragment).where(outbox.c.refuse_time.is_(None))
         async with separately(self._engine) as connection:
-            found = await connection.execute(waiting.order_by(outbox.c.sequence).limit(ROWS_AT_A_TIME))
-            return [Row(row.record_id, row.fragment) for row in found]
+            rows = await connection.execute(waiting.order_by(outbox.c.sequence).limit(ROWS_PER_FETCH))
+            return [OutboxRow(row.record_id, row.fragment) for row in rows]
 
     async def remove(self, record_ids: Sequence[str]) -> int:
-        """Forget records that the log has; return how many were here."""
+        """Delete delivered records; return how many existed."""
         async with separately(self._engine) as connection:
             return (await connection.execute(delete(outbox).where(outbox.c.record_id.in_(record_ids)))).rowcount
 
-    async def refuse(self, record_ids: Sequence[str]) -> None:
-        """Set records aside that the log refused."""
+    async def mark_refused(self, record_ids: Sequence[str]) -> None:
+        """Mark records that the log refused; they are not delivered again."""
         statement = update(outbox).where(outbox.c.record_id.in_(record_ids)).values(refuse_time=func.now())
         async with separately(self._engine) as connection:
             await connection.execute(statement)
 
-    async def set_aside(self, record_id: str, fragment: bytes) -> None:
-        """Store a record that the log refused already; one that is here is set aside."""
+    async def put_refused(self, record_id: str, fragment: bytes) -> None:
+        """Store a record that the log refused, or mark it if it exists."""
         async with separately(self._engine) as connection:
-            await connection.execute(_SET_ASIDE, {"record_id": record_id, "fragment": fragment})
+            await connection.execute(_PUT_REFUSED, {"record_id": record_id, "fragment": fragment})
 
-    async def standing(self) -> Standing:
-        """Return how the outbox stands."""
+    async def status(self) -> OutboxStatus:
+        """Return the counts and the age of the oldest record."""
         waits = outbox.c.refuse_time.is_(None)
         age = func.coalesce(func.extract("epoch", func.now() - func.min(outbox.c.create_time).filter(waits)), 0.0)
         counted = select(func.count().filter(waits), age, func.count(outbox.c.refuse_time)).select_from(outbox)
         async with separately(self._engine) as connection:
             waiting, oldest, refused = (await connection.execute(counted)).one()
-            return Standing(waiting, float(oldest), refused)
+            return OutboxStatus(waiting, float(oldest), refused)
 
-    async def lease(self) -> bool:
-        """Become, or stay, the one who delivers; False while somebody else is."""
+    async def acquire_lease(self) -> bool:
+        """Acquire or renew the delivery lease; return False while another process holds it."""
         free = or_(outbox_delivery.c.owner == self._owner, outbox_delivery.c.lease_until <= func.now())
         held = func.now() + timedelta(seconds=self._lease)
         async with separately(self._engine) as connection:
-            taken = await connection.execute(
+            updated = await connection.execute(
                 update(outbox_delivery).where(free).values(owner=self._owner, lease_until=held)
             )
-            return taken.rowcount == 1
+            return updated.rowcount == 1
 
-    async def release(self) -> None:
-        """Let somebody else deliver."""
+    async def release_lease(self) -> None:
+        """Release the delivery lease."""
         ours = update(outbox_delivery).where(outbox_delivery.c.owner == self._owner)
         async with separately(self._engine) as connection:
             await connection.execute(ours.values(lease_until=func.now()))

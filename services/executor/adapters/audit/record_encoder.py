@@ -1,5 +1,7 @@
-"""Records on their way to the log: each is written once, as the bytes that will be hashed and as a piece of the batch that
-will carry it. What the form looks like is the log's contract; docs/audit.md has it field by field."""
+"""Encodes audit records as canonical JSON inside a Protobuf fragment of a batch.
+
+Each record is encoded once; the log hashes these bytes. docs/audit.md specifies the fields.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ import orjson
 from toolmesh.audit.v1 import audit_service_pb2 as pb
 
 from libs.common.redaction.tenant_scanners import TenantScanners
+from libs.common.runtime.bounded_cache import BoundedCache
 from services.executor.domain.model import Caller, Event, Record, Request, Status, Verdict
 from services.executor.domain.tool import Effect, Tool
 
@@ -19,38 +22,40 @@ WRITER = "executor"
 _EVENTS = {event: event.value.lower() for event in Event}
 _STATUSES = {status: "" if status is Status.BEGUN else status.value.lower() for status in Status}
 _OUTCOMES = {Verdict.ALLOW: "allow", Verdict.DENY: "deny", Verdict.NEEDS_APPROVAL: "requires_approval"}
-# The contract's limits for a record; what lies beyond them is in the decision and in the manifest.
+# The contract's limits for a record. The decision and the manifest hold the complete lists.
 _MAX_POLICIES = _MAX_LISTED = 64
 _MAX_NAME = 512
 _MAX_KEY, _MAX_TASK, _MAX_CALL_ID = 255, 128, 255
-_REMEMBERED_CALLERS = 4096
+_CACHED_CALLERS = 4096
 
 
-# What Protobuf writes before each record of a batch: which field it is, and that its length follows.
-_MARK = bytes([pb.AppendRecordsRequest.CANONICAL_RECORDS_FIELD_NUMBER << 3 | 2])
+# The Protobuf tag of a record in a batch: field number and wire type 2 (length-delimited).
+_TAG = bytes([pb.AppendRecordsRequest.CANONICAL_RECORDS_FIELD_NUMBER << 3 | 2])
 
 
-class RecordWriter:
-    """Turns records into fragments of an AppendRecordsRequest. Serialised messages that follow one another are one message
-    (that is how Protobuf merges), so a batch is its number followed by its fragments, and nothing is built twice."""
+class RecordEncoder:
+    """Encodes records as fragments of an AppendRecordsRequest.
+
+    Concatenated Protobuf messages parse as one merged message, so a batch is its number followed by its fragments.
+    """
 
     def __init__(self, executor_id: str, scanners: TenantScanners | None = None) -> None:
         self._executor_id, self._scanners = executor_id, scanners or TenantScanners()
-        self._callers: dict[tuple[str, str, str], orjson.Fragment] = {}
+        self._callers: BoundedCache[tuple[str, str, str], orjson.Fragment] = BoundedCache(_CACHED_CALLERS)
 
-    def fragment(self, record: Record) -> bytes:
-        """Return a serialised batch of this one record, without a number."""
-        # Keys are ASCII and values text, whole numbers and booleans, for which this is RFC 8785.
+    def encode(self, record: Record) -> bytes:
+        """Return a serialized batch of this one record, without a batch number."""
+        # Equal to RFC 8785 for ASCII keys and values that are strings, integers and booleans.
         form = orjson.dumps(self._form(record), option=orjson.OPT_SORT_KEYS)
-        return _MARK + _varint(len(form)) + form
+        return _TAG + _varint(len(form)) + form
 
     def _form(self, record: Record) -> dict[str, Any]:
-        """The fields that say something; what is empty has no place in the form."""
+        """Return the non-empty fields."""
         request = record.request
         form: dict[str, Any] = {
             "record_id": record.record_id,
             "event_class": _EVENTS[record.event],
-            "event_time": _moment(record.time),
+            "event_time": _timestamp(record.time),
             "writer": WRITER,
             "invocation_id": record.invocation_id,
             "caller": self._caller(request.caller),
@@ -73,76 +78,75 @@ class RecordWriter:
         self._add_tool(form, record)
         _add_decision(form, record)
         _add_outcome(form, record)
-        self._add_story(form, record)
+        self._add_history(form, record)
         return form
 
     def _add_names(self, form: dict[str, Any], record: Record) -> None:
-        """What the caller calls things, and what it must not be able to put on record that way. What stands for a secret may be
-        longer than it: names that outgrew their limit would have the log refuse the record, and a caller could choose that."""
+        """Add the caller's own identifiers, redacted. Redaction may lengthen a text, so each is truncated afterwards:
+        the log would otherwise refuse the record, which a caller could provoke."""
         request = record.request
         if request.idempotency_key:
-            form["idempotency_key"] = self._shown(request.idempotency_key, request)[:_MAX_KEY]
+            form["idempotency_key"] = self._redact(request.idempotency_key, request)[:_MAX_KEY]
             if record.replayed:
                 form["replayed"] = True
         if request.task_id:
-            form["task_id"] = self._shown(request.task_id, request)[:_MAX_TASK]
+            form["task_id"] = self._redact(request.task_id, request)[:_MAX_TASK]
         if request.native_call_id:
-            form["native_call_id"] = self._shown(request.native_call_id, request)[:_MAX_CALL_ID]
+            form["native_call_id"] = self._redact(request.native_call_id, request)[:_MAX_CALL_ID]
 
-    def _shown(self, text: str, request: Request) -> str:
+    def _redact(self, text: str, request: Request) -> str:
         return str(self._scanners.of(request.caller.tenant).text(text).value)
 
     def _add_tool(self, form: dict[str, Any], record: Record) -> None:
         tool, request = record.tool, record.request
         if tool is None:
-            asked = f"{request.tool}@{request.version}" if request.version else request.tool
-            if shown := self._shown(asked, request)[:_MAX_NAME]:
-                form["tool_version"] = shown
+            requested = f"{request.tool}@{request.version}" if request.version else request.tool
+            if redacted := self._redact(requested, request)[:_MAX_NAME]:
+                form["tool_version"] = redacted
             return
         form["tool_version"], form["tool_digest"] = tool.name, tool.digest
         form["mutation_class"] = tool.mutation
         if tool.side_effects:
             form["side_effects"] = tool.side_effects[:_MAX_LISTED]
 
-    def _add_story(self, form: dict[str, Any], record: Record) -> None:
-        """How the call came to its outcome: what happened to its arguments, who had a say, and what it left behind."""
+    def _add_history(self, form: dict[str, Any], record: Record) -> None:
+        """Add argument changes, hooks, effects, violations and costs."""
         if record.state_path:
             form["state_path"] = record.state_path
         if record.preview:
             form["preview"] = True
         if record.changes:
-            told = [f"{change.source} {_place(record.tool, change.path)} {change.reason}" for change in record.changes]
-            form["argument_changes"] = self._listed(told, record.request)
+            changes = [
+                f"{change.source} {_path(record.tool, change.path)} {change.reason}" for change in record.changes
+            ]
+            form["argument_changes"] = self._redact_list(changes, record.request)
         if record.hooks:
-            form["hooks"] = self._listed(record.hooks, record.request)
+            form["hooks"] = self._redact_list(record.hooks, record.request)
         if record.effects:
-            # What was seen takes the place of what was declared; the manifest has that.
-            form["side_effects"] = self._listed(_effects(record.effects), record.request)
+            # The observed effects replace the declared ones, which the manifest holds.
+            form["side_effects"] = self._redact_list(_effects(record.effects), record.request)
         if record.violations:
-            form["violations"] = self._listed(_effects(record.violations), record.request)
+            form["violations"] = self._redact_list(_effects(record.violations), record.request)
         if record.undone_by:
             form["compensation"] = record.undone_by
         if record.cost_micros:
             form["cost_micros"] = record.cost_micros
 
-    def _listed(self, texts: Sequence[str], request: Request) -> list[str]:
-        """Texts that name what a caller or a tool named, without what must not be on record. Where there are more of them than a record takes,
-        the last says how many more: a list that merely ends would hide them."""
-        fitting = len(texts) if len(texts) <= _MAX_LISTED else _MAX_LISTED - 1
-        listed = [self._shown(text.strip(), request)[:_MAX_NAME] for text in texts[:fitting]]
-        return listed if fitting == len(texts) else [*listed, f"and {len(texts) - fitting} more"]
+    def _redact_list(self, texts: Sequence[str], request: Request) -> list[str]:
+        """Redact a list of texts. If it is too long, the last element states how many are left out."""
+        count = len(texts) if len(texts) <= _MAX_LISTED else _MAX_LISTED - 1
+        redacted = [self._redact(text.strip(), request)[:_MAX_NAME] for text in texts[:count]]
+        return redacted if count == len(texts) else [*redacted, f"and {len(texts) - count} more"]
 
     def _caller(self, caller: Caller) -> orjson.Fragment:
-        """Return the caller as it is written. Calls with one token come in rows, so it is remembered."""
+        """Return the encoded caller, cached because calls with one token come in series."""
         key = (caller.token_id, caller.session_id, caller.peer)
-        known = self._callers.get(key)
-        if known is None:
-            if len(self._callers) >= _REMEMBERED_CALLERS:
-                self._callers.clear()
-            session = str(self._scanners.of(caller.tenant).text(caller.session_id).value)
-            form = orjson.dumps(_caller_form(caller, session), option=orjson.OPT_SORT_KEYS)
-            known = self._callers[key] = orjson.Fragment(form)
-        return known
+        cached = self._callers.get(key)
+        if cached is not None:
+            return cached
+        session = str(self._scanners.of(caller.tenant).text(caller.session_id).value)
+        form = orjson.dumps(_caller_form(caller, session), option=orjson.OPT_SORT_KEYS)
+        return self._callers.put(key, orjson.Fragment(form))
 
 
 def _add_decision(form: dict[str, Any], record: Record) -> None:
@@ -174,8 +178,8 @@ def _add_outcome(form: dict[str, Any], record: Record) -> None:
         form["latency_us"] = int(record.latency * 1e6)
 
 
-def _place(tool: Tool | None, pointer: str) -> str:
-    """Where arguments were changed. What is declared sensitive is so with all the names in it."""
+def _path(tool: Tool | None, pointer: str) -> str:
+    """Return the pointer of a changed argument, without the names inside a field that is declared sensitive."""
     declared = None if tool is None else tool.input.declared
     return pointer if declared is None else declared.named(pointer)
 
@@ -195,7 +199,7 @@ def _caller_form(caller: Caller, session: str) -> dict[str, Any]:
         "scopes": caller.scopes,
         "session_id": session,
         "peer": caller.peer,
-        "expire_time": _moment(datetime.fromtimestamp(int(caller.expires_at), UTC)),
+        "expire_time": _timestamp(datetime.fromtimestamp(int(caller.expires_at), UTC)),
     }
     return {name: value for name, value in form.items() if value}
 
@@ -205,18 +209,18 @@ def _actor_form(subject: str, token_id: str) -> dict[str, str]:
     return {name: value for name, value in form.items() if value}
 
 
-def _moment(moment: datetime) -> str:
-    return f"{_second(int(moment.timestamp()))}.{moment.microsecond:06d}Z"
+def _timestamp(time: datetime) -> str:
+    return f"{_second(int(time.timestamp()))}.{time.microsecond:06d}Z"
 
 
 @lru_cache(maxsize=256)
 def _second(seconds: int) -> str:
-    # Records that are written together nearly always share their second, and writing a date out is slow.
+    # Cached, because formatting a date is slow and consecutive records mostly share their second.
     return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat()
 
 
 def _varint(number: int) -> bytes:
-    """A length as Protobuf writes it."""
+    """Encode a number as a Protobuf varint."""
     digits = bytearray()
     while number > 0x7F:
         digits.append(number & 0x7F | 0x80)

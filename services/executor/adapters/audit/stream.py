@@ -1,15 +1,14 @@
-"""The one stream to the log that all calls share.
+"""The stream to the audit log that all calls share.
 
-One message carries many records, and one message is under way at a time: a message costs as much with one record in it
-as with thirty. While a message is under way, records gather for the next. When several calls are active it also waits for
-a turn of the event loop in which nobody joined: as long as there is other work nothing is lost by that, and a timer would
-wait where there is none. Only a backlog is compressed: what gathers in a moment is sent sooner than it is squeezed.
+Records are sent in batches, one batch at a time: a message costs about the same with one record as with thirty. While a
+batch is in flight, records queue for the next one. If several calls are active, sending also waits for an iteration of
+the event loop in which no record was added. That adds no delay while other work runs; a timer would. Only a backlog is
+compressed, because compressing a small batch takes longer than sending it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -22,93 +21,94 @@ from toolmesh.audit.v1 import audit_service_pb2 as pb
 
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.status import from_rpc_error
+from libs.common.runtime.backoff import Backoff
 from libs.common.telemetry.log import Log
-from services.executor.adapters.audit.record_encoder import RecordWriter
+from services.executor.adapters.audit.record_encoder import RecordEncoder
 from services.executor.domain import errors
 from services.executor.domain.model import Record
 
 METHOD = "/toolmesh.audit.v1.AuditService/AppendRecords"
-# With no more calls than this under way, nobody is worth waiting for.
-COMPANY = 3
+# With at most so many active calls, batches are sent without waiting for more records.
+MAX_CALLS_UNBATCHED = 3
 BATCH_RECORDS, BATCH_BYTES = 500, 1024 * 1024
-# More than the contract of a record can add up to.
+# Larger than any record that satisfies the contract.
 RECORD_BYTES = 256 * 1024
-# So much waiting is a backlog: it goes compressed, until so little is left.
+# Compression starts at the first size of the queue and stops below the second.
 BACKLOG_BYTES, CLEARED_BYTES = 128 * 1024, 16 * 1024
-# Longer than the log itself waits for its storage, so that a slow log is not also asked twice.
+# Longer than the log's own storage timeout, so that a slow log does not get its batches twice.
 ACK_SECONDS = 15.0
 FLUSH_SECONDS = 1.5
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
-_FOREVER = float("inf")
+_NEVER = float("inf")
 _REFUSALS = frozenset({Reason.AUDIT_RECORD_INVALID, Reason.INVALID_REQUEST})
 
 
 @dataclass(slots=True)
-class Entry:
-    """A record that was handed over. It stays until the log has it, whether or not somebody still waits."""
+class PendingRecord:
+    """A record that the log has not confirmed. It stays queued even if its caller no longer waits."""
 
     record_id: str
-    fragment: bytes
+    encoded: bytes
     waiter: asyncio.Future[None] | None
-    patience: float = _FOREVER
-    """Until when somebody waits, on the loop's clock."""
-    kept: bool = False
-    """True if it is durable elsewhere too, and whoever keeps it wants to know once the log has it or refused it."""
+    deadline: float = _NEVER
+    """The end of the caller's wait, on the loop's clock."""
+    in_outbox: bool = False
+    """True if the outbox holds it too and must learn the log's answer."""
     stored: bool = False
-    """True once the log has it. Who waited may have left in the very moment in which it was told so."""
+    """True once the log has it; the waiter may have been canceled at the same moment."""
     refused: bool = False
-    """True once the log has said that it will not have it."""
+    """True once the log has refused it."""
 
 
 class AuditStream:
-    """Makes records durable. Never says so without the log's word, and never drops what it took."""
+    """Sends records to the log. Confirms a record only after the log's acknowledgement and never drops a queued one."""
 
     def __init__(
         self,
         channel: grpc.aio.Channel,
-        writer: RecordWriter,
+        encoder: RecordEncoder,
         log: Log,
         *,
         active: Callable[[], int],
-        settled: Callable[[str, bool], None] = lambda record_id, stored: None,
+        on_settled: Callable[[str, bool], None] = lambda record_id, stored: None,
         capacity: int = 10_000,
         ack_seconds: float = ACK_SECONDS,
     ) -> None:
-        # Batches are bytes already, so nothing is left to serialise.
+        # No request serializer: batches are already bytes.
         self._open: Any = channel.stream_stream(METHOD, response_deserializer=pb.AppendRecordsResponse.FromString)
-        self._writer, self._log, self._active = writer, log, active
+        self._encoder, self._log, self._active = encoder, log, active
         self._capacity, self._ack_seconds = capacity, ack_seconds
-        self._settled = settled
-        self._queue: deque[Entry] = deque()
+        self._on_settled = on_settled
+        self._queue: deque[PendingRecord] = deque()
         self._queued_bytes = 0
-        self._sent: list[Entry] = []
-        self._compressing = self._changing = False
-        self._behind = False
-        """True while the last that was heard of the log is that it is behind."""
-        self._doubtful = 0
-        """So many records at the head of the queue were refused together; they go one by one, to find the culprit."""
+        self._in_flight: list[PendingRecord] = []
+        self._compressing = self._switching = False
+        self._log_behind = False
+        """True if the log's last answer was AUDIT_BACKPRESSURE."""
+        self._suspects = 0
+        """The number of records at the head of the queue whose batch was refused; they are sent one by one."""
         self._due, self._empty = asyncio.Event(), asyncio.Event()
-        self._lingering: asyncio.Handle | None = None
-        self._joined = 0
-        """How many waited when the queue was last looked at."""
-        self._watch: asyncio.TimerHandle | None = None
-        """Rings when the first of those who wait gives up: one timer for all of them, because nearly nobody ever does."""
-        self._patience: asyncio.Timeout | None = None
-        self._number = 0
+        self._idle_check: asyncio.Handle | None = None
+        self._last_length = 0
+        """The queue length at the last idle check."""
+        self._timer: asyncio.TimerHandle | None = None
+        """Fires at the earliest deadline of all waiters. One timer for all, because deadlines are rarely reached."""
+        self._ack_timeout: asyncio.Timeout | None = None
+        self._batch_number = 0
         self._acknowledged = 0
         self._running: asyncio.Task[None] | None = None
 
     @property
     def waiting(self) -> int:
-        """How many records the log has not confirmed."""
-        return len(self._queue) + len(self._sent)
+        """The number of records that the log has not confirmed."""
+        return len(self._queue) + len(self._in_flight)
 
     async def start(self) -> None:
-        """Begin to send; does not wait for the log."""
+        """Start sending. Does not wait for the log."""
         self._running = asyncio.create_task(self._run_forever(), name="audit-stream")
 
     async def stop(self) -> None:
-        """Send what is left, as far as the log takes it in a moment, and end."""
+        """Flush the queue for at most FLUSH_SECONDS and stop."""
         if self._running is None:
             return
         self._due.set()
@@ -121,213 +121,214 @@ class AuditStream:
         await asyncio.wait([self._running])
 
     async def append(self, record: Record, *, within: float) -> None:
-        """Return once the record is durable; raises AUDIT_UNAVAILABLE or AUDIT_BACKPRESSURE after so many seconds, and keeps
-        the record."""
-        await self.confirmed(self.take(record), within=within)
+        """Queue a record and wait until it is durable. Raises AUDIT_UNAVAILABLE or AUDIT_BACKPRESSURE after `within`
+        seconds; the record stays queued."""
+        await self.wait_confirmed(self.enqueue(record), within=within)
 
-    def take(self, record: Record) -> Entry:
-        """Take a record that somebody is about to wait for. Raises AUDIT_BACKPRESSURE when too much is waiting already."""
-        return self._take(record, asyncio.get_running_loop().create_future())
+    def enqueue(self, record: Record) -> PendingRecord:
+        """Queue a record for `wait_confirmed`. Raises AUDIT_BACKPRESSURE if the queue is full."""
+        return self._enqueue(record, asyncio.get_running_loop().create_future())
 
-    async def confirmed(self, entry: Entry, *, within: float) -> None:
-        """Return once what was taken is durable, like `append`."""
-        waiter = entry.waiter
+    async def wait_confirmed(self, pending: PendingRecord, *, within: float) -> None:
+        """Wait until a queued record is durable; raises like `append`."""
+        waiter = pending.waiter
         if waiter is None:
-            raise ValueError("nobody may wait for what was left")
+            raise ValueError("the record was queued without a waiter")
         loop = waiter.get_loop()
-        entry.patience = loop.time() + within
-        if self._watch is None or entry.patience < self._watch.when():
-            self._watch_until(entry.patience, loop)
+        pending.deadline = loop.time() + within
+        if self._timer is None or pending.deadline < self._timer.when():
+            self._set_timer(pending.deadline, loop)
         await waiter
 
-    def leave(self, record: Record) -> None:
-        """Take a record that nobody waits for."""
+    def enqueue_unawaited(self, record: Record) -> None:
+        """Queue a record without a waiter. A record that does not fit is logged and dropped."""
         try:
-            self._take(record, None)
+            self._enqueue(record, None)
         except MeshError:
             self._log.error("record dropped: the log is behind", record_id=record.record_id)
 
-    def forward(self, fragments: Iterable[tuple[str, bytes]]) -> list[asyncio.Future[None]]:
-        """Take records that are kept elsewhere, in order; each future is done once the log has its record or refused it."""
+    def enqueue_encoded(self, records: Iterable[tuple[str, bytes]]) -> list[asyncio.Future[None]]:
+        """Queue records of the outbox in order. Each future is done once the log has its record or refused it."""
         loop, waiters = asyncio.get_running_loop(), []
-        for record_id, fragment in fragments:
+        for record_id, encoded in records:
             waiters.append(loop.create_future())
-            self._put(Entry(record_id, fragment, waiters[-1]))
-        self._prompt()
+            self._put(PendingRecord(record_id, encoded, waiters[-1]))
+        self._schedule_send()
         return waiters
 
-    def unsent(self) -> list[Entry]:
-        """Return what the log has not confirmed, in order."""
-        return [*self._sent, *self._queue]
+    def unconfirmed(self) -> list[PendingRecord]:
+        """Return the records that the log has not confirmed, in order."""
+        return [*self._in_flight, *self._queue]
 
-    def _take(self, record: Record, waiter: asyncio.Future[None] | None) -> Entry:
-        # What follows a decision has already happened; it gets room that new work does not.
+    def _enqueue(self, record: Record, waiter: asyncio.Future[None] | None) -> PendingRecord:
+        # Records that follow a decision describe what has already happened, so they get twice the capacity.
         if self.waiting >= (2 * self._capacity if record.follows else self._capacity):
             raise errors.log_behind()
-        entry = Entry(record.record_id, self._writer.fragment(record), waiter)
-        if len(entry.fragment) > RECORD_BYTES:
+        pending = PendingRecord(record.record_id, self._encoder.encode(record), waiter)
+        if len(pending.encoded) > RECORD_BYTES:
             raise errors.record_refused()
-        self._put(entry)
-        self._prompt()
-        return entry
+        self._put(pending)
+        self._schedule_send()
+        return pending
 
-    def _put(self, entry: Entry) -> None:
-        self._queue.append(entry)
-        self._queued_bytes += len(entry.fragment)
+    def _put(self, pending: PendingRecord) -> None:
+        self._queue.append(pending)
+        self._queued_bytes += len(pending.encoded)
 
-    def _watch_until(self, moment: float, loop: asyncio.AbstractEventLoop) -> None:
-        if self._watch is not None:
-            self._watch.cancel()
-        self._watch = loop.call_at(moment, self._look, loop)
+    def _set_timer(self, moment: float, loop: asyncio.AbstractEventLoop) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = loop.call_at(moment, self._expire_waiters, loop)
 
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Send away whoever has waited long enough, and look again when the next one has."""
-        self._watch = None
-        # A loop whose clock is coarser than its timers may ring a little early.
-        now, first = loop.time() + 0.001, _FOREVER
-        for entry in self.unsent():
-            waiter = entry.waiter
+    def _expire_waiters(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Fail the waiters whose deadline has passed, and set the timer for the next deadline."""
+        self._timer = None
+        # A coarse loop clock may fire the timer slightly early.
+        now, earliest = loop.time() + 0.001, _NEVER
+        for pending in self.unconfirmed():
+            waiter = pending.waiter
             if waiter is None or waiter.done():
                 continue
-            if entry.patience <= now:
-                waiter.set_exception(errors.log_behind() if self._behind else errors.not_recorded())
+            if pending.deadline <= now:
+                waiter.set_exception(errors.log_behind() if self._log_behind else errors.not_recorded())
             else:
-                first = min(first, entry.patience)
-        if first < _FOREVER:
-            self._watch_until(first, loop)
+                earliest = min(earliest, pending.deadline)
+        if earliest < _NEVER:
+            self._set_timer(earliest, loop)
 
-    def _prompt(self) -> None:
-        """Have the queue sent: at once when alone, and when nobody joins any more where others are about to."""
-        if self._sent:
+    def _schedule_send(self) -> None:
+        """Send the queue now if few calls are active, otherwise once no more records are being added."""
+        if self._in_flight:
             return
-        if self._active() <= COMPANY:
+        if self._active() <= MAX_CALLS_UNBATCHED:
             self._due.set()
-        elif self._lingering is None:
-            self._joined = 0
-            self._lingering = asyncio.get_running_loop().call_soon(self._lingered)
+        elif self._idle_check is None:
+            self._last_length = 0
+            self._idle_check = asyncio.get_running_loop().call_soon(self._send_if_idle)
 
-    def _lingered(self) -> None:
-        """Send if nobody joined since the last turn of the loop."""
-        self._lingering = None
-        if self._sent or not self._queue:
+    def _send_if_idle(self) -> None:
+        """Send if no record was added since the last iteration of the loop."""
+        self._idle_check = None
+        if self._in_flight or not self._queue:
             return
-        if len(self._queue) == self._joined:
+        if len(self._queue) == self._last_length:
             self._due.set()
             return
-        self._joined = len(self._queue)
-        self._lingering = asyncio.get_running_loop().call_soon(self._lingered)
+        self._last_length = len(self._queue)
+        self._idle_check = asyncio.get_running_loop().call_soon(self._send_if_idle)
 
     async def _run_forever(self) -> None:
-        pause = _FIRST_PAUSE
+        backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
             before = self._acknowledged
             try:
-                await self._converse()
-                if self._changing:
+                await self._exchange_batches()
+                if self._switching:
                     continue
                 self._log.warning("audit stream ended", waiting=self.waiting)
             except grpc.aio.AioRpcError as error:
-                self._broken(from_rpc_error(error).reason)
+                self._on_broken(from_rpc_error(error).reason)
             except TimeoutError:
-                self._broken(Reason.DEADLINE_EXCEEDED)
+                self._on_broken(Reason.DEADLINE_EXCEEDED)
             except Exception as error:
                 self._log.error("audit stream failed", cause=error)
-            self._return_sent()
-            pause = _FIRST_PAUSE if self._acknowledged > before else min(pause * 2, _LONGEST_PAUSE)
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311  (spread out, not a secret)
+            self._requeue_in_flight()
+            if self._acknowledged > before:
+                backoff.reset()
+            await backoff.wait()
 
-    async def _converse(self) -> None:
-        """Send batches and take their acknowledgements until the stream ends, or one of them stays away too long."""
-        self._number = 0
-        self._changing = False
+    async def _exchange_batches(self) -> None:
+        """Send batches and read their acknowledgements until the stream ends or an acknowledgement is overdue."""
+        self._batch_number = 0
+        self._switching = False
         self._due.set()
         compression = grpc.Compression.Gzip if self._compressing else grpc.Compression.NoCompression
         call = self._open(compression=compression)
         sending = asyncio.ensure_future(self._send(call))
         try:
-            async with asyncio.timeout(None) as self._patience:
+            async with asyncio.timeout(None) as self._ack_timeout:
                 while (ack := await call.read()) is not grpc.aio.EOF:
                     self._acknowledge(ack.batch)
         finally:
-            self._patience = None
+            self._ack_timeout = None
             sending.cancel()
             call.cancel()
-            # What a broken stream says to the sender it says to the reader too.
+            # The reader gets the same error of a broken stream as the sender.
             await asyncio.gather(sending, return_exceptions=True)
 
     async def _send(self, call: Any) -> None:
         while True:
             await self._due.wait()
             self._due.clear()
-            if self._queue and not self._sent:
-                if self._wants_change():
+            if self._queue and not self._in_flight:
+                if self._must_switch_compression():
                     await call.done_writing()
                     return
                 await call.write(self._next_batch())
 
-    def _wants_change(self) -> bool:
-        """Compression is a matter of a whole stream, so a backlog gets one of its own. True if this one should end for that."""
+    def _must_switch_compression(self) -> bool:
+        """Return True if this stream must end, because compression is a property of a whole stream."""
         wanted = self._queued_bytes >= (CLEARED_BYTES if self._compressing else BACKLOG_BYTES)
-        self._changing = wanted != self._compressing
+        self._switching = wanted != self._compressing
         self._compressing = wanted
-        return self._changing
+        return self._switching
 
-    def _return_sent(self) -> None:
-        """What was under way on a stream that broke is sent again, first and in order."""
-        self._queue.extendleft(reversed(self._sent))
-        self._queued_bytes += sum(len(entry.fragment) for entry in self._sent)
-        self._sent = []
+    def _requeue_in_flight(self) -> None:
+        """Put the records of a broken stream back at the head of the queue, in order."""
+        self._queue.extendleft(reversed(self._in_flight))
+        self._queued_bytes += sum(len(pending.encoded) for pending in self._in_flight)
+        self._in_flight = []
 
     def _next_batch(self) -> bytes:
-        size, room = 0, 1 if self._doubtful else BATCH_RECORDS
-        while self._queue and len(self._sent) < room and size < BATCH_BYTES:
-            entry = self._queue.popleft()
-            self._sent.append(entry)
-            size += len(entry.fragment)
+        size, max_records = 0, 1 if self._suspects else BATCH_RECORDS
+        while self._queue and len(self._in_flight) < max_records and size < BATCH_BYTES:
+            pending = self._queue.popleft()
+            self._in_flight.append(pending)
+            size += len(pending.encoded)
         self._queued_bytes -= size
-        if self._lingering is not None:
-            self._lingering.cancel()
-            self._lingering = None
-        if self._patience is not None:
-            self._patience.reschedule(asyncio.get_running_loop().time() + self._ack_seconds)
-        self._number += 1
-        number = pb.AppendRecordsRequest(batch=self._number).SerializeToString()
-        return number + b"".join([entry.fragment for entry in self._sent])
+        if self._idle_check is not None:
+            self._idle_check.cancel()
+            self._idle_check = None
+        if self._ack_timeout is not None:
+            self._ack_timeout.reschedule(asyncio.get_running_loop().time() + self._ack_seconds)
+        self._batch_number += 1
+        number = pb.AppendRecordsRequest(batch=self._batch_number).SerializeToString()
+        return number + b"".join([pending.encoded for pending in self._in_flight])
 
     def _acknowledge(self, number: int) -> None:
-        if number != self._number or not self._sent:
+        if number != self._batch_number or not self._in_flight:
             raise ValueError("the log acknowledged a batch that was not sent")
-        if self._patience is not None:
-            self._patience.reschedule(None)
-        sent, self._sent = self._sent, []
-        self._behind = False
-        self._acknowledged += len(sent)
-        self._doubtful = max(0, self._doubtful - len(sent))
-        for entry in sent:
-            entry.stored, waiter = True, entry.waiter
+        if self._ack_timeout is not None:
+            self._ack_timeout.reschedule(None)
+        confirmed, self._in_flight = self._in_flight, []
+        self._log_behind = False
+        self._acknowledged += len(confirmed)
+        self._suspects = max(0, self._suspects - len(confirmed))
+        for pending in confirmed:
+            pending.stored, waiter = True, pending.waiter
             if waiter is not None and not waiter.done():
                 waiter.set_result(None)
-            if entry.kept:
-                self._settled(entry.record_id, True)
+            if pending.in_outbox:
+                self._on_settled(pending.record_id, True)
         if self._queue:
-            self._prompt()
+            self._schedule_send()
         else:
             self._empty.set()
 
-    def _broken(self, reason: Reason) -> None:
-        """Note why a stream ended. A refused batch goes again record by record; a record that is refused alone is dropped."""
+    def _on_broken(self, reason: Reason) -> None:
+        """Handle a broken stream. A refused batch is sent again record by record; a record refused alone is dropped."""
         self._log.warning("audit stream broke", reason=reason.name, waiting=self.waiting)
-        self._behind = reason is Reason.AUDIT_BACKPRESSURE
-        if reason not in _REFUSALS or not self._sent:
+        self._log_behind = reason is Reason.AUDIT_BACKPRESSURE
+        if reason not in _REFUSALS or not self._in_flight:
             return
-        if len(self._sent) > 1:
-            self._doubtful = len(self._sent)
+        if len(self._in_flight) > 1:
+            self._suspects = len(self._in_flight)
             return
-        self._doubtful = max(0, self._doubtful - 1)
-        refused = self._sent.pop()
+        self._suspects = max(0, self._suspects - 1)
+        refused = self._in_flight.pop()
         refused.refused = True
         self._log.error("record refused by the log", record_id=refused.record_id)
         if refused.waiter is not None and not refused.waiter.done():
             refused.waiter.set_exception(errors.record_refused())
-        if refused.kept:
-            self._settled(refused.record_id, False)
+        if refused.in_outbox:
+            self._on_settled(refused.record_id, False)

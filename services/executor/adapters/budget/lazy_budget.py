@@ -1,4 +1,4 @@
-"""Spending that connects when the first limited call comes; until then the store's client, 8 MB of it, is not even loaded."""
+"""Connects to the budget store on the first limited call. The client library (8 MB) is imported then too."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ from typing import TYPE_CHECKING
 from services.executor.domain.model import Reservation
 
 if TYPE_CHECKING:
-    from services.executor.adapters.budget.redis_budget import RedisSpending
+    from services.executor.adapters.budget.redis_budget import RedisBudget
 
 
-class SpendingWhenNeeded:
-    """Keeps the promise of the port through RedisSpending."""
+class LazyBudget:
+    """Creates a RedisBudget on first use and delegates to it."""
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._spending: RedisSpending | None = None
+        self._budget: RedisBudget | None = None
 
     async def close(self) -> None:
-        """Close every connection, if there is one."""
-        if self._spending is not None:
-            await self._spending.close()
+        """Close the connections, if there are any."""
+        if self._budget is not None:
+            await self._budget.close()
 
     async def reserve(self, reservation: Reservation) -> float:
-        """Keep the promise of the port."""
-        return await self._connected().reserve(reservation)
+        """Reserve through RedisBudget."""
+        return await self._connect().reserve(reservation)
 
     async def settle(self, reservation: Reservation, *, ran: float | None) -> None:
-        """Keep the promise of the port."""
-        await self._connected().settle(reservation, ran=ran)
+        """Settle through RedisBudget."""
+        await self._connect().settle(reservation, ran=ran)
 
-    def _connected(self) -> RedisSpending:
-        if self._spending is None:
-            from services.executor.adapters.budget.redis_budget import RedisSpending
+    def _connect(self) -> RedisBudget:
+        if self._budget is None:
+            from services.executor.adapters.budget.redis_budget import RedisBudget
 
-            self._spending = RedisSpending(self._url)
-        return self._spending
+            self._budget = RedisBudget(self._url)
+        return self._budget

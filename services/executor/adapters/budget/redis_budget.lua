@@ -1,17 +1,17 @@
--- Counts what calls spend. One script, so that a call is counted in all of its buckets or in none.
+-- Counts the budgets of calls. One script, so that a call is counted in all of its buckets or in none.
 --
 -- KEYS   1: the call; 2..: its buckets.
--- ARGV   1: reserve or settle; 2: now in microseconds, empty for the server's own clock; 3: the call's id; 4..7: see below;
---        8: how many of a token's calls it takes; from 9 on six for each bucket: window, calls, cost, concurrent, running, expiry
---        (microseconds; empty means unset).
+-- ARGV   1: reserve or settle; 2: now in microseconds, empty for the server's own clock; 3: the call's id;
+--        4..7: see below; 8: how many of a token's calls it takes; from 9 on six for each bucket: window, calls,
+--        cost, concurrent, running, expiry (microseconds; empty means unset).
 --
--- A bucket is up to four keys. ":w" holds every call of the window by its time, as "id|cost", and ":s" the sum of those
--- costs; ":c" holds what is under way by the end of its lease; ":t" holds totals for as long as a token holds.
--- The call's own key says what was taken for it, so that repeating a reservation or a settlement changes nothing.
+-- A bucket has up to four keys. ":w" holds every call of the window by its time, as "id|cost", and ":s" the sum of
+-- those costs; ":c" holds the running calls by the end of their leases; ":t" holds the totals of a token's lifetime.
+-- The call's own key records its reservation, so that a repeated reservation or settlement changes nothing.
 
-local FORGET_MARGIN = 120 * 1000000
-local LONGEST_TOKEN = 366 * 86400 * 1000000
-local MOST_STEPS = 10000
+local EXPIRY_MARGIN = 120 * 1000000
+local MAX_TOKEN_LIFETIME = 366 * 86400 * 1000000
+local MAX_STEPS = 10000
 local FIELDS = 6
 
 local verb, now, id, uses = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[8])
@@ -20,10 +20,10 @@ if not now then
   now = tonumber(t[1]) * 1000000 + tonumber(t[2])
 end
 
--- Numbers of this size would otherwise be written with an exponent, and rounded.
+-- Lua would write numbers of this size with an exponent, and round them.
 local function whole(number) return string.format('%.0f', number) end
 
-local function at_least(key, micros)
+local function extend_expiry(key, micros)
   local millis = math.ceil(micros / 1000)
   if redis.call('PTTL', key) < millis then redis.call('PEXPIRE', key, whole(millis)) end
 end
@@ -40,8 +40,8 @@ for i = 2, #KEYS do
   }
 end
 
--- What left the window no longer counts.
-local function slide(bucket)
+-- Removes the calls that left the window.
+local function remove_expired(bucket)
   local over = whole(now - bucket.window)
   local gone = redis.call('ZRANGEBYSCORE', bucket.w, '-inf', over)
   if #gone == 0 then return end
@@ -55,7 +55,7 @@ local function slide(bucket)
   end
 end
 
--- How long until so many calls, or so much cost, have left the window.
+-- Returns the time until `surplus` calls, or so much cost, have left the window.
 local function wait_for_calls(bucket, surplus)
   if bucket.calls == 0 then return bucket.window end
   local oldest = redis.call('ZRANGE', bucket.w, surplus - 1, surplus - 1, 'WITHSCORES')
@@ -64,7 +64,7 @@ end
 
 local function wait_for_cost(bucket, surplus)
   local seen, last = 0, now
-  while surplus > 0 and seen < MOST_STEPS do
+  while surplus > 0 and seen < MAX_STEPS do
     local part = redis.call('ZRANGE', bucket.w, seen, seen + 99, 'WITHSCORES')
     if #part == 0 then return bucket.window end
     for i = 1, #part, 2 do
@@ -76,7 +76,7 @@ local function wait_for_cost(bucket, surplus)
   return last + bucket.window - now
 end
 
--- Returns what stands against the call in a bucket, and how long it will: -1 for always.
+-- Returns the limit that refuses the call in a bucket, and for how long: -1 for always.
 local function refusal(bucket, cost)
   if bucket.concurrent then
     redis.call('ZREMRANGEBYSCORE', bucket.c, '-inf', whole(now))
@@ -87,7 +87,7 @@ local function refusal(bucket, cost)
     end
   end
   if bucket.window then
-    slide(bucket)
+    remove_expired(bucket)
     local kind, wait = nil, 0
     if bucket.calls then
       local surplus = redis.call('ZCARD', bucket.w) + 1 - bucket.calls
@@ -107,27 +107,27 @@ local function refusal(bucket, cost)
   return nil
 end
 
-local function take(bucket, cost, granted, lease)
+local function count_call(bucket, cost, granted, lease)
   if bucket.concurrent then
     redis.call('ZADD', bucket.c, whole(now + lease), id)
-    at_least(bucket.c, lease)
+    extend_expiry(bucket.c, lease)
   end
   if bucket.window then
     if bucket.calls or cost > 0 then redis.call('ZADD', bucket.w, whole(now), id .. '|' .. whole(cost)) end
     if cost > 0 then redis.call('INCRBY', bucket.s, whole(cost)) end
-    at_least(bucket.w, bucket.window)
-    at_least(bucket.s, bucket.window)
+    extend_expiry(bucket.w, bucket.window)
+    extend_expiry(bucket.s, bucket.window)
   elseif bucket.calls or bucket.cost or bucket.running then
     redis.call('HINCRBY', bucket.t, 'calls', uses)
     if cost > 0 then redis.call('HINCRBY', bucket.t, 'cost', whole(cost)) end
     if bucket.running then redis.call('HINCRBY', bucket.t, 'running', whole(granted)) end
-    local holds = (bucket.expiry or now + LONGEST_TOKEN) - now
-    at_least(bucket.t, math.max(holds, lease) + FORGET_MARGIN)
+    local holds = (bucket.expiry or now + MAX_TOKEN_LIFETIME) - now
+    extend_expiry(bucket.t, math.max(holds, lease) + EXPIRY_MARGIN)
   end
 end
 
--- 4: cost; 5: how long it would run; 6: the lease. Answers {granted, how long it may run}, {repeated, ..}, {over} or
--- {refused, which bucket, by what, for how long}: the one that stands against it longest.
+-- 4: cost; 5: requested running time; 6: lease. Returns {granted, running time}, {repeated, ..}, {over} or
+-- {refused, bucket, limit, time}: the refusal that lasts longest.
 local function reserve()
   local cost, granted, lease = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
   local known = redis.call('GET', KEYS[1])
@@ -142,9 +142,9 @@ local function reserve()
     if bucket.left then granted = math.min(granted, bucket.left) end
   end
   if worst then return {worst[1], whole(worst[2]), worst[3], whole(worst[4])} end
-  for _, bucket in ipairs(buckets) do take(bucket, cost, granted, lease) end
+  for _, bucket in ipairs(buckets) do count_call(bucket, cost, granted, lease) end
   local note = whole(now) .. '|' .. whole(granted) .. '|' .. whole(cost)
-  redis.call('SET', KEYS[1], note, 'PX', whole(math.ceil((lease + FORGET_MARGIN) / 1000)))
+  redis.call('SET', KEYS[1], note, 'PX', whole(math.ceil((lease + EXPIRY_MARGIN) / 1000)))
   return {'granted', whole(granted)}
 end
 
@@ -156,17 +156,17 @@ local function correct_window(bucket, ran, began, before, cost)
   if ran and began > now - bucket.window and (bucket.calls or cost > 0) then
     redis.call('ZADD', bucket.w, whole(began), id .. '|' .. whole(cost))
     if cost > 0 then redis.call('INCRBY', bucket.s, whole(cost)) end
-    at_least(bucket.w, bucket.window)
-    at_least(bucket.s, bucket.window)
+    extend_expiry(bucket.w, bucket.window)
+    extend_expiry(bucket.s, bucket.window)
   end
 end
 
--- 4: what it did cost; 5: how long it did run; 6: the lease; 7: 1 if it began to run at all.
+-- 4: actual cost; 5: actual running time; 6: lease; 7: 1 if the call started.
 local function settle()
   local cost, running, lease, ran = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7] == '1'
   local known = redis.call('GET', KEYS[1])
-  -- Also where nothing is known: the reservation may still be on its way, and must then find that the call is over.
-  redis.call('SET', KEYS[1], 'over', 'PX', whole(math.ceil((lease + FORGET_MARGIN) / 1000)))
+  -- Also for an unknown call: its reservation may still arrive, and must then find that the call is over.
+  redis.call('SET', KEYS[1], 'over', 'PX', whole(math.ceil((lease + EXPIRY_MARGIN) / 1000)))
   if not known or known == 'over' then return {'unknown'} end
   local began, granted, before = string.match(known, '^(%d+)|(%d+)|(%d+)$')
   began, granted, before = tonumber(began), tonumber(granted), tonumber(before)

@@ -1,7 +1,7 @@
-"""The hooks that a deployment declares in one JSON file: a list of objects, each a hook.
+"""Reads the hooks that a deployment declares in one JSON file: a list of objects, each a hook.
 
-Everything about them is checked when the process starts, and every problem is named at once: plugins are loaded, secrets and
-certificates are read, patterns and addresses are looked at. Only whether a server answers shows when it is asked.
+All hooks are validated when the process starts, and all problems are reported together: plugins are imported, secrets
+and certificates are read, patterns and URLs are checked. Only the availability of a server shows on the first call.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from libs.common.json.jsonio import parse
 from libs.common.runtime.clock import Clock
 from libs.common.runtime.settings import SettingsError
 from libs.common.telemetry.log import Log
-from services.executor.adapters.hooks.plugin import Plugin, load
+from services.executor.adapters.hooks.plugin import Plugin, load_plugin
 from services.executor.adapters.hooks.webhook import Endpoint, Webhook
 from services.executor.domain.hooks.hooks import MAX_HOOKS, Hook, Hooks, Phase
 
 VARIABLE = "TOOLMESH_HOOKS"
 MAX_ANSWER_BYTES = 64 * 1024
 MAX_FILE_BYTES = 256 * 1024
-_SHORTEST_SECRET = 16
-_LONGEST_TIMEOUT_MS = 60_000
+_MIN_SECRET_BYTES = 16
+_MAX_TIMEOUT_MS = 60_000
 _DEFAULT_TIMEOUT_MS = 1000
 _LOCAL_HOSTS = {"localhost", "127.0.0.1", "::1"}
 _NAME = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
@@ -36,8 +36,8 @@ _COMMON = {"name", "phase", "tools", "kind", "timeout_ms", "on_error", "may_chan
 _KINDS = {"webhook": {"url", "secret_file", "ca_file"}, "plugin": {"entry_point"}}
 
 
-class HookBook:
-    """Declared hooks, ready to be asked."""
+class DeclaredHooks:
+    """The hooks of a file with their plugins and webhooks."""
 
     def __init__(self, hooks: Sequence[Hook] = (), respondents: Sequence[Plugin | Webhook] = ()) -> None:
         self._hooks, self._respondents = tuple(hooks), tuple(respondents)
@@ -46,7 +46,7 @@ class HookBook:
         return " ".join(f"{hook.phase}:{hook.name}" for hook in self._hooks) or "none"
 
     def open(self, clock: Clock, log: Log) -> Hooks:
-        """Return them as the domain asks them."""
+        """Set the log and return the domain's hooks."""
         for respondent in self._respondents:
             respondent.attach(log)
         return Hooks(self._hooks, clock)
@@ -57,46 +57,46 @@ class HookBook:
             await respondent.close()
 
 
-def hooks_file(path: Path | None) -> HookBook:
-    """Return the hooks that a file declares, or none without one. Raises SettingsError with everything that is wrong."""
+def read_hooks_file(path: Path | None) -> DeclaredHooks:
+    """Return the hooks of a file; none if the path is None. Raises SettingsError with all problems."""
     if path is None:
-        return HookBook()
+        return DeclaredHooks()
     try:
         declared = parse(path.read_bytes(), max_bytes=MAX_FILE_BYTES)
     except OSError:
         raise SettingsError([f"{VARIABLE}: the file cannot be read"]) from None
     except MeshError as error:
         raise SettingsError([f"{VARIABLE}: not JSON: {error.message}"]) from None
-    return read_hooks(declared)
+    return parse_hooks(declared)
 
 
-def read_hooks(declared: Any) -> HookBook:
-    """Return the hooks that a document declares. Raises SettingsError with everything that is wrong."""
+def parse_hooks(declared: Any) -> DeclaredHooks:
+    """Return the hooks of a document. Raises SettingsError with all problems."""
     if not isinstance(declared, list) or len(declared) > MAX_HOOKS:
         raise SettingsError([f"{VARIABLE}: not a list of at most {MAX_HOOKS} hooks"])
-    entries = [_Entry(place, each) for place, each in enumerate(declared)]
+    entries = [_HookEntry(index, fields) for index, fields in enumerate(declared)]
     problems = [problem for entry in entries for problem in entry.problems]
     names = [entry.name for entry in entries]
     problems += [f"{name}: the name is taken" for name in dict.fromkeys(names) if names.count(name) > 1]
     if problems:
         raise SettingsError([f"{VARIABLE}: {problem}" for problem in problems])
-    return HookBook([entry.hook() for entry in entries], [entry.respondent for entry in entries])
+    return DeclaredHooks([entry.hook() for entry in entries], [entry.respondent for entry in entries])
 
 
-class _Entry:
-    """One hook of the file: what is wrong with it, and the hook if that is nothing."""
+class _HookEntry:
+    """One hook of the file with its problems; it can be built if there are none."""
 
     respondent: Plugin | Webhook
 
-    def __init__(self, place: int, declared: Any) -> None:
+    def __init__(self, index: int, declared: Any) -> None:
         self._fields: dict[str, Any] = declared if isinstance(declared, dict) else {}
         name = self._fields.get("name")
-        self.name = name if isinstance(name, str) and _NAME.fullmatch(name) else f"hook {place}"
-        found = self._check() if isinstance(declared, dict) else iter(["is not an object"])
-        self.problems = [f"{self.name}: {problem}" for problem in found]
+        self.name = name if isinstance(name, str) and _NAME.fullmatch(name) else f"hook {index}"
+        problems = self._check() if isinstance(declared, dict) else iter(["is not an object"])
+        self.problems = [f"{self.name}: {problem}" for problem in problems]
 
     def hook(self) -> Hook:
-        """Return the hook; only where there are no problems."""
+        """Return the hook. Call it only if there are no problems."""
         fields = self._fields
         return Hook(
             name=self.name,
@@ -117,17 +117,17 @@ class _Entry:
             yield "phase is not pre, approval, post or failure"
         yield from self._check_tools(fields.get("tools"))
         timeout = fields.get("timeout_ms", _DEFAULT_TIMEOUT_MS)
-        if type(timeout) is not int or not 1 <= timeout <= _LONGEST_TIMEOUT_MS:
-            yield f"timeout_ms is not a whole number between 1 and {_LONGEST_TIMEOUT_MS}"
+        if type(timeout) is not int or not 1 <= timeout <= _MAX_TIMEOUT_MS:
+            yield f"timeout_ms is not a whole number between 1 and {_MAX_TIMEOUT_MS}"
         if self._on_error() not in ("closed", "open"):
             yield "on_error is not closed or open"
         for name in ("may_change_input", "sees_sensitive"):
             if not isinstance(fields.get(name, False), bool):
                 yield f"{name} is not true or false"
         if phase == Phase.FAILURE and self._on_error() == "closed":
-            yield "on_error is closed, but a call that failed has nothing to go on with"
+            yield "on_error is closed, but a call that failed cannot be refused"
         if phase != Phase.PRE and fields.get("may_change_input"):
-            yield "may_change_input is for the phase pre"
+            yield "may_change_input is only valid in the phase pre"
         if not isinstance(kind, str) or kind not in _KINDS:
             yield "kind is not webhook or plugin"
             return
@@ -141,8 +141,8 @@ class _Entry:
     def _check_tools(self, tools: Any) -> Iterator[str]:
         if not isinstance(tools, list) or not tools:
             yield "tools is not a list of patterns"
-        elif not all(isinstance(each, str) and _PATTERN.fullmatch(each) for each in tools):
-            yield "tools holds what is no pattern of a qualified name, such as `core.*`"
+        elif not all(isinstance(pattern, str) and _PATTERN.fullmatch(pattern) for pattern in tools):
+            yield "tools contains something other than patterns of qualified names, such as `core.*`"
 
     def _check_plugin(self) -> Iterator[str]:
         entry_point = self._fields.get("entry_point")
@@ -150,42 +150,42 @@ class _Entry:
             yield "entry_point is not module:function"
             return
         try:
-            self.respondent = Plugin(self.name, load(entry_point), max_bytes=MAX_ANSWER_BYTES)
+            self.respondent = Plugin(self.name, load_plugin(entry_point), max_bytes=MAX_ANSWER_BYTES)
         except ValueError as error:
             yield f"entry_point {error}"
 
     def _check_webhook(self) -> Iterator[str]:
         url, secret, trust = self._fields.get("url"), b"", None
-        if not isinstance(url, str) or not _is_askable(url):
+        if not isinstance(url, str) or not _is_valid_url(url):
             yield "url is not an https:// URL without credentials, or an http:// one of this machine"
         if "secret_file" in self._fields:
-            secret = _contents(self._fields["secret_file"]).strip()
-            if len(secret) < _SHORTEST_SECRET:
-                yield f"secret_file does not hold at least {_SHORTEST_SECRET} bytes"
+            secret = _read_file(self._fields["secret_file"]).strip()
+            if len(secret) < _MIN_SECRET_BYTES:
+                yield f"secret_file does not hold at least {_MIN_SECRET_BYTES} bytes"
         if "ca_file" in self._fields:
             try:
-                trust = _trusting(_contents(self._fields["ca_file"]))
+                trust = _tls_context(_read_file(self._fields["ca_file"]))
             except (ssl.SSLError, ValueError):
                 yield "ca_file does not hold PEM certificates"
         self.respondent = Webhook(self.name, Endpoint(str(url), secret, trust), max_bytes=MAX_ANSWER_BYTES)
 
 
-def _trusting(certificates: bytes) -> ssl.SSLContext:
-    """A context that believes these certificates. From nothing, one would be made that believes whatever this machine does."""
+def _tls_context(certificates: bytes) -> ssl.SSLContext:
+    """Return a context that trusts only these certificates. An empty list would mean the machine's own ones."""
     if not certificates.strip():
         raise ValueError("there are no certificates")
     return ssl.create_default_context(cadata=certificates.decode("ascii"))
 
 
-def _contents(path: Any) -> bytes:
-    """What a file holds; nothing, if it cannot be read."""
+def _read_file(path: Any) -> bytes:
+    """Return the content of a file; empty if it cannot be read."""
     try:
         return Path(path).read_bytes() if isinstance(path, str) else b""
     except OSError:
         return b""
 
 
-def _is_askable(url: str) -> bool:
+def _is_valid_url(url: str) -> bool:
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname or "", parts.port

@@ -1,10 +1,11 @@
-"""Hooks that are asked over HTTP.
+"""Hooks that are called over HTTP.
 
-A request is a POST of the event as JSON. Its headers carry `toolmesh-timestamp` (seconds since the epoch) and, where there is a secret,
-`toolmesh-signature`: `v1=` and the hex HMAC-SHA256 of the timestamp, a dot and the body. Receivers check it in constant time and refuse old
-timestamps. An answer is 200 with JSON, or 204 for none.
+A request is a POST of the event as JSON. Its headers carry `toolmesh-timestamp` (seconds since the epoch) and, if a
+secret is configured, `toolmesh-signature`: `v1=` and the hex HMAC-SHA256 of the timestamp, a dot and the body.
+Receivers compare it in constant time and refuse old timestamps. A response is 200 with JSON, or 204 for no answer.
 
-A redirect is never followed, an answer is read up to its bound and no further, and nothing is asked twice: a hook may act on being asked.
+Redirects are not followed, responses are read up to a limit, and requests are not retried, because a hook may have
+effects.
 """
 
 from __future__ import annotations
@@ -26,31 +27,31 @@ if TYPE_CHECKING:
     import httpx
 
 SIGNATURE, TIMESTAMP = "toolmesh-signature", "toolmesh-timestamp"
-_ANSWERED, _NO_CONTENT = 200, 204
-# Idle connections are kept for as long as most servers do.
-_KEEP_SECONDS = 4.0
+_OK, _NO_CONTENT = 200, 204
+# As long as most servers keep idle connections open.
+_KEEPALIVE_SECONDS = 4.0
 _CONNECTIONS = 16
-# The caller's bound is tighter; this one is for whoever forgets it.
-_AT_MOST = 60.0
+# A safety net; the caller sets a shorter timeout.
+_MAX_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a hook is asked, and how it knows who asks."""
+    """The URL of a hook, the secret that signs requests, and the trusted certificates."""
 
     url: str
     secret: bytes = field(default=b"", repr=False)
     trust: ssl.SSLContext | None = field(default=None, repr=False, compare=False)
-    """Whose certificates are believed; None for those that this machine believes."""
+    """The TLS context; None for the machine's trusted certificates."""
 
 
 def signature(secret: bytes, timestamp: str, body: bytes) -> str:
-    """Return what shows a receiver that a request comes from somebody who knows the secret."""
+    """Return the signature of a request."""
     return "v1=" + hmac.new(secret, timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
 
 
 class Webhook:
-    """A server that answers for a hook. Connections are reused; the first is made when it is first asked."""
+    """Calls a hook over HTTP. Connections are reused; the first one is opened on first use."""
 
     def __init__(self, name: str, endpoint: Endpoint, *, max_bytes: int, clock: Clock | None = None) -> None:
         self._name, self._endpoint, self._max_bytes = name, endpoint, max_bytes
@@ -59,45 +60,45 @@ class Webhook:
         self._log: Log | None = None
 
     def attach(self, log: Log) -> None:
-        """Have it say what goes wrong."""
+        """Set the log for failures."""
         self._log = log
 
     async def ask(self, event: dict[str, Any]) -> Any:
-        """Return what the server answers, or None. The caller bounds the time."""
+        """Return the server's answer, or None. The caller sets the timeout."""
         body = dump(event)
         try:
-            async with self._open().stream(
+            async with self._connect().stream(
                 "POST", self._endpoint.url, content=body, headers=self._headers(body)
             ) as response:
                 return await self._read(response)
         except HookFailedError:
             raise
         except Exception as error:
-            # More than the client declares: even where a redirect leads, which nobody follows, is read and may be nonsense.
-            self._complain("unreachable", type(error).__name__)
+            # The client raises more than it documents, for example for an invalid redirect target.
+            self._warn("unreachable", type(error).__name__)
             raise HookFailedError("unreachable") from error
 
     async def close(self) -> None:
-        """Close what is open."""
+        """Close the connections."""
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
 
-    def _open(self) -> httpx.AsyncClient:
+    def _connect(self) -> httpx.AsyncClient:
         if self._client is None:
-            # A megabyte and more that nobody needs who has no webhook.
+            # Imported lazily: it takes over a megabyte.
             import httpx
 
             self._client = httpx.AsyncClient(
                 verify=self._endpoint.trust or ssl.create_default_context(),
-                # Neither proxies nor credentials of the environment: it is asked where the deployment says, and nowhere else.
+                # No proxies or credentials of the environment: only the configured URL is called.
                 trust_env=False,
                 follow_redirects=False,
-                timeout=_AT_MOST,
+                timeout=_MAX_SECONDS,
                 limits=httpx.Limits(
                     max_connections=_CONNECTIONS,
                     max_keepalive_connections=_CONNECTIONS,
-                    keepalive_expiry=_KEEP_SECONDS,
+                    keepalive_expiry=_KEEPALIVE_SECONDS,
                 ),
             )
         return self._client
@@ -107,7 +108,7 @@ class Webhook:
         headers = {
             "content-type": "application/json",
             "accept": "application/json",
-            # What is compressed can be far larger than it looks.
+            # Compressed responses could expand beyond the limit.
             "accept-encoding": "identity",
             "user-agent": "toolmesh",
             TIMESTAMP: timestamp,
@@ -119,29 +120,29 @@ class Webhook:
     async def _read(self, response: httpx.Response) -> Any:
         if response.status_code == _NO_CONTENT:
             return None
-        if response.status_code != _ANSWERED:
-            raise self._refused("redirected" if response.is_redirect else "status", str(response.status_code))
+        if response.status_code != _OK:
+            raise self._response_error("redirected" if response.is_redirect else "status", str(response.status_code))
         media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if media_type != "application/json" or response.headers.get("content-encoding", "identity") != "identity":
-            raise self._refused("content_type", media_type[:80])
-        body = await self._bounded(response.aiter_raw())
+            raise self._response_error("content_type", media_type[:80])
+        body = await self._read_bounded(response.aiter_raw())
         try:
             return parse(body, max_bytes=self._max_bytes)
         except MeshError as error:
-            raise self._refused("not_json", error.reason.name) from error
+            raise self._response_error("not_json", error.reason.name) from error
 
-    async def _bounded(self, pieces: AsyncIterator[bytes]) -> bytes:
+    async def _read_bounded(self, chunks: AsyncIterator[bytes]) -> bytes:
         body = bytearray()
-        async for piece in pieces:
-            body += piece
+        async for chunk in chunks:
+            body += chunk
             if len(body) > self._max_bytes:
-                raise self._refused("too_large", str(self._max_bytes))
+                raise self._response_error("too_large", str(self._max_bytes))
         return bytes(body)
 
-    def _refused(self, kind: str, detail: str) -> HookFailedError:
-        self._complain(kind, detail)
+    def _response_error(self, kind: str, detail: str) -> HookFailedError:
+        self._warn(kind, detail)
         return HookFailedError(kind)
 
-    def _complain(self, kind: str, detail: str) -> None:
+    def _warn(self, kind: str, detail: str) -> None:
         if self._log is not None:
-            self._log.warning("a hook gave no answer", hook=self._name, kind=kind, detail=detail)
+            self._log.warning("hook gave no valid answer", hook=self._name, kind=kind, detail=detail)

@@ -1,5 +1,7 @@
-"""The rows of idempotency keys. Every method is one statement and one round trip, committed by itself; time is the database's own, so
-that replicas whose clocks differ still agree on when a lease has run out."""
+"""SQL of idempotency claims. Every method is one statement, committed by itself.
+
+Times are the database's, so that replicas with different clocks agree on when a lease expires.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +22,20 @@ Scope = tuple[str, str, str, str, str]
 
 _AT = "tenant = :tenant and tool = :tool and subject = :subject and session = :session and key = :key"
 _HELD = f"{_AT} and invocation_id = :invocation_id and state = 'running'"
-_GIVEN = (
+_INPUT = (
     "unnest(cast(:tenants as text[]), cast(:tools as text[]), cast(:subjects as text[]), cast(:sessions as text[]),"
-    " cast(:keys as text[]), cast(:invocations as text[])) as given (tenant, tool, subject, session, key, invocation_id)"
+    " cast(:keys as text[]), cast(:invocations as text[]))"
+    " as input (tenant, tool, subject, session, key, invocation_id)"
 )
 _SAME = (
-    "c.tenant = given.tenant and c.tool = given.tool and c.subject = given.subject and c.session = given.session"
-    " and c.key = given.key"
+    "c.tenant = input.tenant and c.tool = input.tool and c.subject = input.subject and c.session = input.session"
+    " and c.key = input.key"
 )
 
-# Insert, or take what nobody holds any more, or look: a row whose window is over is as good as none; one whose owner fell silent is
-# taken over with the memory of every run that may have had its effect.
-_SEIZE = text(f"""
-with seized as (
+# Inserts the claim, or takes over an expired row or one whose lease expired, or reads the existing row. A takeover
+# keeps the ids of all runs that may have had their effect.
+_ACQUIRE = text(f"""
+with acquired as (
   insert into claims as c (tenant, tool, subject, session, key, arguments_digest, invocation_id, owner, state, doubted,
                            lease_until, create_time, expire_time)
   values (:tenant, :tool, :subject, :session, :key, :arguments_digest, :invocation_id, :owner, 'running', '',
@@ -46,15 +49,16 @@ with seized as (
      or c.state = 'running' and c.lease_until <= now() and c.arguments_digest = excluded.arguments_digest
   returning c.arguments_digest, c.invocation_id, c.state, c.doubted
 )
-select true as ours, arguments_digest, invocation_id, state, doubted, null::bytea as result, null::bytea as error from seized
+select true as ours, arguments_digest, invocation_id, state, doubted, null::bytea as result, null::bytea as error
+from acquired
 union all
 select false, arguments_digest, invocation_id, state, doubted, result, error from claims
-where {_AT} and not exists (select from seized)
+where {_AT} and not exists (select from acquired)
 """)  # noqa: S608  (made of constants)
 _SETTLE = text(f"""
 update claims set state = :state, result = :result, error = :error, expire_time = now() + :window where {_HELD}
 """)  # noqa: S608
-# A key that was taken over is not forgotten by giving it back: what the owner before did is still unknown, and it is as if nobody had come.
+# Releasing a claim that was taken over restores the former owner's state, because its outcome is still unknown.
 _RELEASE = text(f"""
 with gone as (delete from claims where {_HELD} and doubted = '')
 update claims set lease_until = now(), invocation_id = substring(doubted from '[^ ]+$'),
@@ -64,109 +68,110 @@ where {_HELD} and doubted <> ''
 _ABANDON = text(f"""
 update claims set lease_until = now(), expire_time = now() + :window where {_HELD}
 """)  # noqa: S608
-# The window goes on beyond the lease: an owner that runs for longer than its window and then dies is doubted like any other.
+# The expiry stays beyond the lease, so that an owner that outlives its window and then dies is still noticed.
 _RENEW = text(f"""
-update claims c set lease_until = now() + :lease, expire_time = greatest(c.expire_time, now() + :window) from {_GIVEN}
-where {_SAME} and c.invocation_id = given.invocation_id and c.state = 'running' returning c.invocation_id
+update claims c set lease_until = now() + :lease, expire_time = greatest(c.expire_time, now() + :window) from {_INPUT}
+where {_SAME} and c.invocation_id = input.invocation_id and c.state = 'running' returning c.invocation_id
 """)  # noqa: S608
-_LOOK = text(f"""
-select given.tenant, given.tool, given.subject, given.session, given.key, c.state = 'running' and c.lease_until > now() as under_way,
+_READ = text(f"""
+select input.tenant, input.tool, input.subject, input.session, input.key,
+       c.state = 'running' and c.lease_until > now() as in_progress,
        c.arguments_digest, c.invocation_id, c.state, c.doubted, c.result, c.error
-from {_GIVEN} join claims c on {_SAME}
+from {_INPUT} join claims c on {_SAME}
 """)  # noqa: S608
-# Said twice: a row that was taken anew while this waited for it is looked at once more, and the place where it lay proves nothing then.
+# The condition is repeated: a row that was renewed while this statement waited for its lock must not be deleted.
 _SWEEP = text(
     "delete from claims where expire_time <= now()"
-    " and ctid in (select ctid from claims where expire_time <= now() limit :most)"
+    " and ctid in (select ctid from claims where expire_time <= now() limit :max_rows)"
 )
 
 
 class Row(NamedTuple):
-    """What is known of a key."""
+    """The row of a claim."""
 
     ours: bool
-    """True if the call that looked holds it now."""
+    """True if the reading call now holds the claim."""
     arguments_digest: str
     invocation_id: str
     state: str
     doubted: str
-    """The invocations that held it before and fell silent, separated by spaces."""
+    """The ids of former owners with an unknown outcome, separated by spaces."""
     result: bytes | None
     error: bytes | None
 
     @property
-    def under_way(self) -> bool:
-        """True if somebody else works on it, as far as this row tells."""
+    def in_progress(self) -> bool:
+        """True if another call holds the claim, according to this row."""
         return self.state == RUNNING and not self.ours
 
 
 def scope_of(claim: Claim) -> Scope:
-    """Return what a key is unique in."""
+    """Return the columns of the primary key."""
     return claim.tenant, claim.tool, claim.subject, claim.session, claim.key
 
 
 class ClaimRows:
-    """Reads and writes the rows."""
+    """Reads and writes claim rows."""
 
     def __init__(self, engine: AsyncEngine, owner: str) -> None:
         self._engine, self._owner = engine, owner
 
-    async def seize(self, claim: Claim, lease: float) -> Row | None:
-        """Hold the key if nobody does, and return its row. None if it changed hands that very moment: look again."""
+    async def acquire(self, claim: Claim, lease: float) -> Row | None:
+        """Acquire the claim if it is free and return its row; None if it changed concurrently, to try again."""
         values = {
-            **_held(claim),
+            **_owner_columns(claim),
             "arguments_digest": claim.arguments_digest,
             "owner": self._owner,
             "lease": timedelta(seconds=lease),
             "window": timedelta(seconds=lease + claim.window),
         }
         async with separately(self._engine) as connection:
-            found = (await connection.execute(_SEIZE, values)).first()
-            return None if found is None else Row(*found)
+            row = (await connection.execute(_ACQUIRE, values)).first()
+            return None if row is None else Row(*row)
 
     async def settle(
         self, claim: Claim, state: str, *, result: bytes | None = None, error: bytes | None = None
     ) -> bool:
-        """Keep how a call ended, if it still holds its key; say whether it did."""
+        """Store the outcome if the call still holds its claim; return whether it did."""
         window = timedelta(seconds=claim.window)
-        return await self._change(
-            _SETTLE, {**_held(claim), "state": state, "result": result, "error": error, "window": window}
+        return await self._update(
+            _SETTLE, {**_owner_columns(claim), "state": state, "result": result, "error": error, "window": window}
         )
 
     async def release(self, claim: Claim) -> None:
-        """Give a key back, if the call still holds it."""
-        await self._change(_RELEASE, _held(claim))
+        """Release a claim, if the call still holds it."""
+        await self._update(_RELEASE, _owner_columns(claim))
 
     async def abandon(self, claim: Claim) -> None:
-        """Let go of a key, if the call still holds it, so that its outcome is doubted at once."""
-        await self._change(_ABANDON, {**_held(claim), "window": timedelta(seconds=claim.window)})
+        """Expire the lease of a claim, if the call still holds it, so that its outcome counts as unknown at once."""
+        await self._update(_ABANDON, {**_owner_columns(claim), "window": timedelta(seconds=claim.window)})
 
     async def renew(self, claims: Sequence[Claim], lease: float) -> set[str]:
-        """Hold keys for longer; return the invocations that still do."""
-        given = _given((*scope_of(claim), claim.invocation_id) for claim in claims)
-        # The longest of them serves for all: it only counts if their owner dies.
+        """Renew leases; return the invocations that still hold their claims."""
+        columns = _columns((*scope_of(claim), claim.invocation_id) for claim in claims)
+        # The longest window applies to all: it matters only if their owner dies.
         window = timedelta(seconds=lease + max(claim.window for claim in claims))
         async with separately(self._engine) as connection:
-            found = await connection.execute(_RENEW, {**given, "lease": timedelta(seconds=lease), "window": window})
-            return {row.invocation_id for row in found}
+            values = {**columns, "lease": timedelta(seconds=lease), "window": window}
+            return {row.invocation_id for row in await connection.execute(_RENEW, values)}
 
-    async def look(self, scopes: Iterable[Scope]) -> dict[Scope, tuple[bool, Row]]:
-        """Return whether each key is under way, and its row; a key that nobody holds is missing."""
+    async def read(self, scopes: Iterable[Scope]) -> dict[Scope, tuple[bool, Row]]:
+        """Return whether each claim is in progress, and its row. Claims without a row are left out."""
         async with separately(self._engine) as connection:
-            found = await connection.execute(_LOOK, _given((*scope, "") for scope in scopes))
-            return {tuple(row[:5]): (row.under_way, Row(False, *row[6:])) for row in found}  # type: ignore[misc]
+            rows = await connection.execute(_READ, _columns((*scope, "") for scope in scopes))
+            return {tuple(row[:5]): (row.in_progress, Row(False, *row[6:])) for row in rows}  # type: ignore[misc]
 
     async def sweep(self) -> int:
-        """Forget keys whose window is over, a bounded number at a time; return how many."""
+        """Delete a bounded number of expired claims; return how many."""
         async with separately(self._engine) as connection:
-            return (await connection.execute(_SWEEP, {"most": _SWEEP_ROWS})).rowcount
+            return (await connection.execute(_SWEEP, {"max_rows": _SWEEP_ROWS})).rowcount
 
-    async def _change(self, statement: TextClause, values: dict[str, Any]) -> bool:
+    async def _update(self, statement: TextClause, values: dict[str, Any]) -> bool:
         async with separately(self._engine) as connection:
             return (await connection.execute(statement, values)).rowcount == 1
 
 
-def _held(claim: Claim) -> dict[str, Any]:
+def _owner_columns(claim: Claim) -> dict[str, Any]:
     return {
         "tenant": claim.tenant,
         "tool": claim.tool,
@@ -177,6 +182,6 @@ def _held(claim: Claim) -> dict[str, Any]:
     }
 
 
-def _given(places: Iterable[tuple[str, str, str, str, str, str]]) -> dict[str, list[str]]:
+def _columns(rows: Iterable[tuple[str, str, str, str, str, str]]) -> dict[str, list[str]]:
     names = ("tenants", "tools", "subjects", "sessions", "keys", "invocations")
-    return {name: list(column) for name, column in zip(names, zip(*places, strict=True), strict=True)}
+    return {name: list(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}

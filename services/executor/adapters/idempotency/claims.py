@@ -1,10 +1,11 @@
-"""Idempotency keys in PostgreSQL: one row decides who runs, also between replicas and after a crash.
+"""Idempotency claims in PostgreSQL. One row decides which call runs, across replicas and after a crash.
 
-What a call answered may hold anything, so it is stored sealed: the database, its backups and whoever reads them see none of it.
+Stored outcomes are encrypted, because they may contain sensitive data.
 
-A key is held under a short lease that its owner renews. When an owner falls silent, exactly one other call takes the key over, with the memory of
-every run that may have had its effect; what becomes of that doubt is the tool's rule, in `domain/uncertain.py`. An owner that was only
-stopped and wakes up late finds its key gone: it settles nothing and overwrites nothing.
+A claim is held under a short lease that its owner renews. When a lease expires, exactly one other call takes the claim
+over, together with the ids of all runs that may have had their effect. The tool's rule decides what happens then, see
+`domain/idempotency/unknown_outcome.py`. A former owner that resumes late finds its claim lost and cannot overwrite
+anything.
 """
 
 from __future__ import annotations
@@ -25,136 +26,142 @@ from libs.common.rpc.status import envelope, from_envelope
 from libs.common.sealing import Seal, SealError
 from services.executor.adapters.idempotency.claim_rows import FAILED, SUCCEEDED, ClaimRows, Row, Scope, scope_of
 from services.executor.adapters.idempotency.leases import ClaimLeases
-from services.executor.adapters.idempotency.waiters import ClaimWatch
+from services.executor.adapters.idempotency.waiters import ClaimWaiters
 from services.executor.convert.invocation import envelope_of, result_of
 from services.executor.domain import errors
 from services.executor.domain.idempotency.unknown_outcome import MOST_RUNS, Doubted, Overtaken
 from services.executor.domain.model import Claim, Result, Settled
 
 LEASE_SECONDS = 10.0
-# Of the pool's five connections: settling and renewing always find one, and a crowd of calls waits here instead of failing there.
-_ASKING_AT_ONCE = 3
+# Of the pool's five connections. Settling and renewing always find one; further calls queue here instead of failing
+# there.
+_MAX_ACQUIRING = 3
 
 
-class _Found(Enum):
-    """What a look at a key showed when it showed no ending."""
+class _ClaimState(Enum):
+    """The state of a claim without a stored outcome."""
 
-    OURS = "ours"
-    UNDER_WAY = "under way"
+    HELD = "held"
+    IN_PROGRESS = "in progress"
 
 
 class PostgresClaims:
-    """The memory of idempotency keys."""
+    """Acquires and settles idempotency claims."""
 
     def __init__(self, engine: AsyncEngine, owner: str, seal: Seal, *, lease: float = LEASE_SECONDS) -> None:
         self._rows, self._seal, self._lease = ClaimRows(engine, owner), seal, lease
-        self._watch, self._leases = ClaimWatch(self._rows), ClaimLeases(self._rows, lease)
-        self._doors = asyncio.Semaphore(_ASKING_AT_ONCE)
-        self._asking: dict[Scope, asyncio.Future[Row | None]] = {}
+        self._waiters, self._leases = ClaimWaiters(self._rows), ClaimLeases(self._rows, lease)
+        self._acquiring = asyncio.Semaphore(_MAX_ACQUIRING)
+        self._lookups: dict[Scope, asyncio.Future[Row | None]] = {}
 
     async def acquire(self, claim: Claim) -> Settled | None:
-        """Hold the key, or return what the first call with it ended in, waiting for it where it is under way. Returns Doubted when the
-        key is now held, and its earlier owner fell silent without saying whether the effect happened."""
-        while (found := self._judged(claim, await self._look(claim))) is _Found.UNDER_WAY:
+        """Acquire the claim, or return the outcome of the first call, waiting for it while that call runs.
+
+        Returns Doubted if the claim is now held and its former owner died without a known outcome.
+        """
+        while (state := self._evaluate(claim, await self._look_up(claim))) is _ClaimState.IN_PROGRESS:
             continue
-        return found if isinstance(found, Settled) else None
+        return state if isinstance(state, Settled) else None
 
     def sure(self, claim: Claim) -> bool:
-        """Say whether nobody else can hold the key at this moment."""
+        """Return whether this call certainly holds the claim at this moment."""
         return self._leases.sure(claim)
 
-    def listen(self, loosened: Callable[[str], None], failed: Callable[[Exception], None]) -> None:
-        """Be told the invocation whose key may now be somebody else's, while its call still works; and why keys could not be renewed."""
-        self._leases.listen(loosened, failed)
+    def listen(self, on_lost: Callable[[str], None], on_failure: Callable[[Exception], None]) -> None:
+        """Set the callbacks for an invocation whose claim may be lost while it runs, and for failed renewals."""
+        self._leases.listen(on_lost, on_failure)
 
     async def settle(self, claim: Claim, settled: Settled) -> None:
-        """Keep how the call ended. Raises Overtaken, and changes nothing, when somebody else holds the key meanwhile."""
+        """Store the outcome of the call. Raises Overtaken, and changes nothing, if another call holds the claim."""
         failed = isinstance(settled.outcome, MeshError)
-        with self._letting_go(claim):
-            sealed = self._sealed(claim, settled.outcome)
+        with self._ending_lease(claim):
+            sealed = self._seal_outcome(claim, settled.outcome)
             state, stored = (FAILED, {"error": sealed}) if failed else (SUCCEEDED, {"result": sealed})
-            kept = await self._rows.settle(claim, state, **stored)
-        if not kept:
+            is_settled = await self._rows.settle(claim, state, **stored)
+        if not is_settled:
             raise Overtaken(claim.invocation_id)
 
     async def release(self, claim: Claim) -> None:
-        """Give the key back, if this call still holds it. What an earlier owner may have done stays in doubt."""
-        with self._letting_go(claim):
+        """Release the claim if this call holds it. The unknown outcome of a former owner stays recorded."""
+        with self._ending_lease(claim):
             await self._rows.release(claim)
 
     async def abandon(self, claim: Claim) -> None:
-        """Let go of the key, if this call still holds it, without knowing whether its effect happened: whoever asks next decides."""
-        with self._letting_go(claim):
+        """Give up the claim, if this call holds it, with an unknown outcome; the next call resolves it."""
+        with self._ending_lease(claim):
             await self._rows.abandon(claim)
 
     async def sweep(self) -> int:
-        """Forget keys whose window is over, a bounded number at a time; return how many."""
+        """Delete a bounded number of expired claims; return how many."""
         return await self._rows.sweep()
 
     async def stop(self) -> None:
-        """Renew nothing and look at nothing any more."""
+        """Stop renewing leases and polling claims."""
         await self._leases.stop()
-        await self._watch.stop()
+        await self._waiters.stop()
 
-    async def _look(self, claim: Claim) -> Row | None:
-        """Return what is known of the key, after it has changed if it is under way. None if it is worth another look."""
-        scope, asked = scope_of(claim), claim.arguments_digest
-        if not self._watch.knows(scope, asked):
-            asking = self._asking.get(scope)
-            row = await (self._ask(claim, scope) if asking is None else _shared(asking))
-            if row is None or not row.under_way or row.arguments_digest != asked:
+    async def _look_up(self, claim: Claim) -> Row | None:
+        """Return the claim's row, after waiting for the end of another call that holds it; None to try again."""
+        scope, digest = scope_of(claim), claim.arguments_digest
+        if not self._waiters.is_watching(scope, digest):
+            lookup = self._lookups.get(scope)
+            row = await (self._acquire_shared(claim, scope) if lookup is None else _join(lookup))
+            if row is None or not row.in_progress or row.arguments_digest != digest:
                 return row
-        return await self._watch.change(scope, asked)
+        return await self._waiters.wait(scope, digest)
 
-    async def _ask(self, claim: Claim, scope: Scope) -> Row | None:
-        """Ask for the key. Whoever wants the same one at the same time in this process hears the answer too, and asks nothing."""
-        answer: asyncio.Future[Row | None] = asyncio.get_running_loop().create_future()
-        self._asking[scope] = answer
+    async def _acquire_shared(self, claim: Claim, scope: Scope) -> Row | None:
+        """Try to acquire the claim; concurrent calls of this process with the same key share the statement.
+
+        Not a SingleFlight: only this caller may hold the claim, and its cancellation must cancel the statement.
+        """
+        lookup: asyncio.Future[Row | None] = asyncio.get_running_loop().create_future()
+        self._lookups[scope] = lookup
         try:
-            async with self._doors:
-                row = await self._seize(claim)
+            async with self._acquiring:
+                row = await self._acquire(claim)
         except BaseException as error:
             if isinstance(error, MeshError):
-                answer.set_exception(error)
-                answer.exception()
+                lookup.set_exception(error)
+                lookup.exception()
             else:
-                answer.set_result(None)
+                lookup.set_result(None)
             raise
         finally:
-            del self._asking[scope]
-        answer.set_result(None if row is None else row._replace(ours=False))
+            del self._lookups[scope]
+        lookup.set_result(None if row is None else row._replace(ours=False))
         return row
 
-    async def _seize(self, claim: Claim) -> Row | None:
+    async def _acquire(self, claim: Claim) -> Row | None:
         since = time.monotonic()
-        row = await self._rows.seize(claim, self._lease)
+        row = await self._rows.acquire(claim, self._lease)
         if row is not None and row.ours:
             self._leases.begin(claim, since)
         return row
 
-    def _judged(self, claim: Claim, row: Row | None) -> Settled | _Found:
+    def _evaluate(self, claim: Claim, row: Row | None) -> Settled | _ClaimState:
         if row is None:
-            return _Found.UNDER_WAY
+            return _ClaimState.IN_PROGRESS
         if row.arguments_digest != claim.arguments_digest:
             raise errors.key_conflict()
         if row.ours:
-            return self._taken(claim, row)
-        return _Found.UNDER_WAY if row.under_way else self._ended(claim, row)
+            return self._evaluate_held(claim, row)
+        return _ClaimState.IN_PROGRESS if row.in_progress else self._open_outcome(claim, row)
 
-    def _taken(self, claim: Claim, row: Row) -> Settled | _Found:
+    def _evaluate_held(self, claim: Claim, row: Row) -> Settled | _ClaimState:
         runs = tuple(row.doubted.split())
         if not runs or (claim.repeatable and len(runs) < MOST_RUNS):
-            return _Found.OURS
+            return _ClaimState.HELD
         return Doubted(runs[0], errors.outcome_unknown(runs[0]), runs)
 
-    def _sealed(self, claim: Claim, outcome: Result | MeshError) -> bytes:
+    def _seal_outcome(self, claim: Claim, outcome: Result | MeshError) -> bytes:
         message = envelope(outcome) if isinstance(outcome, MeshError) else envelope_of(outcome)
-        return self._seal.seal(message.SerializeToString(), _place(claim, claim.invocation_id))
+        return self._seal.seal(message.SerializeToString(), _seal_context(claim, claim.invocation_id))
 
-    def _ended(self, claim: Claim, row: Row) -> Settled:
-        """Return how the first call ended. It did end, so where that cannot be read any more nothing is repeated."""
+    def _open_outcome(self, claim: Claim, row: Row) -> Settled:
+        """Decrypt the outcome of the first call. If that fails the call is not repeated, because it did end."""
         try:
-            message = self._seal.open((row.error or row.result) or b"", _place(claim, row.invocation_id))
+            message = self._seal.open((row.error or row.result) or b"", _seal_context(claim, row.invocation_id))
         except SealError:
             raise errors.outcome_unknown(row.invocation_id) from None
         if row.state == FAILED:
@@ -162,31 +169,34 @@ class PostgresClaims:
         return Settled(row.invocation_id, result_of(ResultEnvelope.FromString(message)))
 
     @contextmanager
-    def _letting_go(self, claim: Claim) -> Iterator[None]:
-        """Hold the key no longer once the table has heard why. While it cannot hear, or does not in time, the key stays held for as long
-        as anybody remembers the claim: whoever means to say it again must not be taken for dead meanwhile."""
+    def _ending_lease(self, claim: Claim) -> Iterator[None]:
+        """End the lease once the row is updated.
+
+        If the update fails transiently or is canceled, the lease is renewed for as long as the claim object lives, so
+        that a retry of the update finds the claim still held.
+        """
         try:
             yield
         except (MeshError, asyncio.CancelledError):
             raise
         except Exception:
-            self._let_go(claim)
+            self._end_lease(claim)
             raise
-        self._let_go(claim)
+        self._end_lease(claim)
 
-    def _let_go(self, claim: Claim) -> None:
+    def _end_lease(self, claim: Claim) -> None:
         self._leases.end(claim)
-        self._watch.nudge(scope_of(claim))
+        self._waiters.poll_soon(scope_of(claim))
 
 
-async def _shared(asking: asyncio.Future[Row | None]) -> Row | None:
-    """Hear what another call's question is answered with; its failure as one's own."""
+async def _join(lookup: asyncio.Future[Row | None]) -> Row | None:
+    """Wait for another call's statement. A failure is copied for this call."""
     try:
-        return await asyncio.shield(asking)
+        return await asyncio.shield(lookup)
     except MeshError as error:
         raise MeshError(error.reason, retry_after=error.retry_after) from error
 
 
-def _place(claim: Claim, invocation_id: str) -> str:
-    """What a stored ending is bound to: no row's ending can be passed off as another's."""
+def _seal_context(claim: Claim, invocation_id: str) -> str:
+    """Return the context that a stored outcome is bound to, so that rows cannot be exchanged."""
     return dump([*scope_of(claim), claim.arguments_digest, invocation_id]).decode()

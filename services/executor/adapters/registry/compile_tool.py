@@ -1,4 +1,4 @@
-"""Registered versions as the executor needs them: compiled, with everything the warm path reads worked out before."""
+"""Compiles registered versions into the domain's Tool, so that the warm path computes nothing from the manifest."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from libs.authz_client.tool_attributes import trust_in
 from libs.common.errors import MeshError
 from libs.common.semver import Version
 from libs.common.tool_names import ToolName, split_version_name
-from services.executor.adapters.registry.compile_arguments import intake_of
+from services.executor.adapters.registry.compile_arguments import compile_arguments
 from services.executor.adapters.registry.json_schema import (
     SchemaError,
     defaults_of,
@@ -25,21 +25,21 @@ from services.executor.adapters.registry.manifest_profiles import confinement_of
 from services.executor.domain.deadlines import CLASS_SECONDS
 from services.executor.domain.tool import Deprecation, Effect, Mutation, TimeoutClass, Tool, UncertainOutcome
 
-# What fits into one message of the mesh beside its envelope.
+# The part of a 4 MiB message that a result may use.
 MAX_RESULT_BYTES = 3 * 1024 * 1024
 MIN_WINDOW_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One registered version: its state, and the compiled tool unless its schemas cannot be compiled."""
+class CatalogEntry:
+    """One registered version: its state, and the compiled tool, or None if it cannot be compiled."""
 
     name: str
     tool_name: ToolName
     version: Version
     digest: str
     state: str
-    """Without prefix: `AVAILABLE`, `DEPRECATED`, `SUNSET`, ..."""
+    """The enum name without prefix: `AVAILABLE`, `DEPRECATED`, `SUNSET`, ..."""
     state_reason: str
     sunset_at: float | None
     successor: str
@@ -47,16 +47,16 @@ class Entry:
     tool: Tool | None
 
 
-def entry_of(version: vpb.ToolVersion, known: Entry | None = None) -> Entry:
-    """Compile a version. One that is known with the same digest only changed its state, so its schemas are reused."""
+def compile_version(version: vpb.ToolVersion, former: CatalogEntry | None = None) -> CatalogEntry:
+    """Compile a version. If the digest is unchanged, the compiled schemas of the former entry are reused."""
     tool_name, number = split_version_name(version.name)
     deprecation = _deprecation(version)
-    if known is not None and known.digest == version.digest:
-        tool = None if known.tool is None else replace(known.tool, deprecation=deprecation, deferred=_deferred(version))
+    if former is not None and former.digest == version.digest:
+        tool = former.tool and replace(former.tool, deprecation=deprecation, deferred=_deferred(version))
     else:
-        tool = _compiled(version, tool_name, number, deprecation)
+        tool = _try_compile(version, tool_name, number, deprecation)
     sunset = deprecation.sunset_time if deprecation else None
-    return Entry(
+    return CatalogEntry(
         name=version.name,
         tool_name=tool_name,
         version=Version.parse(number),
@@ -70,15 +70,15 @@ def entry_of(version: vpb.ToolVersion, known: Entry | None = None) -> Entry:
     )
 
 
-def _compiled(version: vpb.ToolVersion, name: ToolName, number: str, deprecation: Deprecation | None) -> Tool | None:
+def _try_compile(version: vpb.ToolVersion, name: ToolName, number: str, deprecation: Deprecation | None) -> Tool | None:
     try:
-        return _tool(version, name, number, deprecation)
+        return _compile(version, name, number, deprecation)
     except (SchemaError, MeshError, ValueError):
-        # Known, and not to be called: the registry's own admission should never have let it in.
+        # The version stays in the catalog but cannot be called. The registry's admission should have refused it.
         return None
 
 
-def _tool(version: vpb.ToolVersion, name: ToolName, number: str, deprecation: Deprecation | None) -> Tool:
+def _compile(version: vpb.ToolVersion, name: ToolName, number: str, deprecation: Deprecation | None) -> Tool:
     manifest = version.manifest
     mutation = Mutation(mpb.MutationClass.Name(manifest.mutation_class).removeprefix("MUTATION_CLASS_").lower())
     timeout_class = _timeout_class(manifest.execution)
@@ -117,7 +117,7 @@ def _tool(version: vpb.ToolVersion, name: ToolName, number: str, deprecation: De
         hooks_may_change=manifest.input.mutation_policy == mpb.INPUT_MUTATION_POLICY_HOOKS,
         internal_only=tuple(manifest.input.internal_only_fields),
         checks=tuple(manifest.interface.semantic_checks),
-        matchers=tuple(_matcher(each) for each in manifest.interface.permission_matchers),
+        matchers=tuple(_matcher(matcher) for matcher in manifest.interface.permission_matchers),
         effects=tuple(Effect(effect.resource, _operation(effect)) for effect in manifest.side_effects),
         uncertain=_uncertain(manifest, mutation),
         status_tool=manifest.idempotency.status_tool,
@@ -125,7 +125,7 @@ def _tool(version: vpb.ToolVersion, name: ToolName, number: str, deprecation: De
         dry_run=manifest.dry_run_supported,
         cache_seconds=_seconds(manifest.execution.cache_ttl) if mutation is Mutation.READ_ONLY else 0.0,
         persists=not manifest.output.persistence_opt_out,
-        intake=intake_of(manifest, confinement),
+        intake=compile_arguments(manifest, confinement),
         confinement=confinement,
         placement=placement_of(manifest),
         rendering=rendering_of(manifest),
@@ -141,19 +141,19 @@ def _timeout_class(execution: mpb.ExecutionProfile) -> TimeoutClass:
 
 
 def _own_limit(execution: mpb.ExecutionProfile, timeout_class: TimeoutClass) -> float:
-    named = [_seconds(limit) for limit in (execution.timeout_default, execution.timeout_max)]
-    return min([CLASS_SECONDS[timeout_class], *(limit for limit in named if limit > 0)])
+    limits = [_seconds(limit) for limit in (execution.timeout_default, execution.timeout_max)]
+    return min([CLASS_SECONDS[timeout_class], *(limit for limit in limits if limit > 0)])
 
 
 def _fills_defaults(manifest: mpb.ToolManifest) -> bool:
-    """Nobody changes arguments unless the manifest says that the mesh may."""
+    """Return whether the manifest allows the mesh to change arguments."""
     return manifest.input.mutation_policy in (mpb.INPUT_MUTATION_POLICY_DEFAULTS, mpb.INPUT_MUTATION_POLICY_HOOKS)
 
 
 def _key_required(manifest: mpb.ToolManifest, mutation: Mutation) -> bool:
     mode = manifest.idempotency.mode
-    unsaid = mode == mpb.IDEMPOTENCY_MODE_UNSPECIFIED and mutation is not Mutation.READ_ONLY
-    return unsaid or mode == mpb.IDEMPOTENCY_MODE_KEY_REQUIRED
+    by_default = mode == mpb.IDEMPOTENCY_MODE_UNSPECIFIED and mutation is not Mutation.READ_ONLY
+    return by_default or mode == mpb.IDEMPOTENCY_MODE_KEY_REQUIRED
 
 
 def _repeatable(manifest: mpb.ToolManifest, mutation: Mutation) -> bool:
@@ -184,13 +184,13 @@ def _operation(effect: mpb.SideEffect) -> str:
 def _deprecation(version: vpb.ToolVersion) -> Deprecation | None:
     if not version.HasField("deprecation"):
         return None
-    found = version.deprecation
-    sunset = found.sunset_time.ToDatetime(tzinfo=UTC) if found.HasField("sunset_time") else None
-    return Deprecation(sunset, found.successor, found.migration_guide_url)
+    message = version.deprecation
+    sunset = message.sunset_time.ToDatetime(tzinfo=UTC) if message.HasField("sunset_time") else None
+    return Deprecation(sunset, message.successor, message.migration_guide_url)
 
 
 def _aliases(version: vpb.ToolVersion) -> tuple[str, ...]:
-    """What leads to the tool as of now; what a manifest named may have moved since."""
+    """Return the current aliases; those of the manifest may have been moved since."""
     return tuple(version.aliases.tool_ids if version.HasField("aliases") else version.manifest.aliases)
 
 

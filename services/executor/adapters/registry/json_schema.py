@@ -1,4 +1,4 @@
-"""JSON Schema 2020-12, compiled once: nothing is fetched, formats are checked, and no message repeats a value."""
+"""Compiles JSON Schema 2020-12 validators: offline, with format checks, and without values in messages."""
 
 from __future__ import annotations
 
@@ -8,66 +8,71 @@ from typing import Any
 import jsonschema_rs
 
 from libs.common.errors import Violation
-from libs.common.json.json_pointer import steps_of
+from libs.common.json.json_pointer import pointer_of, steps_of
 from libs.common.json.jsonio import parse
 from libs.common.json.resource_pointers import ResourcePointers
 from libs.common.redaction.declared import Declared
 from services.executor.domain.tool import Contract, Default
 
-# Enough to repair a call; a caller that breaks more rules than this will come back anyway.
+# Enough to repair a call.
 _MAX_VIOLATIONS = 100
-# All that is wrong is found and written out before the first of it is seen. For more parts than this that would hold up everybody else.
+# The validator collects all errors before it returns the first. For larger values that would block the event loop.
 MANY_PARTS = 10_000
-# The words of a schema that lead to defaults, and how many references are followed one after the other.
-_SAYING = ("default", "properties", "items", "prefixItems")
+# The keywords that lead to defaults, and the longest chain of references.
+_DEFAULT_KEYWORDS = ("default", "properties", "items", "prefixItems")
 _MAX_REFERENCES = 8
 
 
 class SchemaError(Exception):
-    """A manifest whose schema cannot be compiled, so its tool cannot be called."""
+    """The schema cannot be compiled, so its tool cannot be called."""
 
 
 def input_contract(schema: bytes, sensitive: Sequence[str]) -> Contract:
-    """Return the contract of arguments. An argument that the schema does not declare breaks it, said or unsaid."""
-    parsed = _parsed(schema)
+    """Return the contract of arguments. Undeclared arguments violate it, even if the schema allows them."""
+    parsed = _parse_schema(schema)
     return Contract(_checker(_closed(parsed)), Declared.of(parsed, sensitive))
 
 
 def output_contract(schema: bytes, sensitive: Sequence[str]) -> Contract:
-    """Return the contract of results, exactly as its schema says."""
-    parsed = _parsed(schema)
+    """Return the contract of results, exactly as in its schema."""
+    parsed = _parse_schema(schema)
     return Contract(_checker(parsed), Declared.of(parsed, sensitive))
 
 
 def defaults_of(schema: bytes) -> tuple[Default, ...]:
-    """Return the defaults that the schema names for arguments at its top level."""
-    root = _parsed(schema)
-    parts = {name: followed(root, part) for name, part in followed(root, root).get("properties", {}).items()}
-    return tuple(Default(name, _pointer([name]), part["default"]) for name, part in parts.items() if "default" in part)
+    """Return the defaults of top-level arguments."""
+    root = _parse_schema(schema)
+    parts = {name: resolve_refs(root, part) for name, part in resolve_refs(root, root).get("properties", {}).items()}
+    return tuple(
+        Default(name, pointer_of([name]), part["default"]) for name, part in parts.items() if "default" in part
+    )
 
 
-def followed(root: dict[str, Any], schema: Any) -> dict[str, Any]:
-    """Return what a schema says about defaults, with what it refers to; words beside a reference come first."""
-    said: dict[str, Any] = {}
+def resolve_refs(root: dict[str, Any], schema: Any) -> dict[str, Any]:
+    """Return the keywords about defaults of a schema and its references.
+
+    Keywords beside a reference take precedence.
+    """
+    resolved: dict[str, Any] = {}
     for _ in range(_MAX_REFERENCES):
         if not isinstance(schema, dict):
             break
-        said = {**{word: schema[word] for word in _SAYING if word in schema}, **said}
+        resolved = {**{keyword: schema[keyword] for keyword in _DEFAULT_KEYWORDS if keyword in schema}, **resolved}
         if not str(schema.get("$ref", "")).startswith("#/"):
             break
-        found: Any = root
+        target: Any = root
         for step in steps_of(schema["$ref"][1:]):
-            found = found.get(step) if isinstance(found, dict) else None
-        schema = found
-    return said
+            target = target.get(step) if isinstance(target, dict) else None
+        schema = target
+    return resolved
 
 
 def resources_of(schema: bytes) -> ResourcePointers | None:
-    """Return what finds the resources that arguments name; None when the schema marks none."""
-    return ResourcePointers.of(_parsed(schema))
+    """Return the extractor of the resources in arguments; None if the schema marks none."""
+    return ResourcePointers.of(_parse_schema(schema))
 
 
-def _parsed(schema: bytes) -> dict[str, Any]:
+def _parse_schema(schema: bytes) -> dict[str, Any]:
     parsed = parse(schema)
     if not isinstance(parsed, dict):
         raise SchemaError("the schema is not an object")
@@ -75,7 +80,7 @@ def _parsed(schema: bytes) -> dict[str, Any]:
 
 
 def _closed(schema: dict[str, Any]) -> dict[str, Any]:
-    """Refuse what is undeclared. A schema for further properties declares them; a bare `true` declares nothing."""
+    """Refuse undeclared properties. A schema in `additionalProperties` declares them; a bare `true` does not."""
     closed = {key: value for key, value in schema.items() if key != "additionalProperties" or value not in (True, {})}
     closed.setdefault("unevaluatedProperties", False)
     return closed
@@ -83,30 +88,30 @@ def _closed(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _checker(schema: dict[str, Any]) -> Any:
     try:
-        # Always this draft, whatever `$schema` claims: an older one would ignore the keyword that closes the schema.
+        # Always this draft: an older `$schema` would ignore the keyword that closes the schema.
         validator = jsonschema_rs.Draft202012Validator(schema, validate_formats=True, offline=True, mask="the value")
     except ValueError as error:
         raise SchemaError(str(error)[:300]) from None
 
-    def violations(value: Any) -> Sequence[Violation]:
+    def check(value: Any) -> Sequence[Violation]:
         try:
             if validator.is_valid(value):
                 return ()
         except ValueError:
-            # A tool inside the process may return anything: what is no JSON satisfies no schema.
+            # A built-in tool may return a value that is not JSON.
             return (Violation("", "json", "has no JSON form"),)
-        found: list[Violation] = []
-        for error in _first(validator, value) if has_many_parts(value) else validator.iter_errors(value):
-            found.extend(_violations(error))
-            if len(found) >= _MAX_VIOLATIONS:
+        violations: list[Violation] = []
+        for error in _first_error(validator, value) if has_many_parts(value) else validator.iter_errors(value):
+            violations.extend(_violations(error))
+            if len(violations) >= _MAX_VIOLATIONS:
                 break
-        return found[:_MAX_VIOLATIONS]
+        return violations[:_MAX_VIOLATIONS]
 
-    return violations
+    return check
 
 
 def has_many_parts(value: Any) -> bool:
-    """Say whether a value has so many parts that nobody can be told of everything that is wrong with it."""
+    """Return whether a value is too large to collect all of its errors."""
     waiting, left = [value], MANY_PARTS
     while waiting:
         present = waiting.pop()
@@ -118,8 +123,8 @@ def has_many_parts(value: Any) -> bool:
     return False
 
 
-def _first(validator: Any, value: Any) -> Iterator[jsonschema_rs.ValidationError]:
-    """Yield the first thing that is wrong, and look for no other."""
+def _first_error(validator: Any, value: Any) -> Iterator[jsonschema_rs.ValidationError]:
+    """Yield only the first error."""
     try:
         validator.validate(value)
     except jsonschema_rs.ValidationError as error:
@@ -129,18 +134,14 @@ def _first(validator: Any, value: Any) -> Iterator[jsonschema_rs.ValidationError
 def _violations(error: jsonschema_rs.ValidationError) -> Iterable[Violation]:
     kind, path = error.kind, error.instance_path
     if isinstance(kind, jsonschema_rs.ValidationErrorKind.Required):
-        return [Violation(_pointer([*path, kind.property]), "required", "is required")]
+        return [Violation(pointer_of([*path, kind.property]), "required", "is required")]
     if isinstance(
         kind,
         jsonschema_rs.ValidationErrorKind.UnevaluatedProperties
         | jsonschema_rs.ValidationErrorKind.AdditionalProperties,
     ):
         return [
-            Violation(_pointer([*path, name]), kind.name, "is not declared")
+            Violation(pointer_of([*path, name]), kind.name, "is not declared")
             for name in kind.unexpected[:_MAX_VIOLATIONS]
         ]
-    return [Violation(_pointer(path), kind.name, error.message[:300])]
-
-
-def _pointer(path: Iterable[str | int]) -> str:
-    return "".join("/" + str(token).replace("~", "~0").replace("/", "~1") for token in path)
+    return [Violation(pointer_of(path), kind.name, error.message[:300])]

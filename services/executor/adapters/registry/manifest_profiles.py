@@ -1,4 +1,4 @@
-"""What a manifest says about sandboxes, scheduling and rendering, as the executor reads it. Pure."""
+"""Reads the sandbox, scheduling and rendering profiles of a manifest. Pure."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ _SIBLINGS = {
 }
 _UNITS = {"Mi": 1 << 20, "Gi": 1 << 30}
 _FILES = re.compile(r"filesystem:(read|write):([a-z][a-z0-9_-]*)")
-# As strong as it gets, where a manifest does not say: whoever runs it may know of nothing stronger than a user-space kernel.
-_UNSAID_TIER = "kernel"
+# The default is the strongest tier that is generally available: a user-space kernel.
+_DEFAULT_TIER = "kernel"
 _DEFAULT_PORTS = (80, 443)
 _DEFAULT_PRIORITY = 5
 
 
 def confinement_of(manifest: mpb.ToolManifest) -> Confinement:
-    """Return what a run may use and reach. What its access tier does not cover is left out, whatever else is said."""
+    """Return the resources and destinations that a run may use, limited to those that its access tier allows."""
     execution, limits = manifest.execution, manifest.execution.resource_limits
     access = _ACCESS.get(execution.access_tier, Access.PURE)
     network = execution.network_policy
     reaches = access in (Access.NETWORK, Access.SUPERVISED) and not network.deny_all_egress
-    volumes = [_FILES.fullmatch(each) for each in manifest.permission.required_permissions]
-    named = [(found[1], found[2]) for found in volumes if found is not None] if access is not Access.PURE else []
-    # A tool that says it changes nothing gets nothing to change.
+    matches = [_FILES.fullmatch(permission) for permission in manifest.permission.required_permissions]
+    named = [(match[1], match[2]) for match in matches if match is not None] if access is not Access.PURE else []
+    # A read-only tool gets no writable volume.
     writes = manifest.mutation_class != mpb.MUTATION_CLASS_READ_ONLY
     return Confinement(
-        tier=_TIERS.get(manifest.interface.safety.sandbox_tier, _UNSAID_TIER),
+        tier=_TIERS.get(manifest.interface.safety.sandbox_tier, _DEFAULT_TIER),
         access=access,
         millicpus=_millicpus(limits.cpu),
         memory_bytes=_quantity(limits.memory, 512 << 20),
@@ -56,7 +56,7 @@ def confinement_of(manifest: mpb.ToolManifest) -> Confinement:
 
 
 def placement_of(manifest: mpb.ToolManifest) -> Placement:
-    """Return how calls are scheduled. Unsaid means that no two may overlap."""
+    """Return the scheduling profile. By default no two calls may overlap."""
     return Placement(
         priority=manifest.priority or _DEFAULT_PRIORITY,
         concurrency_safe=manifest.interface.safety.concurrency_safe,
@@ -78,5 +78,5 @@ def _millicpus(text: str) -> int:
     return int(text[:-1]) if text.endswith("m") else int(text) * 1000
 
 
-def _quantity(text: str, unsaid: int) -> int:
-    return int(text[:-2]) * _UNITS[text[-2:]] if text else unsaid
+def _quantity(text: str, default: int) -> int:
+    return int(text[:-2]) * _UNITS[text[-2:]] if text else default

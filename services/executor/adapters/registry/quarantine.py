@@ -1,4 +1,4 @@
-"""Tools that broke their word, out of use: here at once, everywhere as soon as the registry has taken it in."""
+"""Quarantines tool versions that violated their manifest: here at once, and in the registry as soon as it accepts."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from toolmesh.registry.v1 import lifecycle_service_pb2_grpc as rpc
 
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.status import from_rpc_error
+from libs.common.runtime.backoff import Backoff
 from libs.common.telemetry.log import Log
 from services.executor.domain import errors
 from services.executor.domain.ports import ToolView
@@ -20,15 +21,15 @@ from services.executor.domain.tool import Tool
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
 _CALL_SECONDS = 5.0
 _MAX_REASON = 1000
-# The view has heard that the version may not run any more, for this reason or another.
-_CAUGHT_UP = frozenset(
+# Errors which show that the tool view no longer offers the version.
+_UNAVAILABLE_REASONS = frozenset(
     {Reason.TOOL_UNAVAILABLE, Reason.TOOL_DEPRECATED, Reason.TOOL_NOT_FOUND, Reason.TOOL_VERSION_NOT_FOUND}
 )
 
 
 @dataclass(frozen=True, slots=True)
 class _Suspect:
-    """A version that must not run, and who saw why."""
+    """A quarantined version, and the invocation that violated the manifest."""
 
     tool: Tool
     why: str
@@ -36,73 +37,75 @@ class _Suspect:
 
 
 class QuarantiningView:
-    """A view of the tools without those that are suspected here. As long as nobody is, it costs one test."""
+    """A tool view that refuses the versions which this process quarantined."""
 
     def __init__(self, view: ToolView, channel: grpc.aio.Channel, log: Log) -> None:
         self._view, self._log = view, log
         self._stub = rpc.LifecycleServiceStub(channel)
         self._suspects: dict[str, _Suspect] = {}
-        self._telling: dict[str, asyncio.Task[None]] = {}
+        self._reports: dict[str, asyncio.Task[None]] = {}
 
     async def stop(self) -> None:
-        """Give up what the registry has not taken in yet."""
-        telling = list(self._telling.values())
-        for task in telling:
+        """Cancel the reports that the registry has not accepted yet."""
+        reports = list(self._reports.values())
+        for task in reports:
             task.cancel()
-        if telling:
-            await asyncio.wait(telling)
+        if reports:
+            await asyncio.wait(reports)
 
     def resolve(self, reference: str, constraint: str) -> Tool:
-        """Return the version that a reference means, as the view does. Raises TOOL_UNAVAILABLE if it is suspected."""
+        """Resolve a reference through the view. Raises TOOL_UNAVAILABLE if the version is quarantined here."""
         tool = self._view.resolve(reference, constraint)
         if self._suspects and (suspect := self._suspects.get(tool.name)) is not None:
             raise errors.tool_unavailable(tool.name, "quarantined", suspect.why)
         return tool
 
     async def impose(self, tool: Tool, why: str, invocation_id: str, *, within: float) -> None:
-        """Take a version out of use. From now on it is refused here; this returns when the registry has taken it in, or after so many
-        seconds, and the registry is told again and again until it has. Imposing it twice imposes it once."""
+        """Quarantine a version. It is refused here at once; returns when the registry has accepted, or after `within`
+        seconds.
+
+        The report to the registry is repeated in the background until it is accepted. Idempotent.
+        """
         name = tool.name
         if name not in self._suspects:
             self._suspects[name] = suspect = _Suspect(tool, why[:_MAX_REASON], invocation_id)
-            self._log.error("tool put into quarantine", name=name, why=suspect.why, invocation_id=invocation_id)
-            task = self._telling[name] = asyncio.create_task(self._tell(suspect), name="quarantine")
-            task.add_done_callback(lambda _: self._telling.pop(name, None))
-        if (telling := self._telling.get(name)) is not None:
-            await asyncio.wait([telling], timeout=within)
+            self._log.error("tool quarantined", name=name, why=suspect.why, invocation_id=invocation_id)
+            task = self._reports[name] = asyncio.create_task(self._report(suspect), name="quarantine")
+            task.add_done_callback(lambda _: self._reports.pop(name, None))
+        if (report := self._reports.get(name)) is not None:
+            await asyncio.wait([report], timeout=within)
 
-    async def _tell(self, suspect: _Suspect) -> None:
-        """Return once every executor knows, or the registry has refused for good; then it stays suspected in this process."""
-        pause = _FIRST_PAUSE
-        while (taken := await self._taken(suspect)) is None:
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE)
-        if not taken:
+    async def _report(self, suspect: _Suspect) -> None:
+        """Report until the registry accepts. If it refuses for good, the version stays quarantined in this process."""
+        backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, jitter=0.0)
+        while (accepted := await self._send(suspect)) is None:
+            await backoff.wait()
+        if not accepted:
             return
-        # Only now may the view decide alone: it will also hear when somebody has looked and released the tool.
-        while not self._view_knows(suspect.tool):  # noqa: ASYNC110  (what the view hears, it tells nobody)
+        # The view takes over once it has received the new state; it also receives a later release.
+        while not self._is_unavailable(suspect.tool):  # noqa: ASYNC110  (the view has no event for it)
             await asyncio.sleep(_FIRST_PAUSE)
         del self._suspects[suspect.tool.name]
 
-    async def _taken(self, suspect: _Suspect) -> bool | None:
-        """Say whether the registry took it in; None if it must be asked again."""
+    async def _send(self, suspect: _Suspect) -> bool | None:
+        """Return whether the registry accepted; None if the report must be repeated."""
         name = suspect.tool.name
-        # Under the invocation's id: told twice it is done once, and another violation after a release is another matter.
+        # The invocation id makes the request idempotent; a violation after a release has another id.
         request = pb.QuarantineToolRequest(name=name, reason=suspect.why, request_id=suspect.invocation_id)
         try:
             await self._stub.QuarantineTool(request, timeout=_CALL_SECONDS)
         except (grpc.aio.AioRpcError, MeshError) as error:
             failure = from_rpc_error(error) if isinstance(error, grpc.aio.AioRpcError) else error
             if failure.reason is Reason.FAILED_PRECONDITION:
-                # Somebody else was faster, or it has been retired.
+                # The version is already quarantined or retired.
                 return True
-            self._log.warning("quarantine not taken in", name=name, reason=failure.reason.name)
+            self._log.warning("quarantine not accepted by the registry", name=name, reason=failure.reason.name)
             return None if failure.row.retryable else False
-        self._log.info("quarantine taken in by the registry", name=name)
+        self._log.info("quarantine accepted by the registry", name=name)
         return True
 
-    def _view_knows(self, tool: Tool) -> bool:
+    def _is_unavailable(self, tool: Tool) -> bool:
         try:
             return self._view.resolve(tool.qualified, tool.version).name != tool.name
         except MeshError as error:
-            return error.reason in _CAUGHT_UP
+            return error.reason in _UNAVAILABLE_REASONS

@@ -1,4 +1,4 @@
-"""Registers the tools that ship with the executor, in the background and until the registry has taken them."""
+"""Registers the built-in tools in the background until the registry has accepted or finally refused them."""
 
 from __future__ import annotations
 
@@ -13,40 +13,40 @@ from toolmesh.registry.v1 import tool_manifest_pb2 as mpb
 
 from libs.common.errors import MeshError
 from libs.common.rpc.status import from_rpc_error
+from libs.common.runtime.backoff import Backoff
 from libs.common.telemetry.log import Log
 from services.executor.builtin.tool import version_name
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 10.0
 
 
-class Registrar:
-    """Repeats until done; a refusal that repeating cannot change is logged once and left to people."""
+class BuiltinRegistrar:
+    """Retries transient failures. A permanent refusal is logged and not retried."""
 
     def __init__(self, channel: grpc.aio.Channel, manifests: Sequence[mpb.ToolManifest], log: Log) -> None:
         self._stub = rpc.RegistryServiceStub(channel)
         self._manifests, self._log = manifests, log
-        self._registering: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Begin; does not wait for the registry."""
-        self._registering = asyncio.create_task(self.register_all(), name="registrar")
+        """Start registering. Does not wait for the registry."""
+        self._task = asyncio.create_task(self.register_all(), name="registrar")
 
     async def stop(self) -> None:
-        """Give up what is not done yet."""
-        if self._registering is not None:
-            self._registering.cancel()
-            await asyncio.wait([self._registering])
+        """Stop registering."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
 
     async def register_all(self) -> None:
-        """Return when every manifest was taken or finally refused."""
-        waiting = list(self._manifests)
-        pause = _FIRST_PAUSE
-        while waiting := [manifest for manifest in waiting if not await self._settled(manifest)]:
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE)
+        """Return when every manifest was accepted or finally refused."""
+        remaining = list(self._manifests)
+        backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, jitter=0.0)
+        while remaining := [manifest for manifest in remaining if not await self._register(manifest)]:
+            await backoff.wait()
 
-    async def _settled(self, manifest: mpb.ToolManifest) -> bool:
-        """Say whether nothing is left to do for this one."""
+    async def _register(self, manifest: mpb.ToolManifest) -> bool:
+        """Register a manifest; return False if it must be retried."""
         name = version_name(manifest)
         try:
             response = await self._stub.RegisterTool(pb.RegisterToolRequest(manifest=manifest), timeout=5.0)

@@ -1,7 +1,7 @@
-"""Results that may be used again, in memory: bounded in bytes and number, dropped with their version, and run for once.
+"""In-memory LRU cache of results, bounded in bytes and entries, invalidated by tool version, with single-flight runs.
 
-Whoever asks for what somebody else is just running waits for that one run. If it brings nothing that may be used again, everybody who
-waited runs on its own: nobody waits twice.
+A call whose result is being computed waits for that run. If the run yields nothing cacheable, each waiting call runs by
+itself; no call waits twice.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ from services.executor.domain.results.cache import CacheKey, Kept
 
 lookups = Counter(
     "toolmesh_executor_result_cache_total",
-    "Calls of tools whose results may be used again: fresh, shared (waited for another call's run) or run.",
+    "Calls of cacheable tools: fresh (cache hit), shared (waited for another run) or run (cache miss).",
     ["outcome"],
 )
 _FRESH, _SHARED, _RUN = (lookups.labels(outcome) for outcome in ("fresh", "shared", "run"))
 _MAX_ENTRIES = 4096
-# What an entry takes beside its content.
-_OVERHEAD = 512
-# No single result may push out more than this part of the others; and it must be one that a strict reader takes.
-_LARGEST_PART = 8
+# Memory of an entry beside its content.
+_ENTRY_OVERHEAD = 512
+# A single result may use at most this fraction of the cache, and no more than the JSON parser accepts.
+_MAX_ENTRY_FRACTION = 8
 
 
 class _Entry(NamedTuple):
-    kept: Kept
+    hit: Kept
     until: float
     size: int
 
 
 class MemoryResultCache:
-    """Remembers results of this process. The least recently used one makes room."""
+    """Caches the results of this process and evicts the least recently used."""
 
     def __init__(self, clock: Clock, *, max_bytes: int, max_entries: int = _MAX_ENTRIES) -> None:
         self._clock, self._max_bytes, self._max_entries = clock, max_bytes, max_entries
         self._entries: OrderedDict[CacheKey, _Entry] = OrderedDict()
-        self._flights: dict[CacheKey, SharedFlight] = {}
-        self._under_way: set[SharedFlight] = set()
-        """Every run, also of those that nobody waits for."""
+        self._leases: dict[CacheKey, RunLease] = {}
+        self._active: set[RunLease] = set()
+        """All runs, including those that no call can wait for."""
         self._bytes = 0
 
     def __len__(self) -> int:
@@ -52,73 +52,73 @@ class MemoryResultCache:
 
     @property
     def size(self) -> int:
-        """How many bytes are held."""
+        """The cached bytes."""
         return self._bytes
 
-    async def enter(self, key: CacheKey) -> Kept | SharedFlight:
-        """Return a fresh result, waiting for a run under way; or the right to run."""
-        kept = self._fresh(key)
-        if kept is not None:
+    async def enter(self, key: CacheKey) -> Kept | RunLease:
+        """Return a fresh result, also of a run that is active now; otherwise a lease to run."""
+        hit = self._find_fresh(key)
+        if hit is not None:
             _FRESH.inc()
-            return kept
-        under_way = self._flights.get(key)
-        if under_way is None:
+            return hit
+        active = self._leases.get(key)
+        if active is None:
             _RUN.inc()
-            flight = self._flights[key] = self._begin(key)
-            return flight
-        await under_way.ended.wait()
-        kept = self._fresh(key)
-        (_RUN if kept is None else _SHARED).inc()
-        return self._begin(key) if kept is None else kept
+            lease = self._leases[key] = self._start_lease(key)
+            return lease
+        await active.ended.wait()
+        hit = self._find_fresh(key)
+        (_RUN if hit is None else _SHARED).inc()
+        return self._start_lease(key) if hit is None else hit
 
-    def forget(self, tool_digest: str) -> None:
-        """Drop every result of a version, and keep none of its runs under way: something about it changed."""
+    def invalidate(self, tool_digest: str) -> None:
+        """Remove every result of a version, and do not cache the results of its active runs."""
         for key in [key for key in self._entries if key.tool_digest == tool_digest]:
-            self._drop(key)
-        for flight in self._under_way:
-            if flight.key.tool_digest == tool_digest:
-                flight.stale = True
+            self._remove(key)
+        for lease in self._active:
+            if lease.key.tool_digest == tool_digest:
+                lease.stale = True
 
-    def keep(self, key: CacheKey, kept: Kept, seconds: float) -> None:
-        """Remember a result for so many seconds, if there is room for it."""
-        size = len(kept.content) + _OVERHEAD
-        self._drop(key)
-        if seconds <= 0 or size > min(self._max_bytes // _LARGEST_PART, MAX_BYTES):
+    def put(self, key: CacheKey, hit: Kept, seconds: float) -> None:
+        """Cache a result for `seconds`, unless it is too large."""
+        size = len(hit.content) + _ENTRY_OVERHEAD
+        self._remove(key)
+        if seconds <= 0 or size > min(self._max_bytes // _MAX_ENTRY_FRACTION, MAX_BYTES):
             return
-        self._entries[key] = _Entry(kept, self._clock.monotonic() + seconds, size)
+        self._entries[key] = _Entry(hit, self._clock.monotonic() + seconds, size)
         self._bytes += size
         while self._bytes > self._max_bytes or len(self._entries) > self._max_entries:
-            self._drop(next(iter(self._entries)))
+            self._remove(next(iter(self._entries)))
 
-    def leave(self, flight: SharedFlight) -> None:
-        """Take note that a run is over."""
-        self._under_way.discard(flight)
-        if self._flights.get(flight.key) is flight:
-            del self._flights[flight.key]
+    def end_lease(self, lease: RunLease) -> None:
+        """Note that a run has ended."""
+        self._active.discard(lease)
+        if self._leases.get(lease.key) is lease:
+            del self._leases[lease.key]
 
-    def _begin(self, key: CacheKey) -> SharedFlight:
-        flight = SharedFlight(self, key)
-        self._under_way.add(flight)
-        return flight
+    def _start_lease(self, key: CacheKey) -> RunLease:
+        lease = RunLease(self, key)
+        self._active.add(lease)
+        return lease
 
-    def _fresh(self, key: CacheKey) -> Kept | None:
+    def _find_fresh(self, key: CacheKey) -> Kept | None:
         entry = self._entries.get(key)
         if entry is None:
             return None
         if entry.until <= self._clock.monotonic():
-            self._drop(key)
+            self._remove(key)
             return None
         self._entries.move_to_end(key)
-        return entry.kept
+        return entry.hit
 
-    def _drop(self, key: CacheKey) -> None:
+    def _remove(self, key: CacheKey) -> None:
         entry = self._entries.pop(key, None)
         if entry is not None:
             self._bytes -= entry.size
 
 
-class SharedFlight:
-    """The right to run for everybody who would get the same."""
+class RunLease:
+    """The lease of the one call that runs for all concurrent calls with the same key."""
 
     __slots__ = ("_cache", "ended", "key", "stale")
 
@@ -126,14 +126,14 @@ class SharedFlight:
         self._cache, self.key = cache, key
         self.ended = asyncio.Event()
         self.stale = False
-        """True once its version changed: what it brings may be another version's truth."""
+        """True once the version changed: the result must not be cached."""
 
     def keep(self, content: bytes, created: datetime, seconds: float) -> None:
-        """Keep the result for so many seconds."""
+        """Cache the result for `seconds`."""
         if not self.stale and not self.ended.is_set():
-            self._cache.keep(self.key, Kept(content, created), seconds)
+            self._cache.put(self.key, Kept(content, created), seconds)
 
     def end(self) -> None:
-        """Let those go on who wait for it."""
-        self._cache.leave(self)
+        """End the run and wake the waiting calls."""
+        self._cache.end_lease(self)
         self.ended.set()

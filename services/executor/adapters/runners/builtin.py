@@ -1,4 +1,4 @@
-"""Runs the tools that ship with the executor, in its own process."""
+"""Runs the tools that ship with the executor inside its own process."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ SANDBOX = "in_process"
 
 
 class BuiltinRunner:
-    """Knows its tools by the full name of their version, so that no other manifest can borrow their code."""
+    """Finds its tools by the full version name, so that no other manifest can select their code."""
 
     def __init__(self, tools: Iterable[BuiltinTool], log: Log) -> None:
         self._tools = {version_name(tool.manifest): tool for tool in tools}
         self._log = log
 
     def sandbox_for(self, tool: Tool) -> str | None:
-        """Name the sandbox, if this build ships the version."""
+        """Return the sandbox name if this build ships the version."""
         return SANDBOX if tool.name in self._tools else None
 
     def at_once(self, tool: Tool) -> bool:
-        """They are bounded to a moment, so there is nothing to interrupt."""
+        """Return True: built-in tools return within a moment and need no interruption."""
         return True
 
     async def run(self, tool: Tool, work: Work) -> Ran:

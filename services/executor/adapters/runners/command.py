@@ -1,4 +1,4 @@
-"""Runs programs, each call in a sandbox of its own. There is no shell anywhere on the way."""
+"""Runs programs, each call in a new sandboxed process. No shell is involved."""
 
 from __future__ import annotations
 
@@ -10,140 +10,144 @@ from pathlib import Path
 from libs.common.errors import MeshError
 from libs.common.json.jsonio import dump
 from libs.common.telemetry.log import Log
-from services.executor.adapters.runners import measures
-from services.executor.adapters.runners.environment import Ground
-from services.executor.adapters.runners.one_shot import run_cold
-from services.executor.adapters.runners.outcomes import lost, tell, unreadable
-from services.executor.adapters.runners.packs.argv import argv_of
-from services.executor.adapters.runners.packs.entry_points import Command, command_of
-from services.executor.adapters.runners.packs.packs import Pack
-from services.executor.adapters.runners.sandbox_plan import PYTHON, inside, plan_of, processor_seconds
-from services.executor.adapters.runners.worker.answer import Answer
+from services.executor.adapters.runners.entry_point_resolver import (
+    EntryPointResolver,
+    ResolvedEntryPoint,
+    sandbox_label,
+)
+from services.executor.adapters.runners.environment import RunnerEnvironment
+from services.executor.adapters.runners.middleware import process_starts
+from services.executor.adapters.runners.one_shot import run_one_shot
+from services.executor.adapters.runners.packs.argv import build_argv
+from services.executor.adapters.runners.packs.entry_points import parse_command
+from services.executor.adapters.runners.sandbox_plan import PYTHON, cpu_limit_seconds, path_inside, plan_for
+from services.executor.adapters.runners.worker.answer import (
+    ToolAnswer,
+    log_failure,
+    process_lost_error,
+    unreadable_result_error,
+)
 from services.executor.adapters.runners.worker.frames import FrameError, read_json
 from services.executor.adapters.runners.workspace.workspace import Workspace
 from services.executor.adapters.sandbox.egress.listener import EgressListener
-from services.executor.adapters.sandbox.egress.proxy import refusal_error as refused
+from services.executor.adapters.sandbox.egress.proxy import refusal_error as egress_error
 from services.executor.adapters.sandbox.exit_report import error_for_exit
 from services.executor.adapters.sandbox.port import ExitKind, ExitReport, Plan, SandboxedProcess
 from services.executor.domain import errors
 from services.executor.domain.model import Ran, Work
 from services.executor.domain.tool import Tool
 
-_PIECE = 64 * 1024
-_REMEMBERED = 4096
+_CHUNK_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class _Spot:
-    """A command, where its program is, and the name of the sandbox that it runs in."""
+class _Program:
+    """A program as it is started inside the sandbox, and the templates of its arguments."""
 
-    command: Command
-    program: tuple[str, ...]
-    pack: Pack | None
-    sandbox: str
+    argv: tuple[str, ...]
+    templates: tuple[str, ...]
 
 
 class CommandRunner:
-    """Gives a program the call's arguments as JSON on its standard input, and takes its standard output as the result."""
+    """Passes the call's arguments to a program as JSON on stdin and reads its stdout as the result."""
 
-    def __init__(self, ground: Ground, log: Log, *, output_bytes: int) -> None:
-        self._ground = ground
+    def __init__(self, environment: RunnerEnvironment, log: Log, *, output_bytes: int) -> None:
+        self._environment = environment
         self._log = log
         self._output_bytes = output_bytes
-        self._spots: dict[str, _Spot | None] = {}
+        self._entry_points = EntryPointResolver(self._resolve)
 
     def sandbox_for(self, tool: Tool) -> str | None:
-        """Name the sandbox and the program in it; None if the program, its pack or a volume is not here."""
-        spot = self._spot(tool)
-        return None if spot is None else spot.sandbox
+        """Return the sandbox and its program; None if the program, its pack or a volume is missing here."""
+        return self._entry_points.sandbox_name(tool)
 
     def at_once(self, tool: Tool) -> bool:
-        """A process may take any time."""
+        """Return False: a process may take any time."""
         return False
 
     async def run(self, tool: Tool, work: Work) -> Ran:
-        """Run the program once. Raises INJECTION_DETECTED before anything starts, if an argument could be more than a value."""
-        spot = self._spot(tool)
-        if spot is None:
-            raise errors.nothing_runs_it(tool.name)
-        sandbox = self._ground.tiers.need(tool)
+        """Run the program once. Raises INJECTION_DETECTED before the start if an argument is not a safe value."""
+        program = self._entry_points.require(tool)
+        sandbox = self._environment.tiers.require(tool)
         if work.preview and tool.confinement.hosts:
             raise errors.preview_unknown()
-        argv = (*spot.program, *argv_of(spot.command.templates, work.arguments))
+        argv = (*program.target.argv, *build_argv(program.target.templates, work.arguments))
 
-        async def attempt(workspace: Workspace) -> Answer:
-            gate = await self._ground.way_out(tool)
+        async def attempt(workspace: Workspace) -> ToolAnswer:
+            gate = await self._environment.open_egress(tool)
             try:
-                confined = await sandbox.start(_plan(tool, work, spot, argv, workspace, gate))
-                measures.starts.labels("command", "cold").inc()
+                process = await sandbox.start(_plan(tool, work, program, argv, workspace, gate))
+                process_starts.labels("command", "cold").inc()
                 try:
-                    return await workspace.watched(confined.kill, self._answered(confined, tool, work, gate))
+                    return await workspace.run_watched(process.kill, self._read_answer(process, tool, work, gate))
                 finally:
-                    await asyncio.shield(confined.kill())
+                    await asyncio.shield(process.kill())
             finally:
                 if gate is not None:
                     await gate.close()
 
-        return await run_cold(self._ground.volumes, tool, work, self._log, attempt)
+        return await run_one_shot(self._environment.volumes, tool, work, self._log, attempt)
 
-    def _spot(self, tool: Tool) -> _Spot | None:
-        if tool.digest not in self._spots:
-            if len(self._spots) >= _REMEMBERED:
-                self._spots.clear()
-            self._spots[tool.digest] = self._found(tool)
-        return self._spots[tool.digest]
-
-    def _found(self, tool: Tool) -> _Spot | None:
-        command = command_of(tool.entry_point)
-        if command is None or not self._ground.volumes.offers(tool):
+    def _resolve(self, tool: Tool) -> ResolvedEntryPoint[_Program] | None:
+        command = parse_command(tool.entry_point)
+        if command is None or not self._environment.volumes.has_all(tool):
             return None
-        name = self._ground.tiers.name(tool)
+        sandbox = self._environment.tiers.name(tool)
         if not command.pack:
-            here = Path(command.program).is_file()
-            return _Spot(command, (command.program,), None, f"{name} command {command.program}"[:255]) if here else None
-        pack = self._ground.packs.get(command.pack)
+            if not Path(command.program).is_file():
+                return None
+            label = sandbox_label(sandbox, "command", command.program)
+            return ResolvedEntryPoint(_Program((command.program,), command.templates), label)
+        pack = self._environment.packs.get(command.pack)
         if pack is None or command.program not in pack.programs:
             return None
-        program = inside(pack, command.program)
-        # Python comes with every sandbox, wherever it is on this machine: what is written in it needs no line that finds it.
-        argv = (*PYTHON, program) if program.endswith(".py") else (program,)
-        return _Spot(command, argv, pack, f"{name} command {pack.label}"[:255])
+        path = path_inside(pack, command.program)
+        # Every sandbox contains Python, at a path that depends on the machine, so scripts need no shebang line.
+        argv = (*PYTHON, path) if path.endswith(".py") else (path,)
+        label = sandbox_label(sandbox, "command", pack.label)
+        return ResolvedEntryPoint(_Program(argv, command.templates), label, pack)
 
-    async def _answered(
-        self, confined: SandboxedProcess, tool: Tool, work: Work, gate: EgressListener | None
-    ) -> Answer:
+    async def _read_answer(
+        self, process: SandboxedProcess, tool: Tool, work: Work, gate: EgressListener | None
+    ) -> ToolAnswer:
         limit = self._output_bytes if tool.persists else min(self._output_bytes, tool.max_result_bytes)
-        feeding = asyncio.create_task(_feed(confined, dump(work.arguments)))
+        feeding = asyncio.create_task(_write_stdin(process, dump(work.arguments)))
         try:
-            output = await _read(confined, limit)
-            ending = await confined.wait()
+            output = await _read_stdout(process, limit)
+            ending = await process.wait()
         finally:
             feeding.cancel()
-        if gate is not None and (violation := refused(gate.take_refusals())):
+        if gate is not None and (violation := egress_error(gate.take_refusals())):
             raise violation
         if ending.kind is not ExitKind.EXITED or ending.code != 0:
-            raise self._failed(ending, tool, work)
+            raise self._process_error(ending, tool, work)
         try:
-            return Answer(read_json(output, limit))
+            return ToolAnswer(read_json(output, limit))
         except FrameError as error:
-            raise unreadable(error, limit) from None
+            raise unreadable_result_error(error, limit) from None
 
-    def _failed(self, ending: ExitReport, tool: Tool, work: Work) -> MeshError:
-        error = lost(ending, work) if ending.kind is ExitKind.KILLED else error_for_exit(ending, work.seconds)
-        tell(self._log, tool, work, error, ending.stderr_tail)
+    def _process_error(self, ending: ExitReport, tool: Tool, work: Work) -> MeshError:
+        error = (
+            process_lost_error(ending, work) if ending.kind is ExitKind.KILLED else error_for_exit(ending, work.seconds)
+        )
+        log_failure(self._log, tool, work, error, ending.stderr_tail)
         return error
 
 
 def _plan(
-    tool: Tool, work: Work, spot: _Spot, argv: tuple[str, ...], workspace: Workspace, gate: EgressListener | None
+    tool: Tool,
+    work: Work,
+    program: ResolvedEntryPoint[_Program],
+    argv: tuple[str, ...],
+    workspace: Workspace,
+    gate: EgressListener | None,
 ) -> Plan:
-    packs = [] if spot.pack is None else [(str(spot.pack.folder), inside(spot.pack))]
-    return plan_of(
+    return plan_for(
         tool,
         argv,
-        readable=[*packs, *workspace.readable],
+        readable=[*program.binds, *workspace.readable],
         writable=workspace.writable,
-        cpu_seconds=processor_seconds(tool, work.seconds),
+        cpu_seconds=cpu_limit_seconds(tool, work.seconds),
         egress_socket="" if gate is None else gate.path,
         environment={
             "TOOLMESH_INVOCATION": work.invocation_id,
@@ -153,20 +157,20 @@ def _plan(
     )
 
 
-async def _feed(confined: SandboxedProcess, payload: bytes) -> None:
-    # A program need not read what it is given.
+async def _write_stdin(process: SandboxedProcess, payload: bytes) -> None:
+    # A program may close stdin without reading it.
     with suppress(ConnectionError):
-        confined.stdin.write(payload)
-        await confined.stdin.drain()
-        confined.stdin.close()
+        process.stdin.write(payload)
+        await process.stdin.drain()
+        process.stdin.close()
 
 
-async def _read(confined: SandboxedProcess, limit: int) -> bytes:
-    """Read all of the output. One byte more than the limit ends the process: Raises RESULT_TOO_LARGE."""
+async def _read_stdout(process: SandboxedProcess, limit: int) -> bytes:
+    """Read all of stdout. Kills the process and raises RESULT_TOO_LARGE if it exceeds the limit."""
     output = bytearray()
-    while piece := await confined.stdout.read(_PIECE):
-        output += piece
+    while chunk := await process.stdout.read(_CHUNK_BYTES):
+        output += chunk
         if len(output) > limit:
-            await confined.kill()
+            await process.kill()
             raise errors.result_too_large(len(output), limit)
     return bytes(output)

@@ -1,4 +1,4 @@
-"""Finds the runner for a tool by the kind that its manifest names."""
+"""Dispatches a run to the runner of the kind that the tool's manifest names."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from services.executor.domain.ports import Runner
 from services.executor.domain.tool import Tool
 
 
-class RunnersByKind:
-    """One runner made of several. A kind that is not among them cannot run here."""
+class DispatchingRunner:
+    """Combines one runner per kind. A tool of another kind cannot run here."""
 
     def __init__(self, runners: Mapping[str, Runner]) -> None:
         self._runners = dict(runners)
 
     def sandbox_for(self, tool: Tool) -> str | None:
-        """Ask the runner of the tool's kind; None when there is no such runner."""
+        """Ask the runner of the tool's kind; None if there is no such runner."""
         runner = self._runners.get(tool.runner)
         return None if runner is None else runner.sandbox_for(tool)
 
@@ -25,5 +25,5 @@ class RunnersByKind:
         return self._runners[tool.runner].at_once(tool)
 
     async def run(self, tool: Tool, work: Work) -> Ran:
-        """Run the tool where its kind runs."""
+        """Run the tool with the runner of its kind."""
         return await self._runners[tool.runner].run(tool, work)

@@ -1,4 +1,4 @@
-"""What the runners of one executor stand on: its sandboxes, packs, volumes and ways out."""
+"""The resources that all runners of one executor share: sandboxes, tool packs, volumes and the egress proxy."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from services.executor.adapters.sandbox.port import Sandbox
 from services.executor.adapters.sandbox.scratch.locked_tempdir import LockedTempDir
 from services.executor.domain.tool import Tool
 
-_SOURCE = Path(__file__).resolve().parents[2] / "worker" / "toolmesh_tool"
+_WORKER_SOURCE = Path(__file__).resolve().parents[2] / "worker" / "toolmesh_tool"
 
 
-class Ground:
-    """Shared by all runners. Nothing is made before it is needed: an executor whose tools all ship with it pays for none of this."""
+class RunnerEnvironment:
+    """Creates its resources on first use, so an executor with only built-in tools pays for none of them."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Ground:
     ) -> None:
         self.tiers = Tiers(sandboxes)
         self.packs: Mapping[str, Pack] = {}
-        self.volumes = Volumes(volumes or {}, self._scratch)
+        self.volumes = Volumes(volumes or {}, self._volume_scratch)
         self._log = log
         self._pack_folders = tuple(packs)
         self._new_egress = egress
@@ -44,12 +44,12 @@ class Ground:
         self._folder: LockedTempDir | None = None
 
     async def start(self) -> None:
-        """Copy the packs, and find out which sandboxes work here. Without packs there is nothing to do before the first call."""
+        """Copy the packs and probe the sandboxes. Does nothing if no packs are configured."""
         if self._pack_folders:
             await asyncio.to_thread(self._prepare)
 
     async def stop(self) -> None:
-        """End what runs, and remove what was made."""
+        """ExitKind the running processes and remove the created files."""
         await self.tiers.close()
         if self._egress is not None:
             await self._egress.close()
@@ -57,11 +57,11 @@ class Ground:
             await asyncio.to_thread(self._folder.remove)
 
     def worker_code(self) -> str:
-        """Return the folder that holds what a worker runs, readable in every sandbox. Made with the packs, which alone need it."""
-        return str(self._own() / "worker")
+        """Return the folder with the worker's code, readable in every sandbox. `start` creates it with the packs."""
+        return str(self._own_path() / "worker")
 
-    async def way_out(self, tool: Tool) -> EgressListener | None:
-        """Open the way to the hosts that a tool's manifest names; None if it names none."""
+    async def open_egress(self, tool: Tool) -> EgressListener | None:
+        """Open a connection gate to the hosts in the tool's manifest; None if it names none."""
         confined = tool.confinement
         if not confined.hosts:
             return None
@@ -70,30 +70,30 @@ class Ground:
         return await self._egress.open(confined.hosts, confined.ports)
 
     def _prepare(self) -> None:
-        _lay_out(self._own() / "worker" / _SOURCE.name)
-        self.packs = load_packs(self._pack_folders, self._own() / "packs", self._log)
+        _copy_worker_code(self._own_path() / "worker" / _WORKER_SOURCE.name)
+        self.packs = load_packs(self._pack_folders, self._own_path() / "packs", self._log)
         self._log.info("tool packs", packs=[pack.label for pack in self.packs.values()])
-        self.tiers.examine()
+        self.tiers.probe()
 
-    def _own(self) -> Path:
+    def _own_path(self) -> Path:
         if self._folder is None:
-            # Passable, not listable: who runs in a sandbox as somebody else must get to what is shown to it.
+            # Searchable but not listable: sandboxed processes run as another user and must reach their bound paths.
             self._folder = LockedTempDir("runners", mode=0o711)
         return self._folder.path
 
-    def _scratch(self) -> Path:
-        scratch = self._own() / "volumes"
+    def _volume_scratch(self) -> Path:
+        scratch = self._own_path() / "volumes"
         scratch.mkdir(mode=0o711, exist_ok=True)
         return scratch
 
 
-def _lay_out(code: Path) -> None:
-    """Copy the code of the workers, compiled: every cold start would otherwise compile it again."""
-    shutil.copytree(_SOURCE, code, ignore=shutil.ignore_patterns("__pycache__"))
+def _copy_worker_code(code: Path) -> None:
+    """Copy and compile the worker's code once, so that no cold start compiles it."""
+    shutil.copytree(_WORKER_SOURCE, code, ignore=shutil.ignore_patterns("__pycache__"))
     cache = code / "__pycache__"
     for source in list(code.glob("*.py")):
         source.chmod(0o644)
-        # Where and how a worker looks for it, however this process keeps its own.
+        # The path where a worker looks for bytecode, independent of this process's own bytecode settings.
         compiled = cache / f"{source.stem}.{sys.implementation.cache_tag}.pyc"
         unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
         py_compile.compile(str(source), str(compiled), optimize=0, invalidation_mode=unchecked)

@@ -1,4 +1,4 @@
-"""Puts the runners of sandboxed tools together."""
+"""Builds the runners of sandboxed tools."""
 
 from __future__ import annotations
 
@@ -8,49 +8,57 @@ from pathlib import Path
 
 from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.command import CommandRunner
-from services.executor.adapters.runners.environment import Ground
-from services.executor.adapters.runners.middleware import Measured, Paced, Typed
+from services.executor.adapters.runners.environment import RunnerEnvironment
+from services.executor.adapters.runners.middleware import ErrorMappingRunner, MetricsRunner, ThrottledSandbox
 from services.executor.adapters.runners.python import PythonRunner
-from services.executor.adapters.runners.worker.pool import Limits, Pool
+from services.executor.adapters.runners.worker.pool import PoolLimits, WorkerPool
 from services.executor.adapters.sandbox.egress.proxy import EgressProxy
 from services.executor.adapters.sandbox.port import Sandbox
 from services.executor.domain.ports import Runner
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """On what terms tools run here."""
+class RunnerConfig:
+    """The deployment's settings for sandboxed runners."""
 
     packs: Sequence[Path] = ()
     volumes: Mapping[str, Path] = field(default_factory=dict)
-    workers: Limits = Limits()
+    workers: PoolLimits = PoolLimits()
     cold_starts: int = 4
     output_bytes: int = 16 << 20
 
 
-class ConfinedRunners:
-    """The runners, by the kind that manifests name, with what they share."""
+class SandboxedRunners:
+    """The runners of sandboxed tools by manifest kind, and the environment and worker pool that they share."""
 
     def __init__(
-        self, sandboxes: Mapping[str, Sandbox], terms: Terms, log: Log, egress: Callable[[], EgressProxy] = EgressProxy
+        self,
+        sandboxes: Mapping[str, Sandbox],
+        config: RunnerConfig,
+        log: Log,
+        egress: Callable[[], EgressProxy] = EgressProxy,
     ) -> None:
-        paced = {tier: Paced(sandbox, terms.cold_starts) for tier, sandbox in sandboxes.items()}
-        self._ground = Ground(paced, log, packs=terms.packs, volumes=terms.volumes, egress=egress)
-        self._pool = Pool(terms.workers)
+        throttled = {tier: ThrottledSandbox(sandbox, config.cold_starts) for tier, sandbox in sandboxes.items()}
+        self._environment = RunnerEnvironment(throttled, log, packs=config.packs, volumes=config.volumes, egress=egress)
+        self._pool = WorkerPool(config.workers, log)
         python = PythonRunner(
-            self._ground, self._pool, log, output_bytes=terms.output_bytes, lifetime_calls=terms.workers.calls
+            self._environment,
+            self._pool,
+            log,
+            output_bytes=config.output_bytes,
+            lifetime_calls=config.workers.max_calls,
         )
-        command = CommandRunner(self._ground, log, output_bytes=terms.output_bytes)
+        command = CommandRunner(self._environment, log, output_bytes=config.output_bytes)
         runners: dict[str, Runner] = {"python": python, "command": command}
         self.by_kind: Mapping[str, Runner] = {
-            kind: Measured(Typed(runner, log), kind) for kind, runner in runners.items()
+            kind: MetricsRunner(ErrorMappingRunner(runner, log), kind) for kind, runner in runners.items()
         }
 
     async def start(self) -> None:
-        """Find out which sandboxes work here, and copy the packs."""
-        await self._ground.start()
+        """Probe the sandboxes and copy the tool packs."""
+        await self._environment.start()
 
     async def stop(self) -> None:
-        """End every process and remove what was made."""
+        """ExitKind every process and remove the files of the runners."""
         await self._pool.close()
-        await self._ground.stop()
+        await self._environment.stop()

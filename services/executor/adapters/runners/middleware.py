@@ -1,72 +1,87 @@
-"""Small wrappers that every confined run passes, each for one thing."""
+"""Wrappers around runners and sandboxes, each for one concern: metrics, error mapping and throttled starts."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 
+from prometheus_client import Counter, Histogram
+
 from libs.common.errors import MeshError, Reason
 from libs.common.telemetry.log import Log
-from services.executor.adapters.runners import measures
+from libs.common.telemetry.metrics import SECONDS
 from services.executor.adapters.sandbox.port import Plan, Sandbox, SandboxedProcess
 from services.executor.domain.errors import execution_failed
 from services.executor.domain.model import Ran, Work
 from services.executor.domain.ports import Runner
 from services.executor.domain.tool import Tool
 
+process_starts = Counter(
+    "toolmesh_sandbox_starts_total",
+    "Runs by whether a worker process existed (warm) or was started for the run (cold).",
+    ["runner", "start"],
+)
+runs_total = Counter("toolmesh_sandbox_runs_total", "Completed runs by outcome.", ["runner", "sandbox", "ending"])
+run_seconds = Histogram(
+    "toolmesh_sandbox_run_seconds",
+    "Duration of runs, from the request to the complete answer.",
+    ["runner", "sandbox"],
+    buckets=SECONDS,
+)
+
 _WITHOUT_SANDBOX = "none"
 
 
-class Measured:
-    """A runner whose runs are counted, by how they ended."""
+class MetricsRunner:
+    """Counts and times the runs of another runner, by outcome."""
 
     def __init__(self, runner: Runner, kind: str) -> None:
         self._runner = runner
         self._kind = kind
 
     def sandbox_for(self, tool: Tool) -> str | None:
-        """Ask the runner."""
+        """Ask the wrapped runner."""
         return self._runner.sandbox_for(tool)
 
     def at_once(self, tool: Tool) -> bool:
-        """Ask the runner."""
+        """Ask the wrapped runner."""
         return self._runner.at_once(tool)
 
     async def run(self, tool: Tool, work: Work) -> Ran:
-        """Run the tool, and count it."""
-        began, ending = time.monotonic(), "succeeded"
+        """Run the tool and record the outcome and the duration."""
+        started, outcome = time.monotonic(), "succeeded"
         try:
             return await self._runner.run(tool, work)
         except MeshError as error:
-            ending = error.reason.name.lower()
+            outcome = error.reason.name.lower()
             raise
         except BaseException:
-            ending = "canceled"
+            outcome = "canceled"
             raise
         finally:
-            # Its tier and what it is made of; which code ran in it is for the evidence, not for a label.
+            # The label holds tier and technology only. The digest of the code is in the audit record.
             sandbox = (self._runner.sandbox_for(tool) or _WITHOUT_SANDBOX).partition(" ")[0]
-            measures.runs.labels(self._kind, sandbox, ending).inc()
-            measures.seconds.labels(self._kind, sandbox).observe(time.monotonic() - began)
+            runs_total.labels(self._kind, sandbox, outcome).inc()
+            run_seconds.labels(self._kind, sandbox).observe(time.monotonic() - started)
 
 
-class Typed:
-    """A runner that raises MeshError and nothing else. What nobody foresaw is logged, and is the tool's failure to its caller."""
+class ErrorMappingRunner:
+    """Maps every exception of another runner to MeshError. Unexpected ones are logged and become EXECUTION_FAILED."""
 
     def __init__(self, runner: Runner, log: Log) -> None:
         self._runner = runner
         self._log = log
 
     def sandbox_for(self, tool: Tool) -> str | None:
-        """Ask the runner."""
+        """Ask the wrapped runner."""
         return self._runner.sandbox_for(tool)
 
     def at_once(self, tool: Tool) -> bool:
-        """Ask the runner."""
+        """Ask the wrapped runner."""
         return self._runner.at_once(tool)
 
     async def run(self, tool: Tool, work: Work) -> Ran:
-        """Run the tool."""
+        """Run the tool. Raises only MeshError."""
         try:
             return await self._runner.run(tool, work)
         except MeshError as error:
@@ -74,31 +89,31 @@ class Typed:
                 error.metadata.setdefault("not_stored", "cap" if tool.persists else "opt_out")
             raise
         except Exception as cause:
-            self._log.error("a run failed in a way nobody foresaw", tool=tool.name, cause=cause)
+            self._log.error("run failed with an unexpected exception", tool=tool.name, cause=cause)
             raise execution_failed("the tool could not be run") from cause
 
 
-class Paced:
-    """A sandbox that starts only so many processes at once: a burst of cold starts must not starve the warm calls."""
+class ThrottledSandbox:
+    """Limits how many processes a sandbox starts at once, so that a burst of cold starts does not starve warm calls."""
 
-    def __init__(self, sandbox: Sandbox, at_once: int) -> None:
+    def __init__(self, sandbox: Sandbox, max_starts: int) -> None:
         self._sandbox = sandbox
-        self._turns = asyncio.Semaphore(at_once)
+        self._starts = asyncio.Semaphore(max_starts)
 
     @property
     def name(self) -> str:
-        """The name of the sandbox."""
+        """The name of the wrapped sandbox."""
         return self._sandbox.name
 
     def unavailable_reason(self) -> str:
-        """Ask the sandbox."""
+        """Ask the wrapped sandbox."""
         return self._sandbox.unavailable_reason()
 
     async def start(self, plan: Plan) -> SandboxedProcess:
-        """Start a process when it is its turn."""
-        async with self._turns:
+        """Start a process once a start slot is free."""
+        async with self._starts:
             return await self._sandbox.start(plan)
 
     async def close(self) -> None:
-        """Close the sandbox."""
+        """Close the wrapped sandbox."""
         await self._sandbox.close()

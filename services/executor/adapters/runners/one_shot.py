@@ -1,67 +1,68 @@
-"""A run in a process of its own, with the volumes that its tool sees."""
+"""Runs a tool in a new process on copies of its volumes."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
 from libs.common.telemetry.log import Log
-from services.executor.adapters.runners.outcomes import tell
-from services.executor.adapters.runners.worker.answer import Answer
+from services.executor.adapters.runners.worker.answer import ToolAnswer, log_failure
 from services.executor.adapters.runners.workspace.workspace import Volumes, Workspace
 from services.executor.domain.model import Forecast, Ran, Work
 from services.executor.domain.tool import Effect, Tool
 
-Attempt = Callable[[Workspace], Awaitable[Answer]]
-"""Runs a process to its end, with what the workspace shows it, and returns what it said."""
+Attempt = Callable[[Workspace], Awaitable[ToolAnswer]]
+"""Runs a process to its end with the workspace's volumes and returns its answer."""
 
 
-async def run_cold(volumes: Volumes, tool: Tool, work: Work, log: Log, attempt: Attempt) -> Ran:
-    """Run a process on copies of its volumes and return what it brought back, its effects still to be kept or dropped. Whatever
-    goes wrong, nothing of it is real."""
+async def run_one_shot(volumes: Volumes, tool: Tool, work: Work, log: Log, attempt: Attempt) -> Ran:
+    """Run a process on copies of its volumes. The result's effects are still to be committed or rolled back.
+
+    On any failure the copies are removed and the volumes stay unchanged.
+    """
     workspace = await volumes.open(tool)
     try:
         answer = await attempt(workspace)
-        said(log, tool, work, answer)
-        observed = await workspace.effects()
+        report_answer(log, tool, work, answer)
+        observed = await workspace.observe_effects()
         if work.preview:
-            await workspace.drop()
-            return forecast_of(answer, observed)
+            await workspace.rollback()
+            return forecast_from(answer, observed)
     except BaseException:
-        # Nobody waits for this: time may be what ended the run.
-        workspace.forget()
+        # Not awaited: the run may have ended because its time was over.
+        workspace.start_rollback()
         raise
     if not observed:
-        await workspace.drop()
-        return ran_of(answer)
-    return ran_of(answer, observed, workspace)
+        await workspace.rollback()
+        return result_from(answer)
+    return result_from(answer, observed, workspace)
 
 
-def said(log: Log, tool: Tool, work: Work, answer: Answer) -> None:
-    """Log what a tool had to say to whoever runs the mesh. Raises its failure, if it is one."""
+def report_answer(log: Log, tool: Tool, work: Work, answer: ToolAnswer) -> None:
+    """Log the tool's log lines. Raises the answer's failure, if it is one."""
     if answer.lines:
-        # A warning, because those are written without what is sensitive, and nobody knows what a tool writes.
+        # Warnings are redacted, and the content of a tool's log lines is unknown.
         log.warning("tool log", tool=tool.name, invocation=work.invocation_id, lines=list(answer.lines))
     if answer.failure is not None:
         if answer.detail:
-            tell(log, tool, work, answer.failure, answer.detail)
+            log_failure(log, tool, work, answer.failure, answer.detail)
         raise answer.failure
 
 
-def ran_of(answer: Answer, observed: tuple[Effect, ...] = (), workspace: Workspace | None = None) -> Ran:
-    """Return what a run brought back."""
+def result_from(answer: ToolAnswer, observed: tuple[Effect, ...] = (), workspace: Workspace | None = None) -> Ran:
+    """Return the run result of an answer."""
     return Ran(
         answer.value,
         effects=(*observed, *answer.effects),
         costs=answer.costs,
         undo=answer.undo,
-        keep=None if workspace is None else workspace.keep,
-        drop=None if workspace is None else workspace.drop,
+        keep=None if workspace is None else workspace.commit,
+        drop=None if workspace is None else workspace.rollback,
     )
 
 
-def forecast_of(answer: Answer, observed: tuple[Effect, ...] = ()) -> Ran:
-    """Return what a preview found out: what was seen to happen, and what else the tool says would."""
+def forecast_from(answer: ToolAnswer, observed: tuple[Effect, ...] = ()) -> Ran:
+    """Return the result of a preview: the observed effects and the further ones that the tool declares."""
     seen = {(effect.resource, effect.operation) for effect in observed}
-    further = tuple(each for each in answer.effects if (each.resource, each.operation) not in seen)
-    forecast = Forecast((*observed, *further), answer.expects, answer.impact, answer.value)
+    declared = tuple(effect for effect in answer.effects if (effect.resource, effect.operation) not in seen)
+    forecast = Forecast((*observed, *declared), answer.expects, answer.impact, answer.value)
     return Ran(answer.value, costs=answer.costs, forecast=forecast)

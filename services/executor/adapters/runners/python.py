@@ -1,84 +1,87 @@
-"""Runs functions of tool packs, in warm workers where nothing speaks against it."""
+"""Runs functions of tool packs, in warm workers where the tool sees no volumes."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from libs.common.errors import MeshError
 from libs.common.telemetry.log import Log
-from services.executor.adapters.runners import measures
-from services.executor.adapters.runners.environment import Ground
-from services.executor.adapters.runners.one_shot import forecast_of, ran_of, run_cold, said
-from services.executor.adapters.runners.outcomes import lost, tell, unreadable
-from services.executor.adapters.runners.packs.entry_points import Function, function_of
-from services.executor.adapters.runners.packs.packs import Pack
+from services.executor.adapters.runners.entry_point_resolver import (
+    EntryPointResolver,
+    ResolvedEntryPoint,
+    sandbox_label,
+)
+from services.executor.adapters.runners.environment import RunnerEnvironment
+from services.executor.adapters.runners.middleware import process_starts
+from services.executor.adapters.runners.one_shot import forecast_from, report_answer, result_from, run_one_shot
+from services.executor.adapters.runners.packs.entry_points import parse_function
 from services.executor.adapters.runners.sandbox_plan import (
     PACKS,
     WORKER,
     WORKER_ARGV,
-    inside,
-    plan_of,
-    processor_seconds,
+    cpu_limit_seconds,
+    path_inside,
+    plan_for,
 )
-from services.executor.adapters.runners.worker.answer import Answer, MalformedError, answer_of
+from services.executor.adapters.runners.worker.answer import (
+    MalformedAnswerError,
+    ToolAnswer,
+    log_failure,
+    parse_answer,
+    process_lost_error,
+    unreadable_result_error,
+)
 from services.executor.adapters.runners.worker.frames import FrameError
-from services.executor.adapters.runners.worker.pool import Key, Pool
+from services.executor.adapters.runners.worker.pool import WorkerKey, WorkerPool
 from services.executor.adapters.runners.worker.worker import Worker, WorkerBrokenError, WorkerGoneError
 from services.executor.adapters.runners.workspace.workspace import Workspace
-from services.executor.adapters.sandbox.egress.proxy import refusal_error as refused
+from services.executor.adapters.sandbox.egress.proxy import refusal_error as egress_error
 from services.executor.adapters.sandbox.port import Sandbox
 from services.executor.domain import errors
 from services.executor.domain.model import Ran, Work
 from services.executor.domain.tool import Tool
 
-# What an answer says beside its result, at most: a thousand effects and as many expectations, each of 512 letters of four bytes.
+# Maximum size of an answer beside its result: 1000 effects and 1000 expectations of 512 characters, 4 bytes each.
 _NOTES_BYTES = 5 << 20
-_REMEMBERED = 4096
 
-
-@dataclass(frozen=True, slots=True)
-class _Spot:
-    """Where a tool's function is, and the name of the sandbox that it runs in."""
-
-    pack: Pack
-    function: Function
-    sandbox: str
+LoadMessage = Mapping[str, Any]
+"""The first message to a worker: import paths, module and function."""
+PythonEntryPoint = ResolvedEntryPoint[LoadMessage]
 
 
 class PythonRunner:
-    """Gives every tenant workers of its own, for each version of a tool. A tool that sees volumes gets a fresh one for each call."""
+    """Keeps separate workers per tenant and tool version. A tool that sees volumes gets a new worker for each call."""
 
-    def __init__(self, ground: Ground, pool: Pool, log: Log, *, output_bytes: int, lifetime_calls: int) -> None:
-        self._ground = ground
+    def __init__(
+        self, environment: RunnerEnvironment, pool: WorkerPool, log: Log, *, output_bytes: int, lifetime_calls: int
+    ) -> None:
+        self._environment = environment
         self._pool = pool
         self._log = log
         self._output_bytes = output_bytes
         self._lifetime_calls = lifetime_calls
-        self._spots: dict[str, _Spot | None] = {}
+        self._entry_points = EntryPointResolver(self._resolve)
 
     def sandbox_for(self, tool: Tool) -> str | None:
-        """Name the sandbox and the very code that runs in it; None if its pack, module or a volume is not here."""
-        spot = self._spot(tool)
-        return None if spot is None else spot.sandbox
+        """Return the sandbox and the digest of its code; None if the pack, module or a volume is missing here."""
+        return self._entry_points.sandbox_name(tool)
 
     def at_once(self, tool: Tool) -> bool:
-        """A process may take any time."""
+        """Return False: a process may take any time."""
         return False
 
     async def run(self, tool: Tool, work: Work) -> Ran:
-        """Answer a call, in a worker that only this tenant's calls to this version ever see."""
-        spot, sandbox = self._spot(tool), self._ground.tiers.need(tool)
-        if spot is None:
-            raise errors.nothing_runs_it(tool.name)
+        """Run the function in a worker that serves only this tenant and this tool version."""
+        sandbox = self._environment.tiers.require(tool)
+        entry_point = self._entry_points.require(tool)
         if tool.confinement.reads:
-            attempt = _Attempt(self, tool, work, spot, sandbox)
-            return await run_cold(self._ground.volumes, tool, work, self._log, attempt)
-        worker = await self._borrow(tool, work, spot, sandbox)
+            call = _OneShotCall(self, tool, work, entry_point, sandbox)
+            return await run_one_shot(self._environment.volumes, tool, work, self._log, call.execute)
+        worker = await self._borrow_worker(tool, work, entry_point, sandbox)
         try:
-            answer = await self.asked(worker, tool, work)
+            answer = await self.call_worker(worker, tool, work)
         except BaseException:
             await self._pool.discard(worker)
             raise
@@ -86,131 +89,128 @@ class PythonRunner:
             await self._pool.discard(worker)
         else:
             self._pool.give_back(worker)
-        said(self._log, tool, work, answer)
-        return forecast_of(answer) if work.preview else ran_of(answer)
+        report_answer(self._log, tool, work, answer)
+        return forecast_from(answer) if work.preview else result_from(answer)
 
-    def _spot(self, tool: Tool) -> _Spot | None:
-        if tool.digest not in self._spots:
-            if len(self._spots) >= _REMEMBERED:
-                self._spots.clear()
-            self._spots[tool.digest] = self._found(tool)
-        return self._spots[tool.digest]
-
-    def _found(self, tool: Tool) -> _Spot | None:
-        function = function_of(tool.entry_point)
-        pack = None if function is None else self._ground.packs.get(function.pack)
+    def _resolve(self, tool: Tool) -> PythonEntryPoint | None:
+        function = parse_function(tool.entry_point)
+        pack = None if function is None else self._environment.packs.get(function.pack)
         if function is None or pack is None or not pack.has_module(function.module):
             return None
-        if not self._ground.volumes.offers(tool):
+        if not self._environment.volumes.has_all(tool):
             return None
-        return _Spot(pack, function, f"{self._ground.tiers.name(tool)} python {pack.label}"[:255])
+        message: LoadMessage = {
+            "paths": [PACKS, path_inside(pack, pack.lib)] if pack.lib else [PACKS],
+            "module": f"{pack.name}.{function.module}",
+            "function": function.function,
+        }
+        label = sandbox_label(self._environment.tiers.name(tool), "python", pack.label)
+        return ResolvedEntryPoint(message, label, pack)
 
-    async def _borrow(self, tool: Tool, work: Work, spot: _Spot, sandbox: Sandbox) -> Worker:
-        """Return a worker that is ready. One that went while it was idle is replaced: no call had begun in it."""
-        # Whoever belongs to no tenant shares a worker with nobody.
-        whose = f"tenant {work.tenant}" if work.tenant else f"subject {work.subject}"
-        key = Key(tool.digest, whose, sandbox.name)
+    async def _borrow_worker(self, tool: Tool, work: Work, entry_point: PythonEntryPoint, sandbox: Sandbox) -> Worker:
+        """Return a ready worker. An idle worker that ended is replaced, because no call had started in it."""
+        # A caller without a tenant shares workers with no other subject.
+        tenant = f"tenant {work.tenant}" if work.tenant else f"subject {work.subject}"
+        key = WorkerKey(tool.digest, tenant, sandbox.name)
         while True:
-            worker = await self._pool.take(key, lambda: self.started(tool, spot, sandbox, Workspace()))
-            fresh = worker.calls == 0
+            worker = await self._pool.take(key, lambda: self.start_worker(tool, entry_point, sandbox, Workspace()))
+            is_new = worker.calls == 0
             try:
-                await self.prepared(worker, tool, work)
+                await self.wait_ready(worker, tool, work)
             except WorkerGoneError as gone:
                 await self._pool.discard(worker)
-                if fresh:
-                    raise self.farewell(gone, tool, work) from None
+                if is_new:
+                    raise self.worker_gone_error(gone, tool, work) from None
                 continue
             except BaseException:
                 await self._pool.discard(worker)
                 raise
-            measures.starts.labels("python", "cold" if fresh else "warm").inc()
+            process_starts.labels("python", "cold" if is_new else "warm").inc()
             return worker
 
-    async def started(
-        self, tool: Tool, spot: _Spot, sandbox: Sandbox, workspace: Workspace, *, calls: int = 0
+    async def start_worker(
+        self, tool: Tool, entry_point: PythonEntryPoint, sandbox: Sandbox, workspace: Workspace, *, calls: int = 0
     ) -> Worker:
-        """Start a worker and tell it what to load. `calls` is how many it will answer at most; 0 for as many as any."""
-        gate = await self._ground.way_out(tool)
-        code = self._ground.worker_code()
-        packs = [(code, WORKER), (str(spot.pack.folder), inside(spot.pack)), *workspace.readable]
-        plan = plan_of(
+        """Start a worker and send its load message. `calls` bounds its CPU time; 0 means the configured lifetime."""
+        gate = await self._environment.open_egress(tool)
+        plan = plan_for(
             tool,
             WORKER_ARGV,
-            readable=packs,
+            readable=[(self._environment.worker_code(), WORKER), *entry_point.binds, *workspace.readable],
             writable=workspace.writable,
-            cpu_seconds=processor_seconds(tool, tool.own_limit) * (calls or self._lifetime_calls),
+            cpu_seconds=cpu_limit_seconds(tool, tool.own_limit) * (calls or self._lifetime_calls),
             egress_socket="" if gate is None else gate.path,
         )
         try:
-            confined = await sandbox.start(plan)
+            process = await sandbox.start(plan)
         except BaseException:
             if gate is not None:
                 await gate.close()
             raise
-        worker = Worker(confined, tool.confinement.memory_bytes, gate)
-        libraries = [inside(spot.pack, spot.pack.lib)] if spot.pack.lib else []
-        module = f"{spot.pack.name}.{spot.function.module}"
-        worker.open({"paths": [PACKS, *libraries], "module": module, "function": spot.function.function})
+        worker = Worker(process, tool.confinement.memory_bytes, gate)
+        worker.load(entry_point.target)
         return worker
 
-    async def prepared(self, worker: Worker, tool: Tool, work: Work) -> None:
-        """Wait until a worker can take this call. Raises WorkerGoneError, and EXECUTION_FAILED when it cannot load its function."""
+    async def wait_ready(self, worker: Worker, tool: Tool, work: Work) -> None:
+        """Wait until a worker can take this call. Raises WorkerGoneError, or EXECUTION_FAILED if loading fails."""
         try:
             await worker.ready()
         except WorkerBrokenError as broken:
             error = errors.tool_raised(broken.kind)
-            tell(self._log, tool, work, error, broken.detail)
+            log_failure(self._log, tool, work, error, broken.detail)
             raise error from None
         if work.preview and worker.gate is not None and not worker.previews:
             raise errors.preview_unknown()
 
-    async def asked(self, worker: Worker, tool: Tool, work: Work) -> Answer:
-        """Ask a worker and return its answer. Raises what ended the worker, where something did."""
+    async def call_worker(self, worker: Worker, tool: Tool, work: Work) -> ToolAnswer:
+        """Send the call to a worker and return its answer. Raises the error of a worker that ended or broke a rule."""
         limit = self._output_bytes if tool.persists else min(self._output_bytes, tool.max_result_bytes)
         try:
-            frame = await worker.ask(_request(tool, work, limit), limit + _NOTES_BYTES)
-            answer = answer_of(frame, work.invocation_id, limit)
+            frame = await worker.call(_request(tool, work, limit), limit + _NOTES_BYTES)
+            answer = parse_answer(frame, work.invocation_id, limit)
         except FrameError as error:
-            raise unreadable(error, limit) from None
-        except MalformedError:
+            raise unreadable_result_error(error, limit) from None
+        except MalformedAnswerError:
             raise errors.worker_lost() from None
         except WorkerGoneError as gone:
-            raise self.farewell(gone, tool, work) from None
+            raise self.worker_gone_error(gone, tool, work) from None
         finally:
-            violation = refused(worker.gate.take_refusals()) if worker.gate is not None else None
+            violation = egress_error(worker.gate.take_refusals()) if worker.gate is not None else None
         if violation is not None:
             raise violation
         return answer
 
-    def farewell(self, gone: WorkerGoneError, tool: Tool, work: Work) -> MeshError:
-        """Return why a worker is gone; what it complained of is in the log."""
-        error = lost(gone.ending, work)
-        tell(self._log, tool, work, error, gone.ending.stderr_tail)
+    def worker_gone_error(self, gone: WorkerGoneError, tool: Tool, work: Work) -> MeshError:
+        """Return the error of a worker that ended, and log its stderr."""
+        error = process_lost_error(gone.ending, work)
+        log_failure(self._log, tool, work, error, gone.ending.stderr_tail)
         return error
 
 
-class _Attempt:
-    """One call in a worker that answers no other."""
+class _OneShotCall:
+    """One call in a worker that serves no other call."""
 
-    def __init__(self, runner: PythonRunner, tool: Tool, work: Work, spot: _Spot, sandbox: Sandbox) -> None:
-        self._runner, self._tool, self._work, self._spot, self._sandbox = runner, tool, work, spot, sandbox
+    def __init__(
+        self, runner: PythonRunner, tool: Tool, work: Work, entry_point: PythonEntryPoint, sandbox: Sandbox
+    ) -> None:
+        self._runner, self._tool, self._work = runner, tool, work
+        self._entry_point, self._sandbox = entry_point, sandbox
 
-    async def __call__(self, workspace: Workspace) -> Answer:
-        """Start it, ask it, and end it."""
-        runner = self._runner
-        worker = await runner.started(self._tool, self._spot, self._sandbox, workspace, calls=1)
-        measures.starts.labels("python", "cold").inc()
+    async def execute(self, workspace: Workspace) -> ToolAnswer:
+        """Start the worker, call it and end it."""
+        worker = await self._runner.start_worker(self._tool, self._entry_point, self._sandbox, workspace, calls=1)
+        process_starts.labels("python", "cold").inc()
         try:
-            return await workspace.watched(worker.end, self._answered(worker))
+            return await workspace.run_watched(worker.end, self._call(worker))
         finally:
             await asyncio.shield(worker.end())
 
-    async def _answered(self, worker: Worker) -> Answer:
+    async def _call(self, worker: Worker) -> ToolAnswer:
         try:
-            await self._runner.prepared(worker, self._tool, self._work)
+            await self._runner.wait_ready(worker, self._tool, self._work)
         except WorkerGoneError as gone:
-            raise self._runner.farewell(gone, self._tool, self._work) from None
-        return await self._runner.asked(worker, self._tool, self._work)
+            raise self._runner.worker_gone_error(gone, self._tool, self._work) from None
+        return await self._runner.call_worker(worker, self._tool, self._work)
 
 
 def _request(tool: Tool, work: Work, limit: int) -> Mapping[str, Any]:
@@ -220,6 +220,6 @@ def _request(tool: Tool, work: Work, limit: int) -> Mapping[str, Any]:
         "arguments": work.arguments,
         "seconds": work.seconds,
         "preview": work.preview,
-        "cpu": processor_seconds(tool, work.seconds),
+        "cpu": cpu_limit_seconds(tool, work.seconds),
         "limit": limit,
     }

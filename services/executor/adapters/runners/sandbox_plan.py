@@ -1,4 +1,4 @@
-"""What a tool's manifest allows, as a sandbox is told. Pure."""
+"""Translates a tool's manifest into a sandbox plan. Pure."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from services.executor.adapters.sandbox.rootfs import interpreter_path
 from services.executor.domain.tool import Tool
 
 PACKS, WORKER = "/packs", "/toolmesh"
-# No packages, no environment, no bytecode: a cold start that is as short and as bare as it can be.
+# Isolated, without site packages and bytecode writes: the shortest possible cold start.
 PYTHON = (interpreter_path(), "-I", "-S", "-B")
 _BOOT = f"import sys; sys.path.append({WORKER!r}); from toolmesh_tool.worker import main; main()"
 WORKER_ARGV = (*PYTHON, "-c", _BOOT)
-_PROCESSES = 32
+_DEFAULT_PROCESSES = 32
 _ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": "/tmp", "TMPDIR": "/tmp", "LANG": "C.UTF-8", "TZ": "UTC"}  # noqa: S108
 
 Binds = Sequence[tuple[str, str]]
 
 
-def inside(pack: Pack, path: str = "") -> str:
-    """Return where a pack, or a file of it, is inside the sandbox."""
+def path_inside(pack: Pack, path: str = "") -> str:
+    """Return the path of a pack, or of one of its files, inside the sandbox."""
     return f"{PACKS}/{pack.name}/{path}".rstrip("/")
 
 
-def processor_seconds(tool: Tool, seconds: float) -> float:
-    """Return how much processor time one run may use: its share for as long as it may take."""
+def cpu_limit_seconds(tool: Tool, seconds: float) -> float:
+    """Return the CPU time limit of one run: the tool's CPU share for its whole time limit."""
     return max(1.0, math.ceil(seconds * tool.confinement.millicpus / 1000))
 
 
-def plan_of(
+def plan_for(
     tool: Tool,
     argv: Sequence[str],
     *,
@@ -41,7 +41,7 @@ def plan_of(
     egress_socket: str = "",
     environment: Mapping[str, str] | None = None,
 ) -> Plan:
-    """Return the plan of a process that runs a tool within what its manifest allows."""
+    """Return the plan of a process that runs a tool within its manifest's limits."""
     confined = tool.confinement
     return Plan(
         argv=tuple(argv),
@@ -51,7 +51,7 @@ def plan_of(
         memory_bytes=confined.memory_bytes,
         scratch_bytes=confined.scratch_bytes,
         file_bytes=confined.scratch_bytes,
-        processes=confined.processes or _PROCESSES,
+        processes=confined.processes or _DEFAULT_PROCESSES,
         millicpus=confined.millicpus,
         cpu_seconds=cpu_seconds,
         egress_socket=egress_socket,

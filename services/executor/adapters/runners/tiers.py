@@ -1,4 +1,4 @@
-"""Which sandbox a tool gets: the weakest that is strong enough, and never a weaker one."""
+"""Selects the sandbox of a tool: the weakest available one that meets the manifest's tier."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from services.executor.adapters.sandbox.port import Sandbox
 from services.executor.domain.errors import sandbox_missing
 from services.executor.domain.tool import Tool
 
-# What does for each demand, in order. A tool of a pack never runs inside the executor, whatever it says.
-_ENOUGH = {
+# Sufficient tiers for each demanded tier, weakest first. A tool of a pack never runs inside the executor process.
+_SUFFICIENT = {
     "in_process": ("process", "kernel", "machine"),
     "process": ("process", "kernel", "machine"),
     "kernel": ("kernel", "machine"),
@@ -18,32 +18,32 @@ _ENOUGH = {
 
 
 class Tiers:
-    """The sandboxes of this machine, by their strength."""
+    """The sandboxes of this machine by tier."""
 
     def __init__(self, sandboxes: Mapping[str, Sandbox]) -> None:
         self._sandboxes = dict(sandboxes)
 
-    def examine(self) -> None:
-        """Let each find out whether it can be used here, which it then remembers. Takes a moment: not for the event loop."""
+    def probe(self) -> None:
+        """Check each sandbox, which caches the result. Blocking: run it in a thread."""
         for sandbox in self._sandboxes.values():
             sandbox.unavailable_reason()
 
-    def offer(self, tool: Tool) -> Sandbox | None:
-        """Return the sandbox that a tool runs in; None when there is none that is strong enough."""
-        for tier in _ENOUGH.get(tool.confinement.tier, ()):
+    def find(self, tool: Tool) -> Sandbox | None:
+        """Return the sandbox for a tool; None if no available one is strong enough."""
+        for tier in _SUFFICIENT.get(tool.confinement.tier, ()):
             sandbox = self._sandboxes.get(tier)
             if sandbox is not None and not sandbox.unavailable_reason():
                 return sandbox
         return None
 
     def name(self, tool: Tool) -> str:
-        """Name the sandbox that a tool runs in; what it lacks, where there is none."""
-        sandbox = self.offer(tool)
+        """Return the name of the tool's sandbox, or `<tier>/missing`."""
+        sandbox = self.find(tool)
         return f"{tool.confinement.tier}/missing" if sandbox is None else sandbox.name
 
-    def need(self, tool: Tool) -> Sandbox:
-        """Return the sandbox that a tool runs in. Raises SANDBOX_UNAVAILABLE, saying what is missing."""
-        sandbox = self.offer(tool)
+    def require(self, tool: Tool) -> Sandbox:
+        """Return the sandbox for a tool. Raises SANDBOX_UNAVAILABLE with the cause."""
+        sandbox = self.find(tool)
         if sandbox is None:
             tier = tool.confinement.tier
             wanted = self._sandboxes.get(tier)
@@ -53,6 +53,6 @@ class Tiers:
         return sandbox
 
     async def close(self) -> None:
-        """Give back what the sandboxes hold; whatever still runs in them is killed."""
+        """Close every sandbox and kill the processes that still run in it."""
         for sandbox in self._sandboxes.values():
             await sandbox.close()

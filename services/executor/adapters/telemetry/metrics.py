@@ -1,4 +1,4 @@
-"""What operators watch: volume, latency, replays and broken contracts, by tool. Unknown tools share one label."""
+"""Metrics of invocations by tool: count, latency, replays and schema violations. Unknown tools share one label."""
 
 from __future__ import annotations
 
@@ -19,32 +19,36 @@ invocations = fast_counter(
 )
 latency = fast_histogram(
     "toolmesh_tool_invocation_latency_seconds",
-    "How long invocations took.",
+    "Duration of invocations.",
     ["tool", "version", "timeout_class"],
     buckets=SECONDS,
 )
 replays = Counter(
-    "toolmesh_tool_idempotency_replays_total", "Invocations answered from an earlier one with the same key.", ["tool"]
+    "toolmesh_tool_idempotency_replays_total",
+    "Invocations answered with the stored outcome of the same idempotency key.",
+    ["tool"],
 )
 validation_failures = Counter(
-    "toolmesh_tool_schema_validation_failures_total", "Arguments or results that broke their schema.", ["tool", "phase"]
+    "toolmesh_tool_schema_validation_failures_total",
+    "Arguments or results that violated their schema.",
+    ["tool", "phase"],
 )
 
 decisions = fast_counter(
-    "toolmesh_executor_decisions_total", "Decisions by where they came from: remembered, or asked of authz.", ["source"]
+    "toolmesh_executor_decisions_total", "Decisions by source: remembered (cache) or asked (authz).", ["source"]
 )
 reservations = Counter(
     "toolmesh_executor_reservations_total",
-    "Limited calls by what came of counting them: granted, rate_limited, budget_exhausted or uncounted.",
+    "Budget reservations by outcome: granted, rate_limited, budget_exhausted or uncounted.",
     ["outcome"],
 )
 reservation_seconds = Histogram(
-    "toolmesh_executor_reservation_seconds", "How long counting a limited call took.", buckets=SECONDS
+    "toolmesh_executor_reservation_seconds", "Duration of budget reservations.", buckets=SECONDS
 )
 
-# Versions come and go; a process that lives long must not carry a series for each it ever saw.
+# Bounds the number of series of a long-lived process.
 _MAX_VERSIONS = 2000
-_BROKEN_INPUT = frozenset({State.VALIDATION_FAILED, State.SCHEMA_PARSE_FAILED})
+_INPUT_FAILURES = frozenset({State.VALIDATION_FAILED, State.SCHEMA_PARSE_FAILED})
 
 
 class _Labels(NamedTuple):
@@ -59,7 +63,7 @@ _OTHER = _Labels("other", "", "", "")
 
 
 class Metrics:
-    """Counts invocations. The children of a metric are looked up once per tool, because that is what costs."""
+    """Counts invocations. Labeled metrics are looked up once per tool, because the lookup is expensive."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -68,7 +72,7 @@ class Metrics:
         self._histograms: dict[_Labels, FastHistogram] = {}
 
     def ended(self, invocation: Invocation, seconds: float) -> None:
-        """Count an invocation that is over."""
+        """Count an invocation that ended."""
         labels = _UNKNOWN if invocation.tool is None else self._labels_of(invocation.tool)
         status = _status(invocation)
         counter = self._counters.get((labels, status))
@@ -83,30 +87,30 @@ class Metrics:
         histogram.observe(seconds)
         if invocation.replayed:
             replays.labels(labels.tool).inc()
-        if invocation.state in _BROKEN_INPUT:
+        if invocation.state in _INPUT_FAILURES:
             validation_failures.labels(labels.tool, "input").inc()
         elif invocation.reason is Reason.RESULT_INVALID:
             validation_failures.labels(labels.tool, "output").inc()
-            # A caller cannot mend it, so somebody else must hear of it.
+            # Logged, because the caller cannot repair it.
             version = f"{labels.tool}@{labels.version}"
-            self._log.error("result broke its contract", tool=version, invocation=invocation.invocation_id)
+            self._log.error("result violated its schema", tool=version, invocation=invocation.invocation_id)
 
     def unforeseen(self, cause: Exception) -> None:
-        """Log what nobody foresaw."""
-        self._log.error("unforeseen", cause=cause)
+        """Log an unexpected exception."""
+        self._log.error("unexpected exception", cause=cause)
 
     def _labels_of(self, tool: Tool) -> _Labels:
-        known = self._labels.get(tool.name)
-        if known is None:
+        labels = self._labels.get(tool.name)
+        if labels is None:
             if len(self._labels) >= _MAX_VERSIONS:
                 return _OTHER
-            known = _Labels(tool.qualified, tool.version, tool.mutation, tool.timeout_class)
-            self._labels[tool.name] = known
-        return known
+            labels = _Labels(tool.qualified, tool.version, tool.mutation, tool.timeout_class)
+            self._labels[tool.name] = labels
+        return labels
 
 
 def _status(invocation: Invocation) -> str:
-    """The state it ended in; a success whose record the log did not confirm never reached the caller."""
+    """Return the final state, or `withheld` for a success whose record the log did not confirm."""
     if invocation.state is State.SUCCEEDED and invocation.reason is not None:
         return "withheld"
     return invocation.state

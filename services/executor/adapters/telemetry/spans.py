@@ -1,4 +1,4 @@
-"""Spans of phases, for sampled calls only."""
+"""Starts phase spans for sampled calls."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from services.executor.domain.invocation import StartSpan
 
 
 class SampledSpans:
-    """Gives a span to phases of sampled calls; to all others nothing, which costs next to nothing."""
+    """Starts spans only for sampled calls, so that other calls pay next to nothing."""
 
     def __init__(self, tracing: Tracing) -> None:
         self._tracing = tracing
 
     def begin(self) -> StartSpan | None:
-        """Return what starts a span for a phase of the present call; None when the call is not sampled."""
+        """Return the function that starts a phase span of the current call; None if the call is not sampled."""
         if not self._tracing.recording:
             return None
         call = current_call()

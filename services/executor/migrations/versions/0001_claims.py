@@ -1,4 +1,4 @@
-"""Idempotency keys: who holds one, until when, and how its call ended."""
+"""Creates the table of idempotency claims: owner, lease and outcome."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Outcomes that wait for the log, and the lease of whoever delivers them."""
+"""Creates the outbox of audit records and the lease of the delivering process."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Results that are too large to be embedded, in sealed pieces."""
+"""Creates the tables of large results, stored as encrypted pieces."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -27,7 +27,7 @@ def upgrade() -> None:
         sa.Column("number", sa.Integer, primary_key=True),
         sa.Column("content", sa.LargeBinary, nullable=False),
     )
-    # What is sealed looks random: trying to compress it only costs.
+    # Encrypted data cannot be compressed.
     op.execute("alter table result_pieces alter column content set storage external")
 
 

@@ -1,4 +1,4 @@
-"""Which earlier owners of a key fell silent, and may have had its effect."""
+"""Adds the former owners of a claim whose outcome is unknown."""
 
 import sqlalchemy as sa
 from alembic import op

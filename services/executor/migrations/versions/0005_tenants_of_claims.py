@@ -1,4 +1,4 @@
-"""Whose a key is: the same subject in another tenant has keys of its own."""
+"""Adds the tenant to the primary key of claims."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "0004"
 
 
 def upgrade() -> None:
-    # A key from before names no tenant. It stays one of callers without any, whom it answers UNKNOWN_OUTCOME: nothing of theirs runs twice.
+    # Existing claims get the empty tenant. Callers without a tenant get UNKNOWN_OUTCOME for them, so nothing runs twice.
     op.add_column("claims", sa.Column("tenant", sa.Text, nullable=False, server_default=""))
     op.alter_column("claims", "tenant", server_default=None)
     op.drop_constraint("claims_pkey", "claims")

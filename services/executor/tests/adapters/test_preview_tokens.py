@@ -1,4 +1,4 @@
-"""Tokens of previews: good for the very call they were made for, for a while, at any executor with the same keys."""
+"""Preview tokens: bound to a call, valid for a limited time, accepted by executors with the same keys."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ def tokens(clock: ManualClock, key: bytes = b"k") -> SealedPreviewTokens:
     return SealedPreviewTokens(Seal([key * KEY_BYTES]), clock)
 
 
-def test_a_token_is_good_for_its_call_at_every_executor() -> None:
+def test_a_token_is_valid_for_its_call_at_every_executor() -> None:
     clock = ManualClock(START)
     token, expires = tokens(clock).issue("facts")
     assert expires == START + VALID
     assert tokens(clock).accepts(token, "facts")
 
 
-def test_a_token_is_good_for_no_other_call() -> None:
+def test_a_token_is_invalid_for_another_call() -> None:
     clock = ManualClock(START)
     token, _ = tokens(clock).issue("facts")
     assert not tokens(clock).accepts(token, "other facts")
 
 
-def test_a_token_ends() -> None:
+def test_a_token_expires() -> None:
     clock = ManualClock(START)
     token, _ = tokens(clock).issue("facts")
     clock.advance(VALID.total_seconds() - 1)
@@ -41,17 +41,17 @@ def test_a_token_ends() -> None:
 
 
 @pytest.mark.parametrize("token", ["", "x", "ä", "AAAA", "A" * 1024, "AQ==\n"])
-def test_what_nobody_issued_is_not_accepted(token: str) -> None:
+def test_a_forged_token_is_invalid(token: str) -> None:
     assert not tokens(ManualClock(START)).accepts(token, "facts")
 
 
-def test_other_keys_know_nothing_of_it() -> None:
+def test_a_token_of_other_keys_is_invalid() -> None:
     clock = ManualClock(START)
     token, _ = tokens(clock).issue("facts")
     assert not tokens(clock, b"j").accepts(token, "facts")
 
 
-def test_what_was_sealed_for_another_purpose_is_no_token() -> None:
+def test_data_sealed_for_another_purpose_is_not_a_token() -> None:
     clock = ManualClock(START)
     seal = Seal([b"k" * KEY_BYTES])
     other = base64.urlsafe_b64encode(seal.seal((START + VALID).isoformat().encode(), "facts")).decode()

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from libs.common.errors import MeshError, Reason
 from libs.common.json.jsonio import dump, parse_object
 from libs.common.testing.clock import ManualClock
-from services.executor.adapters.registry.compile_arguments import intake_of
-from services.executor.adapters.registry.compile_tool import entry_of
+from services.executor.adapters.registry.compile_arguments import compile_arguments
+from services.executor.adapters.registry.compile_tool import compile_version
 from services.executor.builtin.tool import BuiltinTool
 from services.executor.domain.arguments.prepare import Prepared, prepare
 from services.executor.domain.tool import Confinement, Tool
 from services.executor.tests.generated import Broken, at_the_bounds, breaking, keeping
 from services.executor.tests.peers import registered
-from services.executor.wiring import shipped
+from services.executor.wiring import builtin_tools
 
-TOOLS = shipped(ManualClock(datetime(2026, 1, 1, tzinfo=UTC)))
+TOOLS = builtin_tools(ManualClock(datetime(2026, 1, 1, tzinfo=UTC)))
 # What a tool may still find wrong with arguments that keep its schema: it is no defect to say so.
 TYPED = {Reason.ARGUMENTS_INVALID, Reason.EXECUTION_FAILED}
 
@@ -36,13 +36,13 @@ def sample_of(tool: BuiltinTool) -> dict[str, Any]:
 
 
 def compiled(tool: BuiltinTool) -> Tool:
-    found = entry_of(registered(tool.manifest)).tool
+    found = compile_version(registered(tool.manifest)).tool
     assert found is not None
     return found
 
 
 def taken_in(tool: BuiltinTool, arguments: dict[str, Any]) -> Prepared:
-    return prepare(compiled(tool), dump(arguments), intake_of(tool.manifest, Confinement()))
+    return prepare(compiled(tool), dump(arguments), compile_arguments(tool.manifest, Confinement()))
 
 
 def named(part: Any) -> str:

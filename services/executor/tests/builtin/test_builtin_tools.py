@@ -11,7 +11,7 @@ from toolmesh.registry.v1 import tool_manifest_pb2 as pb
 
 from libs.common.json.jsonio import parse
 from libs.common.testing.clock import ManualClock
-from services.executor.adapters.registry.compile_tool import entry_of
+from services.executor.adapters.registry.compile_tool import compile_version
 from services.executor.builtin.arithmetic import Arithmetic
 from services.executor.builtin.clock_now import ClockNow
 from services.executor.builtin.echo import Echo
@@ -25,7 +25,7 @@ EXAMPLES = [(tool, example) for tool in TOOLS for example in tool.manifest.input
 
 
 def compiled(tool: BuiltinTool) -> Tool:
-    found = entry_of(registered(tool.manifest)).tool
+    found = compile_version(registered(tool.manifest)).tool
     assert found is not None
     return found
 

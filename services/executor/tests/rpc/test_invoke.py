@@ -13,7 +13,7 @@ from toolmesh.audit.v1 import audit_record_pb2 as rpb
 from libs.common.errors import Reason
 from libs.common.telemetry.log import Log
 from services.executor.adapters.audit.durable_trail import DurableTrail
-from services.executor.adapters.audit.record_encoder import RecordWriter
+from services.executor.adapters.audit.record_encoder import RecordEncoder
 from services.executor.adapters.audit.stream import AuditStream
 from services.executor.domain.phases.supervise import InFlight
 from services.executor.domain.tool import Tool
@@ -34,7 +34,7 @@ async def world_with(audit: AuditPeer, reach: Callable[..., Any], quiet: Log) ->
 
     def make(tool: Tool | None = None, *, audit_wait: float = 20.0) -> World:
         def trail(in_flight: InFlight) -> DurableTrail:
-            stream = AuditStream(channel, RecordWriter("e-0"), quiet, active=lambda: in_flight.count)
+            stream = AuditStream(channel, RecordEncoder("e-0"), quiet, active=lambda: in_flight.count)
             streams.append(DurableTrail(stream, ClosedOutbox(), Log("executor", descriptor=sink)))
             return streams[-1]
 

@@ -96,7 +96,7 @@ async def test_a_call_that_was_queued_and_then_runs_for_long_has_one_effect(
     await until(lambda: len(here.ends) == 2)
     await here.later(LIMIT)
     again = asyncio.ensure_future(there.invoke(a_request(idempotency_key="k", deadline=None)))
-    await until(lambda: there.table._watch.scopes or there.ends or again.done())
+    await until(lambda: there.table._waiters.scopes or there.ends or again.done())
     here.ends[1].set()
     results = await asyncio.wait_for(asyncio.gather(first, again), 20)
     assert [result.replayed for result in results] == [False, True]

@@ -1,7 +1,7 @@
-"""Tool packs: folders of code that a deployment gives its executors.
+"""Loads tool packs: folders of code that a deployment provides.
 
-A pack is copied when the executor starts, and what runs is the copy: its digest, which the evidence names, is the digest of the very
-files that ran. A pack that is not as it should be is left out, with a line in the log, and its tools cannot run here.
+A pack is copied when the executor starts, and the copy is what runs. So the digest in the audit record is the digest of
+the files that ran. An invalid pack is logged and skipped; its tools cannot run here.
 """
 
 from __future__ import annotations
@@ -30,78 +30,81 @@ _CHUNK = 1 << 20
 
 
 class PackError(Exception):
-    """Says what is wrong with a pack."""
+    """The pack is invalid; the message names the defect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """One pack, as it was when the executor started."""
+    """One pack, as copied when the executor started."""
 
     name: str
     digest: str
     folder: Path
-    """The copy that runs."""
+    """The copied files."""
     files: frozenset[str]
     programs: frozenset[str]
     lib: str = ""
-    """A folder of third-party packages that comes with it, relative to the pack; empty for none."""
+    """The pack's folder of third-party packages, relative to the pack; empty for none."""
 
     @property
     def label(self) -> str:
-        """How evidence names it."""
+        """The pack's name in audit records."""
         return f"{self.name}@{self.digest}"
 
     def has_module(self, module: str) -> bool:
-        """Return whether it holds the source of a module."""
+        """Return whether the pack contains the source of a module."""
         path = module.replace(".", "/")
         return f"{path}.py" in self.files or f"{path}/__init__.py" in self.files
 
 
 def load_packs(folders: Sequence[Path], copies: Path, log: Log) -> Mapping[str, Pack]:
-    """Copy every pack of these folders below `copies` and return them by name. Of two with one name neither runs."""
-    found: dict[str, Pack] = {}
-    twice: set[str] = set()
-    sources = [each for folder in folders for each in sorted(folder.iterdir()) if (each / DESCRIPTION).is_file()]
-    for nth, source in enumerate(sources):
+    """Copy every pack of these folders below `copies` and return them by name.
+
+    Packs with equal names are all left out.
+    """
+    packs: dict[str, Pack] = {}
+    duplicates: set[str] = set()
+    sources = [path for folder in folders for path in sorted(folder.iterdir()) if (path / DESCRIPTION).is_file()]
+    for number, source in enumerate(sources):
         try:
-            pack = copied(source, copies / str(nth))
+            pack = copy_pack(source, copies / str(number))
         except (PackError, OSError) as error:
-            log.error("a tool pack cannot be used", pack=source.name, why=str(error))
+            log.error("tool pack is invalid", pack=source.name, why=str(error))
             continue
-        if pack.name in found:
-            log.error("two tool packs have one name, so neither is used", pack=pack.name)
-            twice.add(pack.name)
-        found[pack.name] = pack
-    return {name: pack for name, pack in found.items() if name not in twice}
+        if pack.name in packs:
+            log.error("two tool packs have the same name; neither is used", pack=pack.name)
+            duplicates.add(pack.name)
+        packs[pack.name] = pack
+    return {name: pack for name, pack in packs.items() if name not in duplicates}
 
 
-def copied(source: Path, target: Path) -> Pack:
-    """Copy one pack and return it. Raises PackError when it is not as a pack should be, or reaches outside itself."""
+def copy_pack(source: Path, target: Path) -> Pack:
+    """Copy one pack and return it. Raises PackError if it is invalid or links outside itself."""
     root = source.resolve(strict=True)
-    listed: list[list[Any]] = []
+    contents: list[list[Any]] = []
     total = 0
     target.mkdir(parents=True)
     for relative, path in _files(root, root):
-        if len(listed) >= MAX_FILES:
+        if len(contents) >= MAX_FILES:
             raise PackError(f"it has more than {MAX_FILES} files")
-        size, content = _copy(path, target / relative, MAX_BYTES - total)
+        size, file_digest = _copy_file(path, target / relative, MAX_BYTES - total)
         total += size
-        listed.append([relative, os.access(target / relative, os.X_OK), content])
-    listed.sort()
+        contents.append([relative, os.access(target / relative, os.X_OK), file_digest])
+    contents.sort()
     for folder, _, _ in os.walk(target):
-        # Whatever this process masks: the sandbox's user must be able to read it.
+        # Independent of the umask: the sandbox's user must be able to read it.
         Path(folder).chmod(0o755)
-    return _pack(target, digest(listed), frozenset(entry[0] for entry in listed))
+    return _describe_pack(target, digest(contents), frozenset(entry[0] for entry in contents))
 
 
-def _pack(folder: Path, content: str, files: frozenset[str]) -> Pack:
+def _describe_pack(folder: Path, content_digest: str, files: frozenset[str]) -> Pack:
     try:
-        described = parse_object((folder / DESCRIPTION).read_bytes(), max_bytes=64 * 1024)
+        description = parse_object((folder / DESCRIPTION).read_bytes(), max_bytes=64 * 1024)
     except MeshError as error:
         raise PackError(f"{DESCRIPTION}: {error.message}") from None
-    if unknown := described.keys() - _KEYS:
+    if unknown := description.keys() - _KEYS:
         raise PackError(f"{DESCRIPTION}: unknown field {sorted(unknown)[0]}")
-    name, programs, lib = described.get("name"), described.get("programs", []), described.get("lib", "")
+    name, programs, lib = description.get("name"), description.get("programs", []), description.get("lib", "")
     if not isinstance(name, str) or not PACK_NAME.fullmatch(name):
         raise PackError("its name is not lower case letters, digits and underscores")
     if name in sys.stdlib_module_names or name == "toolmesh_tool":
@@ -110,7 +113,7 @@ def _pack(folder: Path, content: str, files: frozenset[str]) -> Pack:
         raise PackError("a program that it offers is not one of its files")
     if not isinstance(lib, str) or (lib and not PROGRAM_PATH.fullmatch(lib)):
         raise PackError("its lib is not a folder of its own")
-    return Pack(name, content, folder, files, frozenset(programs), lib)
+    return Pack(name, content_digest, folder, files, frozenset(programs), lib)
 
 
 def _is_program(program: Any, files: frozenset[str]) -> bool:
@@ -118,8 +121,8 @@ def _is_program(program: Any, files: frozenset[str]) -> bool:
 
 
 def _files(folder: Path, root: Path) -> Iterator[tuple[str, Path]]:
-    """Every file below a folder, with its place in the pack. A link is followed to a file of the same pack, and nowhere else."""
-    for entry in sorted(os.scandir(folder), key=lambda each: each.name):
+    """Yield every file below a folder with its path in the pack. Links may only point to files of the same pack."""
+    for entry in sorted(os.scandir(folder), key=lambda item: item.name):
         path = Path(entry.path)
         if entry.name in _SKIPPED:
             continue
@@ -133,21 +136,21 @@ def _files(folder: Path, root: Path) -> Iterator[tuple[str, Path]]:
         elif entry.is_file():
             yield str(path.relative_to(root)), path
         else:
-            raise PackError(f"it holds something that is no file: {entry.name}")
+            raise PackError(f"it contains something other than files and folders: {entry.name}")
 
 
-def _copy(path: Path, target: Path, room: int) -> tuple[int, str]:
-    """Copy a file, readable for everybody and writable for nobody else. Returns its size and digest."""
+def _copy_file(path: Path, target: Path, max_bytes: int) -> tuple[int, str]:
+    """Copy a file, world-readable and writable by its owner only. Returns its size and digest."""
     target.parent.mkdir(parents=True, exist_ok=True)
     hashed, size = hashlib.sha256(), 0
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as source, target.open("xb") as copy:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise PackError("it holds something that is no file")
+            raise PackError("it contains something other than files and folders")
         while chunk := source.read(_CHUNK):
             size += len(chunk)
-            if size > room:
+            if size > max_bytes:
                 raise PackError(f"it has more than {MAX_BYTES >> 20} MiB")
             hashed.update(chunk)
             copy.write(chunk)

@@ -1,4 +1,4 @@
-"""What a worker answered, read as what it is: the word of code that nobody vouches for."""
+"""Parses the answer of a tool process, which is untrusted input, and maps its failures to mesh errors."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ from typing import Any
 
 from libs.common.errors import MeshError, Violation
 from libs.common.json.jsonio import dump
+from libs.common.telemetry.log import Log
+from services.executor.adapters.runners.worker.frames import FrameError
+from services.executor.adapters.sandbox.exit_report import error_for_exit
+from services.executor.adapters.sandbox.port import ExitKind, ExitReport
 from services.executor.domain import errors
-from services.executor.domain.tool import Effect
+from services.executor.domain.model import Work
+from services.executor.domain.tool import Effect, Tool
 
 _OPERATIONS = ("create", "update", "delete")
 _LIMITS = ("processes", "file_size")
@@ -16,25 +21,26 @@ _MAX_MESSAGE = 500
 _MAX_RESOURCE = 512
 _MAX_NOTES = 1000
 _MAX_UNDO = 64 * 1024
-# A page, for all lines of a call together: the worker keeps to it, and whoever speaks in its place must.
+# For all log lines of a call together. The worker respects it; code that writes frames in its place might not.
 _MAX_LOG = 4096
 _MAX_COST = 2**53
+_MAX_LOGGED_DETAIL = 2000
 
 
-class MalformedError(Exception):
-    """The answer does not have the form of one: whoever wrote it is not the worker that was started."""
+class MalformedAnswerError(Exception):
+    """The frame does not have the form of an answer, so the worker's own code did not write it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """One answer: a value or a failure, and what was said beside it."""
+class ToolAnswer:
+    """One answer of a tool: a value or a failure, with effects, costs and log lines."""
 
     value: Any = None
     failure: MeshError | None = None
     ends_worker: bool = False
-    """True if the process that answered must not get another call."""
+    """True if the process must not get another call."""
     detail: str = ""
-    """What went wrong, for the log of the mesh only."""
+    """The cause of the failure, for the mesh's log only."""
     effects: tuple[Effect, ...] = ()
     costs: tuple[tuple[str, int], ...] = ()
     undo: dict[str, Any] | None = None
@@ -43,19 +49,19 @@ class Answer:
     lines: tuple[str, ...] = field(default=())
 
 
-def answer_of(frame: dict[str, Any], invocation_id: str, limit: int) -> Answer:
-    """Read an answer to a call. Raises MalformedError."""
+def parse_answer(frame: dict[str, Any], invocation_id: str, limit: int) -> ToolAnswer:
+    """Parse the answer to a call. Raises MalformedAnswerError."""
     if frame.get("id") != invocation_id:
-        raise MalformedError
+        raise MalformedAnswerError
     notes = frame.get("notes", {})
     if not isinstance(notes, dict):
-        raise MalformedError
+        raise MalformedAnswerError
     failed = frame.get("failed")
     if failed is not None:
         return _failure(failed, notes, limit)
     if "value" not in frame:
-        raise MalformedError
-    return Answer(
+        raise MalformedAnswerError
+    return ToolAnswer(
         frame["value"],
         effects=tuple(_effect(note) for note in _pairs(notes, "effects")),
         costs=tuple(_cost(note) for note in _pairs(notes, "costs")),
@@ -66,88 +72,116 @@ def answer_of(frame: dict[str, Any], invocation_id: str, limit: int) -> Answer:
     )
 
 
+def process_lost_error(ending: ExitReport, work: Work) -> MeshError:
+    """Return the error of a process that ended without an answer. A plain exit or our own kill counts as a crash."""
+    if ending.kind in (ExitKind.EXITED, ExitKind.KILLED):
+        return errors.worker_lost()
+    return error_for_exit(ending, work.seconds)
+
+
+def unreadable_result_error(error: FrameError, limit: int) -> MeshError:
+    """Return the error of an output that is no result: too large, or not strict JSON."""
+    if error.size:
+        return errors.result_too_large(error.size, limit)
+    return errors.result_invalid([Violation("", "json", "the result has no JSON form")])
+
+
+def log_failure(log: Log, tool: Tool, work: Work, error: MeshError, detail: str = "") -> None:
+    """Log a tool's failure. As a warning, because warnings are redacted."""
+    log.warning(
+        "tool failed",
+        tool=tool.name,
+        invocation=work.invocation_id,
+        reason=error.reason.name,
+        detail=detail[-_MAX_LOGGED_DETAIL:],
+    )
+
+
 def printable(text: Any) -> str:
-    """Return a text of a tool as a caller may read it: bounded, and without what a terminal or a model would obey unseen."""
+    """Return a tool's text bounded and without control characters, which a terminal or a model might obey."""
     return "".join(letter for letter in str(text)[:_MAX_MESSAGE] if letter.isprintable() or letter == " ")
 
 
-def _failure(failed: Any, notes: dict[str, Any], limit: int) -> Answer:
+def _failure(failed: Any, notes: dict[str, Any], limit: int) -> ToolAnswer:
     if not isinstance(failed, dict):
-        raise MalformedError
-    kind, said = failed.get("kind"), printable(failed.get("message", ""))
+        raise MalformedAnswerError
+    kind, message = failed.get("kind"), printable(failed.get("message", ""))
     detail, lines = str(failed.get("detail", "")), _lines(notes)
     if kind == "failure":
-        return Answer(failure=errors.execution_failed(said or "the tool failed"), detail=detail, lines=lines)
+        return ToolAnswer(failure=errors.execution_failed(message or "the tool failed"), detail=detail, lines=lines)
     if kind == "partial":
-        return Answer(failure=errors.partly_done(said), detail=detail, lines=lines)
+        return ToolAnswer(failure=errors.partly_done(message), detail=detail, lines=lines)
     if kind == "error":
-        return Answer(failure=errors.tool_raised(said), detail=detail, lines=lines)
+        return ToolAnswer(failure=errors.tool_raised(message), detail=detail, lines=lines)
     if kind == "stream":
-        return Answer(failure=errors.stream_discarded(_count(failed.get("parts"))), detail=detail, lines=lines)
+        return ToolAnswer(failure=errors.stream_discarded(_count(failed.get("parts"))), detail=detail, lines=lines)
     if kind == "result":
         violation = Violation("", "json", "the result has no JSON form")
-        return Answer(failure=errors.result_invalid([violation]), detail=detail, lines=lines)
+        return ToolAnswer(failure=errors.result_invalid([violation]), detail=detail, lines=lines)
     if kind == "size":
-        return Answer(failure=errors.result_too_large(_count(said), limit), lines=lines)
-    if kind == "limit" and said in _LIMITS:
-        return Answer(failure=errors.limit_reached(said), ends_worker=True, detail=detail, lines=lines)
+        return ToolAnswer(failure=errors.result_too_large(_count(message), limit), lines=lines)
+    if kind == "limit" and message in _LIMITS:
+        return ToolAnswer(failure=errors.limit_reached(message), ends_worker=True, detail=detail, lines=lines)
     if kind == "memory":
-        return Answer(failure=errors.out_of_memory(), ends_worker=True, lines=lines)
-    raise MalformedError
+        return ToolAnswer(failure=errors.out_of_memory(), ends_worker=True, lines=lines)
+    raise MalformedAnswerError
 
 
 def _pairs(notes: dict[str, Any], kind: str) -> list[Any]:
-    found = notes.get(kind, [])
-    if not isinstance(found, list) or len(found) > _MAX_NOTES:
-        raise MalformedError
-    if any(not isinstance(note, list) or len(note) != 2 for note in found):
-        raise MalformedError
-    return found
+    pairs = notes.get(kind, [])
+    if not isinstance(pairs, list) or len(pairs) > _MAX_NOTES:
+        raise MalformedAnswerError
+    if any(not isinstance(note, list) or len(note) != 2 for note in pairs):
+        raise MalformedAnswerError
+    return pairs
 
 
 def _effect(note: list[Any]) -> Effect:
     resource, operation = note
     if not isinstance(resource, str) or not resource or operation not in _OPERATIONS:
-        raise MalformedError
+        raise MalformedAnswerError
     return Effect(resource[:_MAX_RESOURCE], operation)
 
 
 def _cost(note: list[Any]) -> tuple[str, int]:
     category, micros = note
     if not isinstance(category, str) or type(micros) is not int or not 0 <= micros <= _MAX_COST:
-        raise MalformedError
+        raise MalformedAnswerError
     return category[:64], micros
 
 
 def _undo(notes: dict[str, Any]) -> dict[str, Any] | None:
-    """The arguments of the call that would undo this one. They are part of the answer, which must fit into one message."""
+    """Return the arguments of the call that undoes this one.
+
+    Bounded, because the response must fit into one message.
+    """
     undo = notes.get("undo")
     if not isinstance(undo, dict):
         return None
     if len(dump(undo)) > _MAX_UNDO:
-        raise MalformedError
+        raise MalformedAnswerError
     return undo
 
 
 def _expectation(note: list[Any]) -> tuple[str, bool]:
     condition, holds = note
     if not isinstance(condition, str) or not isinstance(holds, bool):
-        raise MalformedError
+        raise MalformedAnswerError
     return printable(condition), holds
 
 
 def _lines(notes: dict[str, Any]) -> tuple[str, ...]:
-    found = notes.get("log", [])
-    if not isinstance(found, list) or len(found) > _MAX_NOTES or any(not isinstance(line, str) for line in found):
-        raise MalformedError
-    kept, left = [], _MAX_LOG
-    for line in found:
+    lines = notes.get("log", [])
+    if not isinstance(lines, list) or len(lines) > _MAX_NOTES or any(not isinstance(line, str) for line in lines):
+        raise MalformedAnswerError
+    truncated, left = [], _MAX_LOG
+    for line in lines:
         if left <= 0:
             break
-        kept.append(line[:left])
+        truncated.append(line[:left])
         left -= len(line)
-    return tuple(kept)
+    return tuple(truncated)
 
 
-def _count(said: Any) -> int:
-    return int(said) if str(said).isascii() and str(said).isdigit() and len(str(said)) < 12 else 0
+def _count(value: Any) -> int:
+    return int(value) if str(value).isascii() and str(value).isdigit() and len(str(value)) < 12 else 0

@@ -1,6 +1,6 @@
-"""Frames between the executor and a worker: the length of a JSON text in four bytes, then the text.
+"""Frames between the executor and a worker: a four-byte length, then a JSON text.
 
-What a worker sends is untrusted. No more than the limit is ever held of it, and it is read as strictly as any other JSON.
+A worker's output is untrusted. It is bounded while it is read, and parsed as strictly as any other JSON.
 """
 
 from __future__ import annotations
@@ -12,33 +12,33 @@ from typing import Any
 from libs.common.errors import MeshError
 from libs.common.json.jsonio import MAX_DEPTH, dump, parse
 
-# A value costs far more than the byte that starts it: what is small on the wire must not become large in memory.
+# A parsed value takes far more memory than its text, so the number of values is bounded too.
 MAX_VALUES = 500_000
-# A text, whole; one that breaks off takes the rest.
-_TEXT = re.compile(rb'(?s)"[^"\\]*+(?:\\.[^"\\]*+)*+"?+')
-_HEAD = 4
-# A result is nested inside the frame that brings it.
+# A complete JSON string; an unterminated one extends to the end.
+_STRING = re.compile(rb'(?s)"[^"\\]*+(?:\\.[^"\\]*+)*+"?+')
+_LENGTH_BYTES = 4
+# The result is nested inside its frame.
 _FRAME_DEPTH = MAX_DEPTH + 2
 
 
 class FrameError(Exception):
-    """Something else than a frame came, or one that is too large."""
+    """The input is not a frame, or it is too large."""
 
     def __init__(self, size: int = 0) -> None:
         super().__init__()
         self.size = size
-        """How large it would be, where that is what is wrong with it."""
+        """The size of an oversized frame; 0 for other errors."""
 
 
-def framed(value: Any) -> bytes:
-    """Return a value as a frame."""
+def encode_frame(value: Any) -> bytes:
+    """Encode a value as a frame."""
     body = dump(value)
-    return len(body).to_bytes(_HEAD, "big") + body
+    return len(body).to_bytes(_LENGTH_BYTES, "big") + body
 
 
-async def receive(stream: asyncio.StreamReader, limit: int) -> dict[str, Any]:
-    """Return what the next frame holds. Raises FrameError, and IncompleteReadError when there is no further frame."""
-    size = int.from_bytes(await stream.readexactly(_HEAD), "big")
+async def read_frame(stream: asyncio.StreamReader, limit: int) -> dict[str, Any]:
+    """Read the next frame. Raises FrameError, and IncompleteReadError at the end of the stream."""
+    size = int.from_bytes(await stream.readexactly(_LENGTH_BYTES), "big")
     if size > limit:
         raise FrameError(size)
     value = read_json(await stream.readexactly(size), limit)
@@ -48,9 +48,9 @@ async def receive(stream: asyncio.StreamReader, limit: int) -> dict[str, Any]:
 
 
 def read_json(payload: bytes, limit: int) -> Any:
-    """Return what a confined process wrote. Raises FrameError for what is no JSON of the mesh, or has too many parts."""
-    if _beginnings(payload) > MAX_VALUES and _beginnings(_TEXT.sub(b"", payload, MAX_VALUES)) > MAX_VALUES:
-        # Not even without what stands in texts; of so many texts as there may be values at most, for each takes its time.
+    """Parse the output of a sandboxed process. Raises FrameError if it is not strict JSON or has too many values."""
+    if _count_values(payload) > MAX_VALUES and _count_values(_STRING.sub(b"", payload, MAX_VALUES)) > MAX_VALUES:
+        # The second count leaves strings out; the number of substitutions is bounded, because each takes time.
         raise FrameError(len(payload))
     try:
         return parse(payload, max_bytes=limit, max_depth=_FRAME_DEPTH)
@@ -58,6 +58,6 @@ def read_json(payload: bytes, limit: int) -> Any:
         raise FrameError from error
 
 
-def _beginnings(payload: bytes) -> int:
-    """Return how many values begin in a payload, or in its texts seem to."""
+def _count_values(payload: bytes) -> int:
+    """Return an upper bound of the number of values; separators inside strings are counted too."""
     return payload.count(b",") + payload.count(b"[") + payload.count(b"{")

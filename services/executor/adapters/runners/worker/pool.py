@@ -1,27 +1,28 @@
-"""Warm workers, kept for the next call of the same tenant to the same version of the same tool, and for nobody else.
+"""Pools warm workers. A worker is reused only for the same tenant, tool version and sandbox.
 
-There is no guessing ahead: a worker is started when a call needs one, and lives on until it was idle too long, answered enough, or
-somebody else needs its place. Places are bounded, in all and for each tenant; who finds none waits for one, first come first
-served among those who can be served.
+Workers are started on demand. A worker ends when it was idle too long, has served its number of calls, or is evicted to
+make room for another key. The number of workers is bounded in total and per tenant. Further calls wait in FIFO order; a
+call that cannot be served yet does not block those behind it.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter, OrderedDict, deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
 
+from libs.common.runtime.tasks import BackgroundTasks
+from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.worker.worker import Worker
 from services.executor.domain.errors import sandbox_failed
 
-Start = Callable[[], Awaitable[Worker]]
+StartWorker = Callable[[], Awaitable[Worker]]
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
-    """Whose worker it is, and of what. Two calls share a worker only if all of it is equal."""
+class WorkerKey:
+    """Tool version, tenant and sandbox of a worker. Two calls share a worker only if their keys are equal."""
 
     digest: str
     tenant: str
@@ -29,37 +30,37 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """How many workers there may be, and how long one is kept."""
+class PoolLimits:
+    """The size of the pool and the lifetime of its workers."""
 
-    most: int = 16
-    most_per_tenant: int = 8
+    max_workers: int = 16
+    max_per_tenant: int = 8
     idle_seconds: float = 60.0
-    calls: int = 1000
+    max_calls: int = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """Room for one more worker, once the evicted one is gone."""
+class _Permit:
+    """Permission to start a worker, after the evicted one has ended."""
 
     evicted: Worker | None = None
 
 
-_Grant = Worker | _Place
+_Grant = Worker | _Permit
 
 
-class Pool:
-    """All warm workers of one executor."""
+class WorkerPool:
+    """All workers of one executor."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: PoolLimits, log: Log) -> None:
         self._limits = limits
-        self._keys: dict[Worker, Key] = {}
+        self._keys: dict[Worker, WorkerKey] = {}
         self._idle: OrderedDict[Worker, float] = OrderedDict()
-        """Since when, the longest idle first."""
+        """Idle workers with the start of their idle time, the longest idle first."""
         self._tenants: Counter[str] = Counter()
-        """Places taken, also by what is still starting."""
-        self._waiting: deque[tuple[Key, asyncio.Future[_Grant]]] = deque()
-        self._tasks: set[asyncio.Task[Any]] = set()
+        """Workers per tenant, including those that are starting."""
+        self._waiting: deque[tuple[WorkerKey, asyncio.Future[_Grant]]] = deque()
+        self._tasks = BackgroundTasks(log, "worker not ended cleanly")
         self._reaper: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -68,33 +69,33 @@ class Pool:
 
     @property
     def idle(self) -> int:
-        """How many wait for a call."""
+        """The number of idle workers."""
         return len(self._idle)
 
-    async def take(self, key: Key, start: Start) -> Worker:
-        """Return an idle worker, or a new one. Whoever takes it gives it back or discards it."""
+    async def take(self, key: WorkerKey, start: StartWorker) -> Worker:
+        """Return an idle or a new worker. The caller must give it back or discard it."""
         if self._closed:
             raise sandbox_failed("the executor is stopping")
         grant = None if self._waiting else self._grant(key)
         if grant is None:
             grant = await self._wait(key)
-        return grant if isinstance(grant, Worker) else await self._begin(key, grant, start)
+        return grant if isinstance(grant, Worker) else await self._start(key, grant, start)
 
     def give_back(self, worker: Worker) -> None:
-        """Keep a worker for the next call, unless it has answered enough."""
-        if self._closed or worker.calls >= self._limits.calls or worker.ended.done():
-            self._later(self._put_away(worker))
+        """Keep a worker for the next call, unless it has served its number of calls."""
+        if self._closed or worker.calls >= self._limits.max_calls or worker.ended.done():
+            self._tasks.spawn(self._remove(worker))
             return
         self._idle[worker] = asyncio.get_running_loop().time()
-        self._reap_later()
-        self._serve()
+        self._schedule_reaper()
+        self._serve_waiters()
 
     async def discard(self, worker: Worker) -> None:
-        """End a worker. It is gone when this returns, and goes even if nobody waits for that."""
-        await asyncio.shield(self._later(self._put_away(worker)))
+        """ExitKind a worker and wait for it. It ends even if the caller is canceled."""
+        await asyncio.shield(self._tasks.spawn(self._remove(worker)))
 
     async def close(self) -> None:
-        """End every worker, and let nobody wait any longer."""
+        """ExitKind every worker and fail the waiting calls."""
         self._closed = True
         if self._reaper is not None:
             self._reaper.cancel()
@@ -103,51 +104,50 @@ class Pool:
                 waiter.set_exception(sandbox_failed("the executor is stopping"))
         self._idle.clear()
         for worker in tuple(self._keys):
-            self._later(self._put_away(worker))
-        while self._tasks:
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            self._tasks.spawn(self._remove(worker))
+        await self._tasks.drain()
 
-    async def _wait(self, key: Key) -> _Grant:
+    async def _wait(self, key: WorkerKey) -> _Grant:
         waiter: asyncio.Future[_Grant] = asyncio.get_running_loop().create_future()
         self._waiting.append((key, waiter))
-        self._serve()
+        self._serve_waiters()
         try:
             return await waiter
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
-                self._return(key, waiter.result())
+                self._take_back(key, waiter.result())
             raise
 
-    def _return(self, key: Key, grant: _Grant) -> None:
-        """Take back what was granted to somebody who left before hearing of it."""
+    def _take_back(self, key: WorkerKey, grant: _Grant) -> None:
+        """Take back a grant whose waiter was canceled before it received it."""
         if isinstance(grant, Worker):
             self.give_back(grant)
             return
         if grant.evicted is not None:
-            self._later(grant.evicted.end())
-        self._release(key.tenant)
+            self._tasks.spawn(grant.evicted.end())
+        self._release_permit(key.tenant)
 
-    def _grant(self, key: Key) -> _Grant | None:
-        """Return an idle worker of this key, or a place for a new one; None when there is neither. What is granted is taken."""
+    def _grant(self, key: WorkerKey) -> _Grant | None:
+        """Reserve an idle worker of this key, or a permit for a new one; return None if neither is available."""
         for worker in reversed(self._idle):
             if self._keys[worker] == key and not worker.ended.done():
                 del self._idle[worker]
                 return worker
         evicted = None
-        if self._tenants[key.tenant] >= self._limits.most_per_tenant:
+        if self._tenants[key.tenant] >= self._limits.max_per_tenant:
             evicted = self._evict(key.tenant)
-        elif len(self) >= self._limits.most:
+        elif len(self) >= self._limits.max_workers:
             evicted = self._evict(None)
         else:
             self._tenants[key.tenant] += 1
-            return _Place()
+            return _Permit()
         if evicted is None:
             return None
         self._tenants[key.tenant] += 1
-        return _Place(evicted)
+        return _Permit(evicted)
 
     def _evict(self, tenant: str | None) -> Worker | None:
-        """Take the longest idle worker, of this tenant or of any, and its place with it."""
+        """Remove and return the longest idle worker, of this tenant or of any, and free its permit."""
         for worker in self._idle:
             if tenant is None or self._keys[worker].tenant == tenant:
                 del self._idle[worker]
@@ -155,52 +155,52 @@ class Pool:
                 return worker
         return None
 
-    async def _begin(self, key: Key, place: _Place, start: Start) -> Worker:
+    async def _start(self, key: WorkerKey, permit: _Permit, start: StartWorker) -> Worker:
         try:
-            if place.evicted is not None:
-                await asyncio.shield(self._later(place.evicted.end()))
+            if permit.evicted is not None:
+                await asyncio.shield(self._tasks.spawn(permit.evicted.end()))
             worker = await start()
         except BaseException:
-            self._release(key.tenant)
+            self._release_permit(key.tenant)
             raise
         self._keys[worker] = key
-        worker.ended.add_done_callback(lambda _: self._noticed(worker))
+        worker.ended.add_done_callback(lambda _: self._on_ended(worker))
         return worker
 
-    def _noticed(self, worker: Worker) -> None:
-        """A worker is gone. Who uses it finds out by itself; an idle one gives its place to somebody else."""
+    def _on_ended(self, worker: Worker) -> None:
+        """Remove an idle worker that ended. A worker in use is discarded by its user."""
         if self._idle.pop(worker, None) is not None:
-            self._later(self._put_away(worker))
+            self._tasks.spawn(self._remove(worker))
 
-    async def _put_away(self, worker: Worker) -> None:
+    async def _remove(self, worker: Worker) -> None:
         self._idle.pop(worker, None)
         try:
             await worker.end()
         finally:
             key = self._keys.pop(worker, None)
             if key is not None:
-                self._release(key.tenant)
+                self._release_permit(key.tenant)
 
-    def _release(self, tenant: str) -> None:
+    def _release_permit(self, tenant: str) -> None:
         self._tenants[tenant] -= 1
         if not self._tenants[tenant]:
             del self._tenants[tenant]
-        self._serve()
+        self._serve_waiters()
 
-    def _serve(self) -> None:
-        """Give what there is to those who wait, in their order; one who cannot be served holds nobody up."""
-        still: deque[tuple[Key, asyncio.Future[_Grant]]] = deque()
+    def _serve_waiters(self) -> None:
+        """Grant workers and permits to the waiters in order, skipping those that cannot be served yet."""
+        remaining: deque[tuple[WorkerKey, asyncio.Future[_Grant]]] = deque()
         for key, waiter in self._waiting:
             if waiter.done():
                 continue
             grant = self._grant(key)
             if grant is None:
-                still.append((key, waiter))
+                remaining.append((key, waiter))
             else:
                 waiter.set_result(grant)
-        self._waiting = still
+        self._waiting = remaining
 
-    def _reap_later(self) -> None:
+    def _schedule_reaper(self) -> None:
         if self._reaper is None and self._idle:
             due = next(iter(self._idle.values())) + self._limits.idle_seconds
             self._reaper = asyncio.get_running_loop().call_at(due, self._reap)
@@ -208,13 +208,7 @@ class Pool:
     def _reap(self) -> None:
         self._reaper = None
         overdue = asyncio.get_running_loop().time() - self._limits.idle_seconds
-        for worker in [each for each, since in self._idle.items() if since <= overdue]:
+        for worker in [idle for idle, since in self._idle.items() if since <= overdue]:
             del self._idle[worker]
-            self._later(self._put_away(worker))
-        self._reap_later()
-
-    def _later(self, step: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        task = asyncio.create_task(step)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+            self._tasks.spawn(self._remove(worker))
+        self._schedule_reaper()

@@ -1,4 +1,4 @@
-"""A worker: a process in a sandbox that answers calls to one function, one at a time."""
+"""A worker: a sandboxed process that serves calls to one function, one at a time."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from contextlib import suppress
 from typing import Any
 
 from services.executor.adapters.runners.worker.answer import printable
-from services.executor.adapters.runners.worker.frames import FrameError, framed, receive
+from services.executor.adapters.runners.worker.frames import FrameError, encode_frame, read_frame
 from services.executor.adapters.sandbox.egress.listener import EgressListener
 from services.executor.adapters.sandbox.port import ExitReport, SandboxedProcess
 
-# How long after its last word a process may take to be gone by itself, so that we learn why it went.
-_FAREWELL = 0.5
+# How long a process may take to exit after it closed stdout, so that its own exit status is known.
+_EXIT_SECONDS = 0.5
 _READY_BYTES = 16 * 1024
-# More than this of its memory held between calls, and it is started anew before it runs out in the middle of one.
-_FULL = 0.6
+# A worker that holds more than this share of its memory limit between calls is replaced before it runs out.
+_MAX_IDLE_MEMORY = 0.6
 
 
 class WorkerGoneError(Exception):
-    """The process is no more, or no longer to be believed."""
+    """The process ended, or it broke the protocol and was killed."""
 
     def __init__(self, ending: ExitReport) -> None:
         super().__init__()
@@ -37,29 +37,32 @@ class WorkerBrokenError(Exception):
 
 
 class Worker:
-    """One process, from its start to its end."""
+    """One worker process, from its start to its end."""
 
-    def __init__(self, confined: SandboxedProcess, memory_bytes: int, gate: EgressListener | None = None) -> None:
+    def __init__(self, process: SandboxedProcess, memory_bytes: int, gate: EgressListener | None = None) -> None:
         self.gate = gate
         self.calls = 0
         self.previews = False
-        """True if its function comes with another that says what it would do. Known once it is ready."""
-        self._confined = confined
+        """True if the tool has a preview function. Known once the worker is ready."""
+        self._process = process
         self._memory_bytes = memory_bytes
         self._ready = False
-        self._ended = asyncio.create_task(confined.wait(), name="worker-ended")
+        self._ended = asyncio.create_task(process.wait(), name="worker-ended")
 
     @property
     def ended(self) -> asyncio.Task[ExitReport]:
-        """Done when the process is gone."""
+        """The task that completes when the process has ended."""
         return self._ended
 
-    def open(self, opening: Mapping[str, Any]) -> None:
-        """Tell it what to load."""
-        self._confined.stdin.write(framed(opening))
+    def load(self, message: Mapping[str, Any]) -> None:
+        """Send the message that names the module and function to load."""
+        self._process.stdin.write(encode_frame(message))
 
     async def ready(self) -> None:
-        """Wait until it can take a call. Raises WorkerBrokenError or WorkerGoneError: then no call was begun."""
+        """Wait until the worker can take a call.
+
+        Raises WorkerBrokenError or WorkerGoneError; no call has started then.
+        """
         if self._ready:
             return
         try:
@@ -69,25 +72,24 @@ class Worker:
         if "broken" in frame:
             await self.end()
             raise WorkerBrokenError(printable(frame["broken"])[:100], str(frame.get("detail", "")))
-        held = frame.get("ready")
-        if type(held) is not int or (self.calls and held > self._memory_bytes * _FULL):
+        used_memory = frame.get("ready")
+        if type(used_memory) is not int or (self.calls and used_memory > self._memory_bytes * _MAX_IDLE_MEMORY):
             raise WorkerGoneError(await self.end())
         self.previews = frame.get("previews") is True
         self._ready = True
 
-    async def ask(self, request: Mapping[str, Any], limit: int) -> dict[str, Any]:
-        """Send a call and return the frame that answers it. Raises WorkerGoneError, and FrameError for what is no frame of the
-        mesh."""
+    async def call(self, request: Mapping[str, Any], limit: int) -> dict[str, Any]:
+        """Send a call and return the answer frame. Raises WorkerGoneError, and FrameError for an invalid frame."""
         self._ready = False
         self.calls += 1
         with suppress(ConnectionError):
-            self._confined.stdin.write(framed(request))
-            await self._confined.stdin.drain()
+            self._process.stdin.write(encode_frame(request))
+            await self._process.stdin.drain()
         return await self._receive(limit)
 
     async def end(self) -> ExitReport:
-        """End the process and all it started, close its way out, and return how it ended."""
-        ending = await self._confined.kill()
+        """Kill the process and its children, close its egress gate and return how it ended."""
+        ending = await self._process.kill()
         if self.gate is not None:
             await self.gate.close()
         await self._ended
@@ -95,11 +97,11 @@ class Worker:
 
     async def _receive(self, limit: int) -> dict[str, Any]:
         try:
-            return await receive(self._confined.stdout, limit)
+            return await read_frame(self._process.stdout, limit)
         except (asyncio.IncompleteReadError, ConnectionError):
-            raise WorkerGoneError(await self._last()) from None
+            raise WorkerGoneError(await self._end_after_exit()) from None
 
-    async def _last(self) -> ExitReport:
-        """How it ended, now that it has fallen silent; one that only closed its mouth is ended."""
-        await asyncio.wait({self._ended}, timeout=_FAREWELL)
+    async def _end_after_exit(self) -> ExitReport:
+        """Give a process that closed stdout a moment to exit, then kill it."""
+        await asyncio.wait({self._ended}, timeout=_EXIT_SECONDS)
         return await self.end()

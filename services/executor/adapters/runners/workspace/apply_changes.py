@@ -1,8 +1,8 @@
-"""Makes what a run changed in a copy real in the volume itself.
+"""Applies the changes that a run made in a copy to the volume itself.
 
-First everything is looked at: if anybody changed what the run changed, nothing is done at all. Then every new content is written
-beside the volume's files and made durable, and only then moved to its place, one rename each: at no moment is there half a file.
-Blocking: for threads, never for the event loop.
+All changes are checked first: if the volume changed where the run changed it, nothing is applied. Then all new contents
+are written to a staging folder in the volume, synced, and renamed into place one by one, so no file is ever half
+written. Blocking: run it in a thread.
 """
 
 from __future__ import annotations
@@ -18,52 +18,52 @@ from pathlib import Path
 from services.executor.adapters.runners.workspace.file_tree import FOLDER, LOCK, STAGING, copy_file, digest_of
 
 CHANGED, FAILED = "changed", "failed"
-_LARGEST = 1 << 62
+_NO_SIZE_LIMIT = 1 << 62
 _WRITE_ONLY = 0o222
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change of one path."""
+    """The change of one path."""
 
     relative: str
     operation: str
     """create, update or delete."""
     before: str
-    """What was there: a digest, FOLDER, or nothing."""
+    """The former content: a digest, FOLDER, or empty for none."""
     after: str
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """How many changes were made, and what stopped the rest."""
+class ApplyResult:
+    """The number of applied changes, and why the rest was not applied."""
 
-    done: int
+    applied: int
     cause: str = ""
 
 
-def keep_changes(volume: Path, copy: Path, changes: Sequence[Change]) -> Kept:
-    """Make the changes. Whoever else keeps changes in the same volume waits for their turn, also in another process."""
-    done = 0
+def apply_changes(volume: Path, copy: Path, changes: Sequence[Change]) -> ApplyResult:
+    """Apply the changes under an exclusive lock on the volume, which also excludes other processes."""
+    applied = 0
     try:
-        with _alone(volume), _staging(volume) as staging:
-            if any(not _untouched(volume, change) for change in changes):
-                return Kept(0, CHANGED)
-            staged = [_stage(volume, copy, staging / str(nth), change) for nth, change in enumerate(changes)]
+        with _locked(volume), _staging_folder(volume) as staging:
+            if any(not _is_unchanged(volume, change) for change in changes):
+                return ApplyResult(0, CHANGED)
+            staged = [_stage(volume, copy, staging / str(number), change) for number, change in enumerate(changes)]
             for path, change in zip(staged, changes, strict=True):
-                _make(volume, path, change)
-                done += 1
+                _apply(volume, path, change)
+                applied += 1
             for folder in {(volume / change.relative).parent for change in changes}:
-                make_durable(folder)
+                sync_path(folder)
     except OSError:
-        return Kept(done, FAILED)
-    return Kept(done)
+        return ApplyResult(applied, FAILED)
+    return ApplyResult(applied)
 
 
 @contextmanager
-def _alone(volume: Path) -> Iterator[None]:
-    # A file that can be written and not read, so that it cannot be opened at all where a volume is shown to be read only. The folder
-    # itself, or anything that can be read, a tool could lock as well as we can, and everybody would wait for the tool.
+def _locked(volume: Path) -> Iterator[None]:
+    # The lock file is write-only, so a tool that sees the volume read-only cannot open it. A tool could lock the folder
+    # itself, or any readable file, and block every commit.
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(volume / LOCK, flags, _WRITE_ONLY)
     try:
@@ -76,8 +76,11 @@ def _alone(volume: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _staging(volume: Path) -> Iterator[Path]:
-    """A folder in the volume, so that a rename from it is one. What a killed executor left in it goes first."""
+def _staging_folder(volume: Path) -> Iterator[Path]:
+    """Create the staging folder on the volume's file system, so that renames are atomic.
+
+    Removes leftovers of a crash.
+    """
     staging = volume / STAGING
     shutil.rmtree(staging, ignore_errors=True)
     staging.mkdir(mode=0o700)
@@ -87,64 +90,64 @@ def _staging(volume: Path) -> Iterator[Path]:
         shutil.rmtree(staging, ignore_errors=True)
 
 
-def _untouched(volume: Path, change: Change) -> bool:
-    """What the run started from is still there, and the way to it leads through folders only."""
-    return not _through_a_link(volume, change.relative) and digest_of(volume / change.relative) == change.before
+def _is_unchanged(volume: Path, change: Change) -> bool:
+    """Return whether the path still has its former content and is not reached through a link."""
+    return not _passes_link(volume, change.relative) and digest_of(volume / change.relative) == change.before
 
 
-def _through_a_link(volume: Path, relative: str) -> bool:
-    place = volume
+def _passes_link(volume: Path, relative: str) -> bool:
+    path = volume
     for step in relative.split("/"):
-        place = place / step
-        if place.is_symlink():
+        path = path / step
+        if path.is_symlink():
             return True
     return False
 
 
 def _stage(volume: Path, copy: Path, staged: Path, change: Change) -> Path | None:
-    """Write the new content of a file where it can be moved from. A file keeps its mode; a new one is nobody's program."""
+    """Write a file's new content to the staging folder. A file keeps its mode; a new one is not executable."""
     if change.after in ("", FOLDER):
         return None
-    copy_file(copy / change.relative, staged, _LARGEST)
-    make_durable(staged)
-    place = volume / change.relative
-    kept = place.stat() if change.before not in ("", FOLDER) else None
-    staged.chmod(kept.st_mode & 0o777 if kept else 0o644)
+    copy_file(copy / change.relative, staged, _NO_SIZE_LIMIT)
+    sync_path(staged)
+    target = volume / change.relative
+    former = target.stat() if change.before not in ("", FOLDER) else None
+    staged.chmod(former.st_mode & 0o777 if former else 0o644)
     if os.geteuid() == 0:
-        owner = kept or volume.stat()
+        owner = former or volume.stat()
         os.chown(staged, owner.st_uid, owner.st_gid)
     return staged
 
 
-def _make(volume: Path, staged: Path | None, change: Change) -> None:
-    place = volume / change.relative
+def _apply(volume: Path, staged: Path | None, change: Change) -> None:
+    target = volume / change.relative
     if FOLDER in (change.before, change.after) and change.before and change.after:
-        # A file in place of a folder or the other way round: the old goes before the new comes.
-        _remove(place, change)
+        # A file replaces a folder or the reverse: the old entry is removed first.
+        _remove(target, change)
     if change.after == "":
-        _remove(place, change)
+        _remove(target, change)
     elif staged is None:
-        place.mkdir(mode=0o755)
-        _own_as(place, volume)
+        target.mkdir(mode=0o755)
+        _copy_owner(volume, target)
     else:
-        staged.replace(place)
+        staged.replace(target)
 
 
-def _remove(place: Path, change: Change) -> None:
+def _remove(target: Path, change: Change) -> None:
     if change.before == FOLDER:
-        place.rmdir()
+        target.rmdir()
     else:
-        place.unlink()
+        target.unlink()
 
 
-def _own_as(place: Path, volume: Path) -> None:
+def _copy_owner(volume: Path, target: Path) -> None:
     if os.geteuid() == 0:
         owner = volume.stat()
-        os.chown(place, owner.st_uid, owner.st_gid)
+        os.chown(target, owner.st_uid, owner.st_gid)
 
 
-def make_durable(path: Path) -> None:
-    """Return once a file's content, or a folder's list of names, survives a loss of power. Fine if it is gone by now."""
+def sync_path(path: Path) -> None:
+    """Sync a file's content or a folder's entries to disk. Returns without error if the path no longer exists."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -1,6 +1,6 @@
-"""Folders, read as what they hold: copied, measured, compared. Links and devices are never followed, opened or carried.
+"""Copies, measures and hashes folder trees. Links and devices are never followed, opened or copied.
 
-Blocking: for threads, never for the event loop.
+Blocking: run it in a thread.
 """
 
 from __future__ import annotations
@@ -9,100 +9,103 @@ import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from services.executor.adapters.sandbox.scratch.remove_tree import OPEN_DIR_FLAGS, grant_owner_access
 
 FOLDER = "folder"
-"""What a folder is recorded as, where a file has the digest of its content."""
-# The mesh's own places inside a volume: where changes are moved from, and what whoever moves them locks. No copy ever holds them.
+"""Marks a folder where a file has the digest of its content."""
+# The mesh's own entries in a volume: the staging folder and the lock of commits. They are never copied.
 STAGING, LOCK = ".toolmesh-staging", ".toolmesh-lock"
-_NEITHER = "neither"
+_OTHER_TYPE = "neither"
 _GONE = (FileNotFoundError, NotADirectoryError)
 _CHUNK = 1 << 20
-_DEEPEST = 64
+_MAX_DEPTH = 64
 MAX_ENTRIES = 100_000
 
 
-class TooLargeError(Exception):
-    """There is more than there is room for."""
+class TreeTooLargeError(Exception):
+    """The tree exceeds a limit of bytes, entries or depth."""
 
 
-class UnwantedError(Exception):
-    """Whoever asked for it has left."""
+class CopyCanceledError(Exception):
+    """The copy is no longer wanted."""
 
 
-class ForeignError(Exception):
-    """There is something that is neither a file nor a folder."""
+class UnsupportedFileError(Exception):
+    """An entry is neither a file nor a folder."""
 
 
 Tree = Mapping[str, str]
-"""What is where: relative path to digest, or FOLDER."""
+"""Relative path to digest, or FOLDER."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One thing in a folder."""
+class TreeEntry:
+    """One file or folder of a tree."""
 
     relative: str
     path: Path
     status: os.stat_result
 
 
-def copy_tree(source: Path, target: Path, room: int, wanted: Callable[[], bool] = lambda: True) -> Tree:
-    """Copy the files and folders of a volume, open to whoever runs in the sandbox, and return what they are. What else is in it, or goes
-    from it meanwhile, stays unseen. Raises TooLargeError, and UnwantedError as soon as it is no longer wanted."""
+def copy_tree(source: Path, target: Path, max_bytes: int, is_wanted: Callable[[], bool] = lambda: True) -> Tree:
+    """Copy the files and folders of a volume with open permissions and return the tree.
+
+    Other entries, and entries that disappear meanwhile, are skipped. Raises TreeTooLargeError, and CopyCanceledError as
+    soon as the copy is no longer wanted.
+    """
     tree: dict[str, str] = {}
     target.mkdir()
     for entry in _entries(source, tolerant=True):
-        if not wanted():
-            raise UnwantedError
+        if not is_wanted():
+            raise CopyCanceledError
         copy = target / entry.relative
         if stat.S_ISDIR(entry.status.st_mode):
             copy.mkdir()
             tree[entry.relative] = FOLDER
             continue
         try:
-            size, tree[entry.relative] = copy_file(entry.path, copy, room)
-        except (*_GONE, ForeignError):
-            # Somebody is changing the volume at this moment: it is copied as it is afterwards.
+            size, tree[entry.relative] = copy_file(entry.path, copy, max_bytes)
+        except (*_GONE, UnsupportedFileError):
+            # The volume is being changed at this moment: the copy has the later state.
             continue
-        room -= size
-    open_up(target)
+        max_bytes -= size
+    grant_access(target)
     return tree
 
 
-def copy_file(source: Path, target: Path, room: int) -> tuple[int, str]:
-    """Copy one file to a new one and return its size and digest. Raises TooLargeError, and FileExistsError rather than write over one."""
+def copy_file(source: Path, target: Path, max_bytes: int) -> tuple[int, str]:
+    """Copy a file to a new path and return its size and digest. Raises TreeTooLargeError and FileExistsError."""
     size, hashed = 0, hashlib.sha256()
-    with _opened(source) as reading, target.open("xb") as writing:
+    with _open_regular(source) as reading, target.open("xb") as writing:
         while chunk := os.read(reading, _CHUNK):
             size += len(chunk)
-            if size > room:
-                raise TooLargeError
+            if size > max_bytes:
+                raise TreeTooLargeError
             hashed.update(chunk)
             writing.write(chunk)
     return size, hashed.hexdigest()
 
 
-def read_tree(folder: Path, room: int) -> Tree:
-    """Return what a folder holds after a run. Raises TooLargeError, and ForeignError for anything but files and folders."""
+def read_tree(folder: Path, max_bytes: int) -> Tree:
+    """Return the tree of a folder after a run. Raises TreeTooLargeError, and UnsupportedFileError for other entries."""
     tree: dict[str, str] = {}
     for entry in _entries(folder, tolerant=False):
         if stat.S_ISDIR(entry.status.st_mode):
             tree[entry.relative] = FOLDER
             continue
-        room -= entry.status.st_size
-        if room < 0:
-            raise TooLargeError
+        max_bytes -= entry.status.st_size
+        if max_bytes < 0:
+            raise TreeTooLargeError
         tree[entry.relative] = digest_of(entry.path)
     return tree
 
 
 def digest_of(path: Path) -> str:
-    """Return the digest of a file; FOLDER for a folder; empty for nothing; a word of its own for what is neither."""
+    """Return the digest of a file, FOLDER for a folder, empty for a missing path, and a marker for any other type."""
     try:
         mode = path.lstat().st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -110,89 +113,87 @@ def digest_of(path: Path) -> str:
     if stat.S_ISDIR(mode):
         return FOLDER
     if not stat.S_ISREG(mode):
-        return _NEITHER
+        return _OTHER_TYPE
     hashed = hashlib.sha256()
-    with _opened(path) as reading:
+    with _open_regular(path) as reading:
         while chunk := os.read(reading, _CHUNK):
             hashed.update(chunk)
     return hashed.hexdigest()
 
 
-def taken(folder: Path) -> tuple[int, int]:
-    """Return how many bytes and entries a folder takes, while somebody may be writing into it. Raises TooLargeError for what is nested
-    deeper than anything that is ever kept."""
-    # By descriptors: whoever writes may make a path as long, or a folder as much of a link, as suits them.
+def disk_usage(folder: Path) -> tuple[int, int]:
+    """Return the bytes and entries of a folder that may be written to meanwhile.
+
+    Raises TreeTooLargeError if it is nested too deeply.
+    """
+    # By descriptors: a concurrent writer may create very long paths or replace a folder by a link.
     descriptor = os.open(folder, OPEN_DIR_FLAGS)
     try:
-        return _taken(descriptor, 0)
+        return _disk_usage(descriptor, 0)
     finally:
         os.close(descriptor)
 
 
-def _taken(descriptor: int, depth: int) -> tuple[int, int]:
-    if depth > _DEEPEST:
-        raise TooLargeError
-    with os.scandir(descriptor) as found:
-        listed = list(found)
-    size, entries = 0, len(listed)
-    for entry in listed:
+def _disk_usage(descriptor: int, depth: int) -> tuple[int, int]:
+    if depth > _MAX_DEPTH:
+        raise TreeTooLargeError
+    with os.scandir(descriptor) as scan:
+        listing = list(scan)
+    size, entries = 0, len(listing)
+    for entry in listing:
         with suppress(OSError):
             if not entry.is_dir(follow_symlinks=False):
                 size += entry.stat(follow_symlinks=False).st_blocks * 512
                 continue
-            below = _folder_in(descriptor, entry.name)
+            child = _open_folder(descriptor, entry.name)
             try:
-                more, further = _taken(below, depth + 1)
+                child_size, child_entries = _disk_usage(child, depth + 1)
             finally:
-                os.close(below)
-            size, entries = size + more, entries + further
+                os.close(child)
+            size, entries = size + child_size, entries + child_entries
     return size, entries
 
 
-def _folder_in(above: int, name: str) -> int:
+def _open_folder(parent: int, name: str) -> int:
     try:
-        return os.open(name, OPEN_DIR_FLAGS, dir_fd=above)
+        return os.open(name, OPEN_DIR_FLAGS, dir_fd=parent)
     except PermissionError:
-        # Closed by its maker, who would not be seen filling it otherwise.
-        grant_owner_access(name, above)
-        return os.open(name, OPEN_DIR_FLAGS, dir_fd=above)
+        # The tool removed the permissions, which would hide what it writes there.
+        grant_owner_access(name, parent)
+        return os.open(name, OPEN_DIR_FLAGS, dir_fd=parent)
 
 
-def open_up(folder: Path) -> None:
-    """Let whoever runs in the sandbox read and change everything in a copy: which user that is, is the sandbox's business."""
-    for place, _, files in os.walk(folder):
-        Path(place).chmod(0o777)
+def grant_access(folder: Path) -> None:
+    """Make a copy readable and writable for the sandbox's user, whichever that is."""
+    for path, _, files in os.walk(folder):
+        Path(path).chmod(0o777)
         for name in files:
-            (Path(place) / name).chmod(0o666)
+            (Path(path) / name).chmod(0o666)
 
 
-class _opened:  # noqa: N801  (used as a statement)
-    """A file that is one: no link is followed, and nothing that waits for another end is opened."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> int:
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        self._descriptor = os.open(self._path, flags)
-        if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
-            os.close(self._descriptor)
-            raise ForeignError
-        return self._descriptor
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._descriptor)
+@contextmanager
+def _open_regular(path: Path) -> Iterator[int]:
+    """Open a regular file for reading. No link is followed, and opening a FIFO does not block."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise UnsupportedFileError
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
-def _entries(root: Path, *, tolerant: bool) -> Iterator[Entry]:
-    """Everything below a folder, folders before what is in them. `tolerant` passes over what else there is, and what is gone when it is
-    looked at; otherwise ForeignError."""
+def _entries(root: Path, *, tolerant: bool) -> Iterator[TreeEntry]:
+    """Yield everything below a folder, folders before their content.
+
+    `tolerant` skips other file types and entries that disappear; otherwise they raise.
+    """
     count = 0
     folders = [(root, "", 0)]
     while folders:
         folder, prefix, depth = folders.pop()
-        if depth > _DEEPEST:
-            raise TooLargeError
+        if depth > _MAX_DEPTH:
+            raise TreeTooLargeError
         for name in sorted(_names(folder, tolerant=tolerant)):
             relative = f"{prefix}{name}"
             if relative in (STAGING, LOCK):
@@ -204,17 +205,17 @@ def _entries(root: Path, *, tolerant: bool) -> Iterator[Entry]:
             is_folder = stat.S_ISDIR(status.st_mode)
             count += 1
             if count > MAX_ENTRIES:
-                raise TooLargeError
+                raise TreeTooLargeError
             if not tolerant and not is_folder and not status.st_mode & stat.S_IRUSR:
                 path.chmod(0o600)
-            yield Entry(relative, path, status)
+            yield TreeEntry(relative, path, status)
             if is_folder:
                 folders.append((path, f"{relative}/", depth + 1))
 
 
 def _names(folder: Path, *, tolerant: bool) -> list[str]:
     if not tolerant:
-        # Its maker may have closed it; it is ours now.
+        # The tool may have removed the permissions; the run is over, so they are restored.
         folder.chmod(0o777)
         return os.listdir(folder)  # noqa: PTH208  (names, in one call)
     try:
@@ -224,22 +225,22 @@ def _names(folder: Path, *, tolerant: bool) -> list[str]:
 
 
 def _status(path: Path, *, tolerant: bool) -> os.stat_result | None:
-    """What a file or folder is; None for what is passed over."""
+    """Return the status of a file or folder; None for an entry to skip."""
     try:
         status = path.lstat()
     except _GONE:
         if tolerant:
             return None
         raise
-    if _has_a_name(path.name) and (stat.S_ISDIR(status.st_mode) or stat.S_ISREG(status.st_mode)):
+    if _is_utf8(path.name) and (stat.S_ISDIR(status.st_mode) or stat.S_ISREG(status.st_mode)):
         return status
     if tolerant:
         return None
-    raise ForeignError
+    raise UnsupportedFileError
 
 
-def _has_a_name(name: str) -> bool:
-    """Say whether evidence could name it: some are no text in any encoding."""
+def _is_utf8(name: str) -> bool:
+    """Return whether an audit record can contain the name."""
     try:
         name.encode()
     except UnicodeEncodeError:

@@ -1,8 +1,8 @@
-"""Workspaces: a run changes a copy of a volume, and its changes become real only after somebody has looked at them.
+"""Workspaces: a run changes copies of its volumes, and the changes are committed only after verification.
 
-Every volume that a tool sees is a copy that it could write to, also where it may not: so a tool that should only read and wrote is
-seen doing it, and the volume is none the worse. What the copy holds afterwards, against what it held before, is what the run did,
-whatever the tool says about it.
+Every volume that a tool sees is a writable copy, also where the tool may only read. So a forbidden write is observed
+and the volume stays unchanged. The difference between the copy before and after the run is the run's effect,
+independent of what the tool reports.
 """
 
 from __future__ import annotations
@@ -17,22 +17,23 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from libs.common.errors import MeshError
-from services.executor.adapters.runners.workspace import file_tree as trees
-from services.executor.adapters.runners.workspace.apply_changes import Change, keep_changes
+from services.executor.adapters.runners.workspace import file_tree
+from services.executor.adapters.runners.workspace.apply_changes import Change, apply_changes
+from services.executor.adapters.runners.workspace.file_tree import Tree, TreeTooLargeError
 from services.executor.adapters.sandbox.scratch.remove_tree import remove_tree
 from services.executor.domain import errors
 from services.executor.domain.tool import VOLUMES, Effect, Tool
 
-_LOOK_SECONDS = 0.1
+_POLL_SECONDS = 0.1
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class _Copy:
+class _VolumeCopy:
     volume: str
     original: Path
     folder: Path
-    before: trees.Tree
+    before: Tree
 
 
 class Workspace:
@@ -41,158 +42,168 @@ class Workspace:
     def __init__(
         self,
         folder: Path | None = None,
-        copies: Sequence[_Copy] = (),
+        copies: Sequence[_VolumeCopy] = (),
         shown: Sequence[tuple[str, str]] = (),
-        room: int = 0,
+        max_bytes: int = 0,
     ) -> None:
         self._folder = folder
         self._copies = copies
-        self._room = room
-        self._changes: list[tuple[_Copy, list[Change]]] = []
-        self._keeping: asyncio.Future[None] | None = None
-        self._outgrown: MeshError | None = None
+        self._max_bytes = max_bytes
+        self._changes: list[tuple[_VolumeCopy, list[Change]]] = []
+        self._committing: asyncio.Future[None] | None = None
+        self._size_error: MeshError | None = None
         self.writable = tuple((str(copy.folder), f"{VOLUMES}/{copy.volume}") for copy in copies)
         self.readable = tuple(shown)
-        """Volumes that are too large to be copied, for tools that only read them: those cannot be written to at all."""
+        """Read-only binds of volumes that are too large to copy, for tools that only read them."""
 
-    async def watched(self, kill: Callable[[], Awaitable[object]], step: Coroutine[Any, Any, T]) -> T:
-        """Take a step of a process, and end the process if it fills the disk meanwhile. Raises RESOURCE_LIMIT_EXCEEDED then, and
-        whatever the step raises otherwise."""
+    async def run_watched(self, kill: Callable[[], Awaitable[object]], step: Coroutine[Any, Any, T]) -> T:
+        """Await a step of a process and kill the process if its volumes outgrow their limit.
+
+        Raises RESOURCE_LIMIT_EXCEEDED in that case, and otherwise the exceptions of the step.
+        """
         if not self._copies:
             return await step
-        watch = asyncio.create_task(self._watch(kill), name="workspace-watch")
+        watch = asyncio.create_task(self._watch_size(kill), name="workspace-watch")
         try:
             return await step
         except Exception:
-            if self._outgrown is not None:
-                raise self._outgrown from None
+            if self._size_error is not None:
+                raise self._size_error from None
             raise
         finally:
             watch.cancel()
 
-    async def _watch(self, kill: Callable[[], Awaitable[object]]) -> None:
-        while self._outgrown is None:
-            await asyncio.sleep(_LOOK_SECONDS)
+    async def _watch_size(self, kill: Callable[[], Awaitable[object]]) -> None:
+        while self._size_error is None:
+            await asyncio.sleep(_POLL_SECONDS)
             for copy in self._copies:
-                if not await asyncio.to_thread(_fits, copy, self._room):
-                    # Said before it is done: whoever waits for the process may hear of its end first.
-                    self._outgrown = errors.volume_too_large(copy.volume, self._room)
+                if not await asyncio.to_thread(_is_within_limit, copy, self._max_bytes):
+                    # Set before the kill: the step may fail on the process's end before the kill returns.
+                    self._size_error = errors.volume_too_large(copy.volume, self._max_bytes)
                     await kill()
                     return
 
-    async def effects(self) -> tuple[Effect, ...]:
-        """Return what the run did to its volumes. Raises RESOURCE_LIMIT_EXCEEDED, and EXECUTION_FAILED when it left something
-        that cannot be kept. For after the end of the process."""
-        seen: list[Effect] = []
+    async def observe_effects(self) -> tuple[Effect, ...]:
+        """Return the run's changes of its volumes. Call it after the end of the process.
+
+        Raises RESOURCE_LIMIT_EXCEEDED, and EXECUTION_FAILED if the run left something other than files and folders.
+        """
+        effects: list[Effect] = []
         for copy in self._copies:
-            after = await self._examined(copy)
+            after = await self._read(copy)
             changes = difference(copy.before, after)
             self._changes.append((copy, changes))
-            seen += [Effect(f"file:{copy.volume}/{each.relative}", each.operation, observed=True) for each in changes]
-        return tuple(seen)
+            effects += [
+                Effect(f"file:{copy.volume}/{change.relative}", change.operation, observed=True) for change in changes
+            ]
+        return tuple(effects)
 
-    async def keep(self) -> None:
-        """Make the changes real, file by file, each whole or not at all. Raises PARTIAL_FAILURE when a volume has changed meanwhile
-        where the run changed it, or when not all could be made. Once begun it goes on, also if nobody waits for it."""
-        self._keeping = asyncio.ensure_future(self._keep())
-        await asyncio.shield(self._keeping)
+    async def commit(self) -> None:
+        """Apply the changes to the volumes, each file atomically. Continues if the caller is canceled.
 
-    async def drop(self) -> None:
-        """Throw the copies away. Fine if that was done before."""
+        Raises PARTIAL_FAILURE if a volume changed meanwhile where the run changed it, or if not all could be applied.
+        """
+        self._committing = asyncio.ensure_future(self._commit())
+        await asyncio.shield(self._committing)
+
+    async def rollback(self) -> None:
+        """Remove the copies. Does nothing the second time."""
         if self._folder is not None:
-            await asyncio.shield(self.forget())
+            await asyncio.shield(self.start_rollback())
 
-    def forget(self) -> asyncio.Future[None]:
-        """Throw the copies away without waiting for it."""
+    def start_rollback(self) -> asyncio.Future[None]:
+        """Start to remove the copies without waiting for it."""
         return asyncio.get_running_loop().run_in_executor(None, _remove, self._folder)
 
-    async def _keep(self) -> None:
-        done, of = 0, sum(len(changes) for _, changes in self._changes)
+    async def _commit(self) -> None:
+        applied, total = 0, sum(len(changes) for _, changes in self._changes)
         try:
             for copy, changes in self._changes:
-                kept = await asyncio.to_thread(keep_changes, copy.original, copy.folder, changes)
-                done += kept.done
-                if kept.cause:
-                    raise errors.partly_kept(done, of, kept.cause)
+                outcome = await asyncio.to_thread(apply_changes, copy.original, copy.folder, changes)
+                applied += outcome.applied
+                if outcome.cause:
+                    raise errors.partly_kept(applied, total, outcome.cause)
         finally:
-            await self.forget()
+            await self.start_rollback()
 
-    async def _examined(self, copy: _Copy) -> trees.Tree:
+    async def _read(self, copy: _VolumeCopy) -> Tree:
         try:
-            return await asyncio.to_thread(trees.read_tree, copy.folder, self._room)
-        except trees.TooLargeError:
-            raise errors.volume_too_large(copy.volume, self._room) from None
-        except (trees.ForeignError, OSError):
+            return await asyncio.to_thread(file_tree.read_tree, copy.folder, self._max_bytes)
+        except TreeTooLargeError:
+            raise errors.volume_too_large(copy.volume, self._max_bytes) from None
+        except (file_tree.UnsupportedFileError, OSError):
             raise errors.not_carried_over(copy.volume) from None
 
 
 class Volumes:
-    """The volumes that this executor offers, by name."""
+    """The volumes of this executor by name."""
 
     def __init__(self, volumes: Mapping[str, Path], scratch: Callable[[], Path]) -> None:
         self._volumes = dict(volumes)
         self._scratch = scratch
 
-    def offers(self, tool: Tool) -> bool:
-        """Return whether every volume that a tool names is here."""
+    def has_all(self, tool: Tool) -> bool:
+        """Return whether every volume in the tool's manifest exists here."""
         return all(volume in self._volumes for volume in tool.confinement.reads)
 
     async def open(self, tool: Tool) -> Workspace:
-        """Copy the volumes of a tool for one run. Raises RESOURCE_LIMIT_EXCEEDED when one that it may change does not fit into its
-        scratch space."""
+        """Copy the tool's volumes for one run.
+
+        Raises RESOURCE_LIMIT_EXCEEDED if a writable one exceeds its scratch space.
+        """
         if not tool.confinement.reads:
             return Workspace()
-        folder, left = self._scratch() / secrets.token_hex(12), threading.Event()
-        opened = asyncio.ensure_future(asyncio.to_thread(self._open, tool, folder, left))
+        folder, canceled = self._scratch() / secrets.token_hex(12), threading.Event()
+        opening = asyncio.ensure_future(asyncio.to_thread(self._copy, tool, folder, canceled))
         try:
-            return await asyncio.shield(opened)
+            return await asyncio.shield(opening)
         except BaseException:
-            # Whoever waited has left, or it did not fit: what was copied goes as soon as the copying is over.
-            left.set()
+            # The caller was canceled or the copy failed: remove the copies once the thread has stopped.
+            canceled.set()
             loop = asyncio.get_running_loop()
-            opened.add_done_callback(lambda _: (opened.exception(), loop.run_in_executor(None, _remove, folder)))
+            opening.add_done_callback(lambda _: (opening.exception(), loop.run_in_executor(None, _remove, folder)))
             raise
 
-    def _open(self, tool: Tool, folder: Path, left: threading.Event) -> Workspace:
+    def _copy(self, tool: Tool, folder: Path, canceled: threading.Event) -> Workspace:
         confined = tool.confinement
         folder.mkdir(mode=0o711)
         folder.chmod(0o711)
         copies, shown = [], []
         for volume in confined.reads:
-            original, copied = self._volumes[volume], folder / volume
+            original, target = self._volumes[volume], folder / volume
             try:
-                before = trees.copy_tree(original, copied, confined.scratch_bytes, lambda: not left.is_set())
-                copies.append(_Copy(volume, original, copied, before))
-            except trees.TooLargeError:
+                before = file_tree.copy_tree(original, target, confined.scratch_bytes, lambda: not canceled.is_set())
+                copies.append(_VolumeCopy(volume, original, target, before))
+            except TreeTooLargeError:
                 if volume in confined.writes:
                     raise errors.volume_too_large(volume, confined.scratch_bytes) from None
-                remove_tree(copied)
+                remove_tree(target)
                 shown.append((str(original), f"{VOLUMES}/{volume}"))
             except OSError as cause:
                 raise errors.sandbox_failed(f"the volume {volume} cannot be read") from cause
         return Workspace(folder, copies, shown, confined.scratch_bytes)
 
 
-def difference(before: trees.Tree, after: trees.Tree) -> list[Change]:
-    """Return what turns one tree into the other: folders before what is in them, and removed the other way round. Pure."""
-    made = [
-        Change(path, "update" if path in before else "create", before.get(path, ""), found)
-        for path, found in sorted(after.items())
-        if before.get(path) != found
+def difference(before: Tree, after: Tree) -> list[Change]:
+    """Return the changes from one tree to the other: deletions first and bottom up, then the rest top down. Pure."""
+    written = [
+        Change(path, "update" if path in before else "create", before.get(path, ""), digest)
+        for path, digest in sorted(after.items())
+        if before.get(path) != digest
     ]
-    gone = [Change(path, "delete", before[path], "") for path in sorted(before, reverse=True) if path not in after]
-    return [*gone, *made]
+    deleted = [Change(path, "delete", before[path], "") for path in sorted(before, reverse=True) if path not in after]
+    return [*deleted, *written]
 
 
-def _fits(copy: _Copy, room: int) -> bool:
-    """Say whether a copy is no larger than it may be, while somebody may be writing into it."""
+def _is_within_limit(copy: _VolumeCopy, max_bytes: int) -> bool:
+    """Return whether a copy, which may be written to meanwhile, is within its limits."""
     try:
-        size, entries = trees.taken(copy.folder)
-    except trees.TooLargeError:
+        size, entries = file_tree.disk_usage(copy.folder)
+    except TreeTooLargeError:
         return False
-    # A file takes whole blocks of the disk. That was so before the run, and is not the tool's doing.
+    # Files occupy whole blocks. The rounding of the original files is not the tool's doing.
     rounding = len(copy.before) * os.statvfs(copy.folder).f_frsize
-    return size <= room + rounding and entries <= trees.MAX_ENTRIES
+    return size <= max_bytes + rounding and entries <= file_tree.MAX_ENTRIES
 
 
 def _remove(folder: Path | None) -> None:

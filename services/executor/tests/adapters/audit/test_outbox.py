@@ -1,4 +1,4 @@
-"""Outcomes that wait for the log: kept in PostgreSQL, delivered in order by one replica at a time, and stored once."""
+"""The outbox in PostgreSQL: durable, delivered in order by one replica at a time, and stored once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from libs.common.sql.engine import engine_for
 from libs.common.telemetry.log import Log
 from services.executor.adapters.audit.durable_trail import DurableTrail
 from services.executor.adapters.audit.outbox import Outbox
-from services.executor.adapters.audit.record_encoder import RecordWriter
+from services.executor.adapters.audit.record_encoder import RecordEncoder
 from services.executor.adapters.audit.stream import AuditStream
 from services.executor.domain.model import Record
 from services.executor.tests.peers import AuditPeer, serving
@@ -34,14 +34,14 @@ class WatchedOutbox(Outbox):
 
     rounds = 0
 
-    async def _deliver_some(self) -> bool:
+    async def _deliver_batch(self) -> bool:
         self.rounds += 1
-        return await super()._deliver_some()
+        return await super()._deliver_batch()
 
 
 @dataclass
 class Replica:
-    """One executor's way to the log."""
+    """The audit trail of one executor."""
 
     stream: AuditStream
     outbox: WatchedOutbox
@@ -66,15 +66,15 @@ async def replica(
     made: list[Replica] = []
 
     async def start(address: Address, *, which: int = 0, ack_seconds: float = 15.0, **changes: Any) -> Replica:
-        writer = RecordWriter(f"e-{which}")
+        encoder = RecordEncoder(f"e-{which}")
         options = {"owner": new_id(), "poll": 0.05, "lease": 0.4, **changes}
-        outbox = WatchedOutbox(engines[which], writer, quiet, **options)
+        outbox = WatchedOutbox(engines[which], encoder, quiet, **options)
         stream = AuditStream(
             await reach("audit", address),
-            writer,
+            encoder,
             quiet,
             active=lambda: 1,
-            settled=outbox.settled,
+            on_settled=outbox.mark_settled,
             ack_seconds=ack_seconds,
         )
         outbox.attach(stream)
@@ -90,14 +90,14 @@ async def replica(
 
 async def waiting(engine: AsyncEngine) -> list[str]:
     async with engine.begin() as connection:
-        found = await connection.execute(text("select record_id from outbox order by sequence"))
-        return [row.record_id for row in found]
+        rows = await connection.execute(text("select record_id from outbox order by sequence"))
+        return [row.record_id for row in rows]
 
 
 async def left(engine: AsyncEngine, expected: list[str]) -> None:
     """Return once exactly these wait."""
-    async with asyncio.timeout(20):
-        while await waiting(engine) != expected:  # noqa: ASYNC110  (a table tells nobody when it changes)
+    async with asyncio.timeout(60):
+        while await waiting(engine) != expected:  # noqa: ASYNC110  (a table has no change event)
             await asyncio.sleep(0.01)
 
 
@@ -120,7 +120,7 @@ async def test_a_log_that_confirms_in_time_leaves_the_outbox_alone(
     assert await waiting(engines[0]) == []
 
 
-async def test_an_outcome_that_the_log_does_not_confirm_is_durable_here_when_conclude_returns(
+async def test_an_unconfirmed_outcome_is_in_the_outbox_when_conclude_returns(
     replica: MakeReplica, engines: tuple[AsyncEngine, AsyncEngine]
 ) -> None:
     one = await replica(NOWHERE)
@@ -129,16 +129,16 @@ async def test_an_outcome_that_the_log_does_not_confirm_is_durable_here_when_con
     assert sorted(await waiting(engines[0])) == sorted(record.record_id for record in records)
 
 
-async def test_many_at_once_share_a_commit_and_keep_their_order(
+async def test_concurrent_outcomes_share_a_commit_and_keep_their_order(
     replica: MakeReplica, engines: tuple[AsyncEngine, AsyncEngine]
 ) -> None:
     one = await replica(NOWHERE)
     records = outcomes(300)
-    await asyncio.gather(*(one.outbox.keep(record, None) for record in records))
+    await asyncio.gather(*(one.outbox.store(record, None) for record in records))
     assert await waiting(engines[0]) == [record.record_id for record in records]
 
 
-async def test_when_the_log_comes_back_everything_arrives_in_order_and_once(
+async def test_the_outbox_is_delivered_in_order_and_once_when_the_log_returns(
     pki: Any, replica: MakeReplica, engines: tuple[AsyncEngine, AsyncEngine]
 ) -> None:
     log = AuditPeer()
@@ -147,15 +147,15 @@ async def test_when_the_log_comes_back_everything_arrives_in_order_and_once(
         first = a_record()
         await one.trail.append(first, within=10)
     records = outcomes(450)
-    await asyncio.gather(*(one.outbox.keep(record, one.stream.take(record)) for record in records[:150]))
-    await asyncio.gather(*(one.outbox.keep(record, None) for record in records[150:]))
+    await asyncio.gather(*(one.outbox.store(record, one.stream.enqueue(record)) for record in records[:150]))
+    await asyncio.gather(*(one.outbox.store(record, None) for record in records[150:]))
     async with serving(pki, "audit", log.add, port=address.port):
         await until(lambda: len(log.records) == 451)
         assert log.ids == [first.record_id, *(record.record_id for record in records)]
         await left(engines[0], [])
 
 
-async def test_what_a_killed_replica_left_is_delivered_by_its_successor(
+async def test_the_outbox_of_a_killed_replica_is_delivered_by_its_successor(
     replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
 ) -> None:
     one = await replica(NOWHERE)
@@ -167,7 +167,7 @@ async def test_what_a_killed_replica_left_is_delivered_by_its_successor(
     assert audit.ids == [record.record_id for record in records]
 
 
-async def test_only_the_holder_of_the_lease_delivers_and_a_silent_one_is_replaced(
+async def test_only_the_lease_holder_delivers_and_a_dead_one_is_replaced(
     replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
 ) -> None:
     holder = await replica(NOWHERE, lease=1.5)
@@ -175,13 +175,13 @@ async def test_only_the_holder_of_the_lease_delivers_and_a_silent_one_is_replace
     await conclude_all(holder, records)
     await until(lambda: holder.stream.waiting >= 3)
     other = await replica(audit.address, which=1)
-    assert await other.outbox._rows.lease() is False
+    assert await other.outbox._rows.acquire_lease() is False
     await holder.die()
     await left(engines[0], [])
     assert audit.ids == [record.record_id for record in records]
 
 
-async def test_a_replica_that_stops_gives_the_lease_back_and_leaves_what_it_holds(
+async def test_a_replica_that_stops_releases_the_lease_and_stores_its_queue(
     replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("services.executor.adapters.audit.stream.FLUSH_SECONDS", 0.05)
@@ -197,10 +197,10 @@ async def test_a_replica_that_stops_gives_the_lease_back_and_leaves_what_it_hold
     assert audit.ids == [record.record_id for record in [*records, unsent]]
 
 
-async def test_a_record_that_reached_the_log_after_all_does_not_wait_for_it_any_more(
+async def test_a_record_that_the_stream_delivers_leaves_the_outbox(
     replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
 ) -> None:
-    """Kept because the acknowledgement was late; then it comes, and nobody has sent the record again."""
+    """The acknowledgement arrives after the record was stored in the outbox; it is not sent again."""
     one = await replica(audit.address)
     audit.acknowledging.clear()
     [record] = outcomes(1)
@@ -213,7 +213,7 @@ async def test_a_record_that_reached_the_log_after_all_does_not_wait_for_it_any_
     assert audit.batches == [1]
 
 
-async def test_a_caller_that_leaves_while_the_log_is_silent_takes_no_evidence_along(
+async def test_a_canceled_caller_of_a_silent_log_still_gets_its_outcome_recorded(
     replica: MakeReplica, engines: tuple[AsyncEngine, AsyncEngine]
 ) -> None:
     one = await replica(NOWHERE)
@@ -224,7 +224,7 @@ async def test_a_caller_that_leaves_while_the_log_is_silent_takes_no_evidence_al
     await left(engines[0], [record.record_id])
 
 
-async def test_a_record_that_the_log_refuses_is_set_aside_and_holds_up_nobody(
+async def test_a_refused_record_stays_in_the_outbox_and_does_not_block_others(
     replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
 ) -> None:
     one = await replica(NOWHERE)
@@ -235,8 +235,8 @@ async def test_a_record_that_the_log_refuses_is_set_aside_and_holds_up_nobody(
     other = await replica(audit.address, which=1)
     await until(lambda: len(audit.records) == 3)
     await left(engines[0], [records[1].record_id])
-    standing = await other.outbox._rows.standing()
-    assert (standing.waiting, standing.refused) == (0, 1)
+    status = await other.outbox._rows.status()
+    assert (status.waiting, status.refused) == (0, 1)
     assert audit.ids == [record.record_id for record in records if record is not records[1]]
 
 
@@ -245,11 +245,11 @@ async def set_aside(engine: AsyncEngine, one: Replica, record: Record) -> None:
     await left(engine, [record.record_id])
     async with engine.begin() as connection:
         [row] = await connection.execute(text("select fragment, refuse_time from outbox"))
-    assert row.fragment == one.outbox._writer.fragment(record)
+    assert row.fragment == one.outbox._encoder.encode(record)
     assert row.refuse_time is not None
 
 
-async def test_the_outcome_of_what_ran_is_set_aside_when_the_log_refuses_it(
+async def test_a_refused_outcome_is_stored_in_the_outbox(
     replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
 ) -> None:
     one = await replica(audit.address)
@@ -264,7 +264,7 @@ async def test_the_outcome_of_what_ran_is_set_aside_when_the_log_refuses_it(
     assert await one.outbox._rows.oldest() == []
 
 
-async def test_the_outcome_of_what_ran_is_set_aside_when_it_is_too_large_to_be_sent(
+async def test_an_oversized_outcome_is_stored_in_the_outbox(
     replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = await replica(audit.address)
@@ -276,7 +276,7 @@ async def test_the_outcome_of_what_ran_is_set_aside_when_it_is_too_large_to_be_s
     await set_aside(engines[0], one, record)
 
 
-async def test_a_caller_that_leaves_before_the_log_refuses_takes_no_evidence_along(
+async def test_a_canceled_caller_of_a_refused_outcome_still_gets_it_stored(
     replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
 ) -> None:
     one = await replica(audit.address)
@@ -289,27 +289,27 @@ async def test_a_caller_that_leaves_before_the_log_refuses_takes_no_evidence_alo
 
 
 def given_up(one: Replica, audit: AuditPeer) -> tuple[Record, Any]:
-    """A record on its way that the log will refuse, and that nobody waits for any more."""
+    """Queue a record that the log will refuse, with a canceled waiter."""
     [record] = outcomes(1)
     audit.refused = {record.record_id}
-    entry = one.stream.take(record)
-    assert entry.waiter is not None
-    entry.waiter.cancel()
-    return record, entry
+    pending = one.stream.enqueue(record)
+    assert pending.waiter is not None
+    pending.waiter.cancel()
+    return record, pending
 
 
-async def test_a_refusal_that_nobody_was_waiting_for_any_more_is_not_waited_for(
+async def test_a_refusal_before_the_wait_ends_the_wait_at_once(
     replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
 ) -> None:
     one = await replica(audit.address)
-    record, entry = given_up(one, audit)
+    record, pending = given_up(one, audit)
     await until(lambda: not one.stream.waiting)
-    await asyncio.wait_for(one.trail._see_through(record, entry, 10), 10)
+    await asyncio.wait_for(one.trail._conclude_unawaited(record, pending, 10), 60)
     await set_aside(engines[0], one, record)
 
 
 @pytest.mark.parametrize("refused", [True, False])
-async def test_who_leaves_in_the_moment_in_which_the_log_answers_leaves_nothing_that_waits_for_ever(
+async def test_cancellation_at_the_moment_of_the_answer_leaves_no_pending_task(
     replica: MakeReplica,
     audit: AuditPeer,
     engines: tuple[AsyncEngine, AsyncEngine],
@@ -319,40 +319,40 @@ async def test_who_leaves_in_the_moment_in_which_the_log_answers_leaves_nothing_
     one = await replica(audit.address)
     [record] = outcomes(1)
     audit.refused = {record.record_id} if refused else set()
-    said = "_broken" if refused else "_acknowledge"
-    take_note = getattr(one.stream, said)
+    method = "_on_broken" if refused else "_acknowledge"
+    take_note = getattr(one.stream, method)
 
     def and_leave(what: Any) -> None:
         take_note(what)
-        # It was told, and not woken yet: what it was told is lost to it.
+        # Its future is done but the task has not resumed, so the cancellation hides the answer.
         concluding.cancel()
 
-    monkeypatch.setattr(one.stream, said, and_leave)
+    monkeypatch.setattr(one.stream, method, and_leave)
     concluding = asyncio.ensure_future(one.trail.conclude(record, within=10))
     await asyncio.wait([concluding])
     assert concluding.cancelled()
-    await until(lambda: not one.trail._keeping)
+    await until(lambda: not one.trail._tasks)
     if refused:
         await set_aside(engines[0], one, record)
     else:
         assert (audit.ids, await waiting(engines[0])) == ([record.record_id], [])
 
 
-async def test_a_refusal_that_comes_when_the_outcome_is_just_being_kept_sets_it_aside(
+async def test_a_refusal_during_the_commit_marks_the_row_as_refused(
     replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
 ) -> None:
     one = await replica(audit.address)
-    # Whoever waited for the log turns to the outbox in the moment in which the log refuses.
-    record, entry = given_up(one, audit)
-    await until(lambda: entry.refused)
-    await one.outbox.keep(record, entry)
-    async with asyncio.timeout(20):
-        while (await one.outbox._rows.standing()).refused != 1:  # noqa: ASYNC110  (a table tells nobody when it changes)
+    # The caller stores the outcome in the outbox at the moment in which the log refuses it.
+    record, pending = given_up(one, audit)
+    await until(lambda: pending.refused)
+    await one.outbox.store(record, pending)
+    async with asyncio.timeout(60):
+        while (await one.outbox._rows.status()).refused != 1:  # noqa: ASYNC110  (a table has no change event)
             await asyncio.sleep(0.01)
     await set_aside(engines[0], one, record)
 
 
-async def test_a_refused_outcome_is_called_refused_also_when_it_cannot_be_set_aside(
+async def test_a_refused_outcome_is_reported_even_if_the_outbox_fails(
     replica: MakeReplica, audit: AuditPeer, quiet: Log
 ) -> None:
     one = await replica(audit.address)
@@ -367,7 +367,7 @@ async def test_a_refused_outcome_is_called_refused_also_when_it_cannot_be_set_as
     await away.dispose()
 
 
-async def test_a_full_outbox_admits_no_new_work_and_takes_what_ran(
+async def test_a_full_outbox_refuses_new_calls_and_accepts_outcomes(
     replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
 ) -> None:
     one = await replica(NOWHERE, limit=2)
@@ -385,7 +385,7 @@ async def test_a_full_outbox_admits_no_new_work_and_takes_what_ran(
     other.trail.admit()
 
 
-async def test_without_log_and_database_nothing_is_promised(
+async def test_conclude_fails_without_log_and_database(
     replica: MakeReplica, engines: tuple[AsyncEngine, AsyncEngine], quiet: Log
 ) -> None:
     one = await replica(NOWHERE)
@@ -398,10 +398,10 @@ async def test_without_log_and_database_nothing_is_promised(
     await away.dispose()
 
 
-async def test_how_it_stands_is_known(replica: MakeReplica, engines: tuple[AsyncEngine, AsyncEngine]) -> None:
+async def test_the_outbox_reports_its_status(replica: MakeReplica, engines: tuple[AsyncEngine, AsyncEngine]) -> None:
     one = await replica(NOWHERE)
-    assert await one.outbox._rows.standing() == (0, 0.0, 0)
+    assert await one.outbox._rows.status() == (0, 0.0, 0)
     await conclude_all(one, outcomes(2))
-    standing = await one.outbox._rows.standing()
-    assert (standing.waiting, standing.refused) == (2, 0)
-    assert standing.oldest_seconds >= 0
+    status = await one.outbox._rows.status()
+    assert (status.waiting, status.refused) == (2, 0)
+    assert status.oldest_seconds >= 0

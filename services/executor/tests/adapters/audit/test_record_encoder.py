@@ -1,4 +1,4 @@
-"""Records as the log receives them."""
+"""Audit records as the log receives them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from toolmesh.common.v1 import caller_pb2 as cpb
 
 from libs.common.errors import Reason
 from libs.common.redaction.declared import Declared
-from services.executor.adapters.audit.record_encoder import RecordWriter
+from services.executor.adapters.audit.record_encoder import RecordEncoder
 from services.executor.domain.model import Change, Event, Payload, Record, Status, Verdict
 from services.executor.domain.states import State
 from services.executor.domain.tool import Contract, Effect
@@ -21,12 +21,12 @@ from tests.harness.records import read
 
 
 def written(record: Record) -> rpb.AuditRecord:
-    batch = pb.AppendRecordsRequest.FromString(RecordWriter("executor-0").fragment(record))
+    batch = pb.AppendRecordsRequest.FromString(RecordEncoder("executor-0").encode(record))
     [message] = read(batch)
     return message
 
 
-def test_a_record_carries_all_that_is_known() -> None:
+def test_a_record_carries_all_fields() -> None:
     caller = a_caller(
         tier="agent", agent="did:web:a:b", tenant="acme", chain=(("did:web:x:y", "t0"),), expires_at=1_800_000_000.0
     )
@@ -65,7 +65,8 @@ def test_a_record_carries_all_that_is_known() -> None:
         peer="gateway",
         expire_time={"seconds": 1_800_000_000},  # type: ignore[arg-type]
     )
-    assert (message.tool_version, message.tool_digest) == (record.tool.name, record.tool.digest)  # type: ignore[union-attr]
+    assert record.tool is not None
+    assert (message.tool_version, message.tool_digest) == (record.tool.name, record.tool.digest)
     assert (message.mutation_class, list(message.side_effects)) == ("write_reversible", ["create orders/*"])
     assert (message.arguments_digest, message.arguments_summary) == ("sha256:a", b"{}")
     assert (message.result_digest, message.result_summary) == ("sha256:b", b"[]")
@@ -83,7 +84,7 @@ def test_a_record_carries_all_that_is_known() -> None:
 
 @pytest.mark.parametrize("event", list(Event))
 @pytest.mark.parametrize("status", list(Status))
-def test_every_record_keeps_the_contract_of_the_log(event: Event, status: Status) -> None:
+def test_every_record_satisfies_the_contract_of_the_log(event: Event, status: Status) -> None:
     record = a_record(event=event, status=status, decision=a_decision(Verdict.DENY, policies=("p",) * 100))
     protovalidate.validate(written(record))
 
@@ -91,8 +92,8 @@ def test_every_record_keeps_the_contract_of_the_log(event: Event, status: Status
 @pytest.mark.parametrize(
     ("count", "listed", "more"), [(64, 64, []), (65, 63, ["and 2 more"]), (5000, 63, ["and 4937 more"])]
 )
-def test_a_record_says_how_much_it_does_not_list(count: int, listed: int, more: list[str]) -> None:
-    """Nobody hides a change behind others."""
+def test_a_truncated_list_states_how_many_are_left_out(count: int, listed: int, more: list[str]) -> None:
+    """A change cannot be hidden behind many others."""
     made = tuple(Effect(f"file:a/{nth}", "create", observed=True) for nth in range(count))
     record = written(a_record(effects=made, violations=made))
     protovalidate.validate(record)
@@ -101,7 +102,7 @@ def test_a_record_says_how_much_it_does_not_list(count: int, listed: int, more: 
 
 
 @pytest.mark.parametrize(("version", "shown"), [("", "nobody"), ("^1.2", "nobody@^1.2")])
-def test_an_unknown_tool_is_named_as_it_was_asked_for(version: str, shown: str) -> None:
+def test_an_unknown_tool_is_named_as_requested(version: str, shown: str) -> None:
     record = a_record(tool=None, request=a_request(tool="nobody", version=version))
     assert written(record).tool_version == shown
 
@@ -109,28 +110,28 @@ def test_an_unknown_tool_is_named_as_it_was_asked_for(version: str, shown: str) 
 @pytest.mark.parametrize(
     ("name", "longest"), [("idempotency_key", 255), ("task_id", 128), ("native_call_id", 255), ("tool", 320)]
 )
-def test_names_that_grow_with_what_is_removed_from_them_still_fit(name: str, longest: int) -> None:
-    """Otherwise whoever wants an attempt unrecorded would only have to give it such a name."""
+def test_names_that_grow_by_redaction_are_truncated(name: str, longest: int) -> None:
+    """Otherwise a caller could prevent the record of a call by its choice of names."""
     asked = ("a@b.co," * longest)[:longest]
     record = a_record(request=a_request(**{name: asked}), tool=None)
     assert "a@b.co" not in str(written(record))
 
 
-def test_fragments_that_follow_one_another_are_one_batch() -> None:
-    writer = RecordWriter("executor-0")
+def test_concatenated_fragments_are_one_batch() -> None:
+    encoder = RecordEncoder("executor-0")
     records = [a_record() for _ in range(3)]
-    payload = pb.AppendRecordsRequest(batch=7).SerializeToString() + b"".join(writer.fragment(r) for r in records)
+    payload = pb.AppendRecordsRequest(batch=7).SerializeToString() + b"".join(encoder.encode(r) for r in records)
     batch = pb.AppendRecordsRequest.FromString(payload)
     assert batch.batch == 7
     assert [message.record_id for message in read(batch)] == [record.record_id for record in records]
 
 
 @pytest.mark.parametrize("other", [{"token_id": "other"}, {"session_id": "other"}, {"peer": "edge"}])
-def test_a_remembered_caller_is_never_taken_for_another(other: dict[str, Any]) -> None:
-    writer = RecordWriter("executor-0")
-    writer.fragment(a_record())
+def test_cached_callers_are_distinct(other: dict[str, Any]) -> None:
+    encoder = RecordEncoder("executor-0")
+    encoder.encode(a_record())
     caller = a_caller(**other)
-    [message] = read(pb.AppendRecordsRequest.FromString(writer.fragment(a_record(request=a_request(caller=caller)))))
+    [message] = read(pb.AppendRecordsRequest.FromString(encoder.encode(a_record(request=a_request(caller=caller)))))
     assert (message.caller.token_id, message.caller.session_id, message.caller.peer) == (
         caller.token_id,
         caller.session_id,
@@ -138,7 +139,7 @@ def test_a_remembered_caller_is_never_taken_for_another(other: dict[str, Any]) -
     )
 
 
-def test_changes_are_named_as_far_as_their_names_may_be_shown() -> None:
+def test_changes_of_sensitive_fields_hide_their_names() -> None:
     marked = {"x-sensitivity": "pii"}
     schema = {"properties": {"ages": {"propertyNames": marked}, "home": marked, "list": {"items": {"properties": {}}}}}
     contract = Contract(lambda value: (), Declared.of(schema, ["/people/*"]))

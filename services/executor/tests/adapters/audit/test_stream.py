@@ -1,4 +1,4 @@
-"""The one stream to the log: batches, broken streams, withheld acknowledgements, and records that must not be lost."""
+"""The audit stream: batches, broken streams, late acknowledgements, and no lost records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from libs.common.errors import MeshError, Reason
 from libs.common.runtime.settings import Address
 from libs.common.telemetry.log import Log
-from services.executor.adapters.audit.record_encoder import RecordWriter
+from services.executor.adapters.audit.record_encoder import RecordEncoder
 from services.executor.adapters.audit.stream import RECORD_BYTES, AuditStream
 from services.executor.domain.model import Payload
 from services.executor.tests.peers import AuditPeer, serving
@@ -29,7 +29,7 @@ async def opened(reach: Callable[..., Any], quiet: Log) -> AsyncIterator[OpenStr
 
     async def start(address: Address, *, active: int = 1, **changes: Any) -> AuditStream:
         channel = await reach("audit", address)
-        stream = AuditStream(channel, RecordWriter("e-0"), quiet, active=lambda: active, **changes)
+        stream = AuditStream(channel, RecordEncoder("e-0"), quiet, active=lambda: active, **changes)
         await stream.start()
         streams.append(stream)
         return stream
@@ -53,9 +53,7 @@ async def test_a_record_is_durable_when_append_returns(opened: OpenStream, audit
     assert stream.waiting == 0
 
 
-async def test_records_that_gather_while_a_batch_is_under_way_share_the_next(
-    opened: OpenStream, audit: AuditPeer
-) -> None:
+async def test_records_queued_during_a_batch_share_the_next(opened: OpenStream, audit: AuditPeer) -> None:
     stream = await opened(audit.address)
     audit.acknowledging.clear()
     first = asyncio.ensure_future(stream.append(a_record(), within=10))
@@ -67,7 +65,7 @@ async def test_records_that_gather_while_a_batch_is_under_way_share_the_next(
     assert audit.batches == [1, 30]
 
 
-async def test_with_company_a_batch_lingers_for_it(opened: OpenStream, audit: AuditPeer) -> None:
+async def test_with_many_active_calls_a_batch_waits_for_more_records(opened: OpenStream, audit: AuditPeer) -> None:
     stream = await opened(audit.address, active=16)
     await stream.append(a_record(), within=10)
 
@@ -80,7 +78,7 @@ async def test_with_company_a_batch_lingers_for_it(opened: OpenStream, audit: Au
     assert audit.batches == [1, 10]
 
 
-async def test_a_call_that_is_alone_never_waits_for_company(opened: OpenStream, audit: AuditPeer) -> None:
+async def test_with_few_active_calls_a_batch_is_sent_at_once(opened: OpenStream, audit: AuditPeer) -> None:
     stream = await opened(audit.address, active=1)
     await stream.append(a_record(), within=10)
     assert audit.batches == [1]
@@ -93,14 +91,14 @@ async def test_a_batch_is_bounded(opened: OpenStream, audit: AuditPeer) -> None:
     assert max(audit.batches) <= 500
 
 
-async def test_order_is_kept(opened: OpenStream, audit: AuditPeer) -> None:
+async def test_records_arrive_in_order(opened: OpenStream, audit: AuditPeer) -> None:
     stream = await opened(audit.address)
     records = [a_record() for _ in range(50)]
     await asyncio.gather(*(stream.append(record, within=10) for record in records))
     assert audit.ids == [record.record_id for record in records]
 
 
-async def test_a_waiter_gives_up_in_time_and_its_record_is_kept(opened: OpenStream, audit: AuditPeer) -> None:
+async def test_a_waiter_times_out_and_its_record_stays_queued(opened: OpenStream, audit: AuditPeer) -> None:
     stream = await opened(audit.address)
     audit.acknowledging.clear()
     sent, queued = a_record(), a_record()
@@ -113,7 +111,7 @@ async def test_a_waiter_gives_up_in_time_and_its_record_is_kept(opened: OpenStre
     assert audit.ids == [sent.record_id, queued.record_id]
 
 
-async def test_a_waiter_that_is_canceled_takes_nothing_from_the_others(opened: OpenStream, audit: AuditPeer) -> None:
+async def test_a_canceled_waiter_does_not_affect_the_others(opened: OpenStream, audit: AuditPeer) -> None:
     stream = await opened(audit.address)
     audit.acknowledging.clear()
     records = [a_record() for _ in range(3)]
@@ -153,9 +151,7 @@ async def test_a_log_that_dies_and_comes_back_gets_everything(pki: Any, opened: 
     assert log.ids == [first.record_id, second.record_id, third.record_id]
 
 
-async def test_an_acknowledgement_that_never_comes_ends_the_stream_and_not_the_records(
-    opened: OpenStream, audit: AuditPeer
-) -> None:
+async def test_an_overdue_acknowledgement_reopens_the_stream_and_resends(opened: OpenStream, audit: AuditPeer) -> None:
     audit.acknowledging.clear()
     stream = await opened(audit.address, ack_seconds=0.05)
     record = a_record()
@@ -166,7 +162,7 @@ async def test_an_acknowledgement_that_never_comes_ends_the_stream_and_not_the_r
     assert audit.ids == [record.record_id]
 
 
-async def test_a_record_that_the_log_refuses_does_not_hold_up_the_others(opened: OpenStream, audit: AuditPeer) -> None:
+async def test_a_refused_record_does_not_block_the_others(opened: OpenStream, audit: AuditPeer) -> None:
     stream = await opened(audit.address, active=9)
     records = [a_record() for _ in range(6)]
     audit.refused = {records[3].record_id}
@@ -178,9 +174,7 @@ async def test_a_record_that_the_log_refuses_does_not_hold_up_the_others(opened:
     assert audit.ids == [record.record_id for record in records if record is not records[3]]
 
 
-async def test_a_full_queue_refuses_new_work_and_still_takes_the_end_of_what_ran(
-    opened: OpenStream, audit: AuditPeer
-) -> None:
+async def test_a_full_queue_refuses_new_calls_and_accepts_outcomes(opened: OpenStream, audit: AuditPeer) -> None:
     audit.acknowledging.clear()
     stream = await opened(audit.address, capacity=2)
     decisions = [asyncio.ensure_future(stream.append(a_record(), within=20)) for _ in range(2)]
@@ -189,13 +183,13 @@ async def test_a_full_queue_refuses_new_work_and_still_takes_the_end_of_what_ran
     ends = [asyncio.ensure_future(stream.append(a_record(follows="decision-1"), within=20)) for _ in range(2)]
     await asyncio.sleep(0)
     assert (await failure(stream.append(a_record(follows="d"), within=20))).reason is Reason.AUDIT_BACKPRESSURE
-    stream.leave(a_record(follows="d"))
+    stream.enqueue_unawaited(a_record(follows="d"))
     assert stream.waiting == 4
     audit.acknowledging.set()
     await asyncio.gather(*decisions, *ends)
 
 
-async def test_a_log_that_says_it_is_behind_is_called_so(opened: OpenStream, audit: AuditPeer) -> None:
+async def test_a_log_that_reports_backpressure_causes_backpressure_errors(opened: OpenStream, audit: AuditPeer) -> None:
     audit.breaks_before_ack, audit.breaks_with = 1000, Reason.AUDIT_BACKPRESSURE
     stream = await opened(audit.address)
     assert (await failure(stream.append(a_record(), within=0.5))).reason is Reason.AUDIT_BACKPRESSURE
@@ -205,7 +199,7 @@ async def test_a_log_that_says_it_is_behind_is_called_so(opened: OpenStream, aud
     assert (await failure(stream.append(a_record(), within=0.05))).reason is Reason.AUDIT_UNAVAILABLE
 
 
-async def test_a_backlog_goes_compressed_and_what_follows_does_not(opened: OpenStream, audit: AuditPeer) -> None:
+async def test_only_a_backlog_is_compressed(opened: OpenStream, audit: AuditPeer) -> None:
     stream = await opened(audit.address)
     asked: list[grpc.Compression] = []
     opening = stream._open
@@ -235,24 +229,24 @@ async def test_a_record_that_is_too_large_is_refused_before_it_is_sent(opened: O
     assert stream.waiting == 0
 
 
-async def test_a_record_that_nobody_waits_for_arrives_too(opened: OpenStream, audit: AuditPeer) -> None:
+async def test_an_unawaited_record_arrives(opened: OpenStream, audit: AuditPeer) -> None:
     stream = await opened(audit.address)
     record = a_record()
-    stream.leave(record)
+    stream.enqueue_unawaited(record)
     await until(lambda: audit.ids == [record.record_id])
 
 
-async def test_stopping_sends_what_is_left(opened: OpenStream, audit: AuditPeer) -> None:
+async def test_stop_flushes_the_queue(opened: OpenStream, audit: AuditPeer) -> None:
     stream = await opened(audit.address, active=9)
     records = [a_record() for _ in range(3)]
     for record in records:
-        stream.leave(record)
+        stream.enqueue_unawaited(record)
     await stream.stop()
     assert audit.ids == [record.record_id for record in records]
 
 
-async def test_stopping_without_a_log_ends_all_the_same(opened: OpenStream) -> None:
+async def test_stop_returns_without_a_log(opened: OpenStream) -> None:
     stream = await opened(Address("127.0.0.1", 1))
-    stream.leave(a_record())
-    await asyncio.wait_for(stream.stop(), 10)
+    stream.enqueue_unawaited(a_record())
+    await asyncio.wait_for(stream.stop(), 60)
     assert stream.waiting == 1

@@ -1,4 +1,4 @@
-"""Policy asked over the mesh, and remembered as long as it allows."""
+"""Policy decisions requested from authz and cached."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Asking:
         # Its silence is its own: the clock of decisions may jump without it.
         self.news = RevocationView(ManualClock())
         self.hear("set-1")
-        self.authorizer = PolicyAuthorizer(channel, self.clock, self.news, remember=remember)
+        self.authorizer = PolicyAuthorizer(channel, self.clock, self.news, cache_size=remember)
 
     def hear(self, version: str) -> None:
         """Hear which policies are asked now."""
@@ -52,7 +52,7 @@ async def asking(authz: AuthzPeer, reach: Callable[..., Any]) -> Asking:
     return Asking(await reach("authz", authz.address))
 
 
-async def test_policy_is_told_everything_about_the_call(asking: Asking, authz: AuthzPeer) -> None:
+async def test_a_check_carries_all_attributes_of_the_call(asking: Asking, authz: AuthzPeer) -> None:
     tool = a_tool(
         tags=("t",),
         required_permissions=("net:x",),
@@ -75,19 +75,17 @@ async def test_policy_is_told_everything_about_the_call(asking: Asking, authz: A
     assert (facts.closed_world, facts.tool_trust, list(facts.result_labels)) == (True, 70, ["secret"])
 
 
-async def test_what_hooks_know_about_risk_is_told(asking: Asking, authz: AuthzPeer) -> None:
+async def test_a_check_carries_the_risk_from_hooks(asking: Asking, authz: AuthzPeer) -> None:
     await asking.authorizer.decide(a_tool(), a_caller(), Question("i", {}, "sha256:a", (("score", 80),)))
     assert dict(authz.asked[0].risk) == {"score": 80}
 
 
-async def test_arguments_that_are_too_large_are_not_told(asking: Asking, authz: AuthzPeer) -> None:
+async def test_a_check_leaves_out_arguments_that_are_too_large(asking: Asking, authz: AuthzPeer) -> None:
     await asking.authorizer.decide(a_tool(), a_caller(), Question("i", {"text": "x" * MAX_ARGUMENTS}, "sha256:a"))
     assert authz.asked[0].arguments == b""
 
 
-async def test_arguments_that_the_callers_token_bounds_are_told_as_far_as_a_call_may_have_them(
-    asking: Asking, authz: AuthzPeer
-) -> None:
+async def test_a_check_with_a_constrained_token_carries_larger_arguments(asking: Asking, authz: AuthzPeer) -> None:
     confined = a_caller(confined=Identity("did:web:a", "t", 4e9, resources=("file:*",)))
     large = Question("i", {"text": "x" * MAX_ARGUMENTS}, "sha256:a")
     await asking.authorizer.decide(a_tool(), confined, large)
@@ -95,7 +93,7 @@ async def test_arguments_that_the_callers_token_bounds_are_told_as_far_as_a_call
 
 
 @pytest.mark.parametrize("named", [("x",) * 257, ("x" * 2049,)])
-async def test_more_resources_than_can_be_told_are_refused(
+async def test_a_call_with_too_many_resources_is_refused(
     asking: Asking, authz: AuthzPeer, named: tuple[str, ...]
 ) -> None:
     with pytest.raises(MeshError) as caught:
@@ -104,7 +102,7 @@ async def test_more_resources_than_can_be_told_are_refused(
     assert authz.asked == []
 
 
-async def test_what_must_be_counted_is_kept_with_the_decision(asking: Asking, authz: AuthzPeer) -> None:
+async def test_a_decision_carries_its_spending_limits(asking: Asking, authz: AuthzPeer) -> None:
     limits = [
         dpb.Limit(bucket="limit:a", window=Duration(seconds=60), max_calls=0, max_concurrent=3, source="a"),
         dpb.Limit(
@@ -124,7 +122,7 @@ async def test_what_must_be_counted_is_kept_with_the_decision(asking: Asking, au
     assert decision.cost_micros == 7
 
 
-async def test_a_cacheable_answer_is_the_same_decision_until_it_expires(asking: Asking, authz: AuthzPeer) -> None:
+async def test_a_cacheable_decision_is_reused_until_it_expires(asking: Asking, authz: AuthzPeer) -> None:
     first = await asking.ask()
     asking.clock.advance(50)
     assert (await asking.ask(digest="sha256:b")).name == first.name
@@ -143,20 +141,20 @@ async def test_a_cacheable_answer_is_the_same_decision_until_it_expires(asking: 
         {"tool": a_tool(name="tools/core.say/versions/2.0.0")},
     ],
 )
-async def test_another_question_is_asked_anew(asking: Asking, authz: AuthzPeer, other: dict[str, Any]) -> None:
+async def test_another_cache_key_is_requested_again(asking: Asking, authz: AuthzPeer, other: dict[str, Any]) -> None:
     await asking.ask()
     await asking.ask(**other)
     assert len(authz.asked) == 2
 
 
-async def test_an_answer_that_is_not_cacheable_is_not_kept(asking: Asking, authz: AuthzPeer) -> None:
+async def test_a_decision_that_is_not_cacheable_is_not_cached(asking: Asking, authz: AuthzPeer) -> None:
     authz.answer = lambda facts: authz.allow(cacheable=False)
     await asking.ask()
     await asking.ask()
     assert len(authz.asked) == 2
 
 
-async def test_the_same_question_at_the_same_time_is_asked_once(asking: Asking, authz: AuthzPeer) -> None:
+async def test_concurrent_equal_calls_share_one_request(asking: Asking, authz: AuthzPeer) -> None:
     authz.answering.clear()
     calls = [asyncio.ensure_future(asking.ask()) for _ in range(20)]
     await authz.arrived.wait()
@@ -166,7 +164,7 @@ async def test_the_same_question_at_the_same_time_is_asked_once(asking: Asking, 
     assert len({decision.name for decision in decisions}) == 1
 
 
-async def test_who_waited_for_an_answer_that_holds_only_once_asks_alone(asking: Asking, authz: AuthzPeer) -> None:
+async def test_a_waiter_of_an_uncacheable_decision_requests_its_own(asking: Asking, authz: AuthzPeer) -> None:
     authz.answer = lambda facts: authz.allow(cacheable=False)
     authz.answering.clear()
     calls = [asyncio.ensure_future(asking.ask(digest=f"sha256:{n}")) for n in range(3)]
@@ -177,7 +175,7 @@ async def test_who_waited_for_an_answer_that_holds_only_once_asks_alone(asking: 
     assert len({decision.name for decision in decisions}) == 3
 
 
-async def test_an_asker_that_leaves_does_not_take_the_answer_from_the_others(asking: Asking, authz: AuthzPeer) -> None:
+async def test_a_canceled_call_does_not_cancel_the_shared_request(asking: Asking, authz: AuthzPeer) -> None:
     authz.answering.clear()
     first, second = asyncio.ensure_future(asking.ask()), asyncio.ensure_future(asking.ask())
     await authz.arrived.wait()
@@ -188,7 +186,7 @@ async def test_an_asker_that_leaves_does_not_take_the_answer_from_the_others(ask
     assert len(authz.asked) == 1
 
 
-async def test_each_asker_gets_a_failure_of_its_own(asking: Asking, authz: AuthzPeer) -> None:
+async def test_each_waiting_call_gets_its_own_error(asking: Asking, authz: AuthzPeer) -> None:
     authz.answering.clear()
     authz.failure = Reason.POLICY_ENGINE_ERROR
     calls = [asyncio.ensure_future(asking.ask()) for _ in range(2)]
@@ -201,14 +199,14 @@ async def test_each_asker_gets_a_failure_of_its_own(asking: Asking, authz: Authz
     assert first.reason is second.reason is Reason.POLICY_ENGINE_ERROR
 
 
-async def test_the_question_carries_the_token_and_a_deadline_that_shrank(asking: Asking, authz: AuthzPeer) -> None:
+async def test_a_check_carries_the_token_and_a_reduced_deadline(asking: Asking, authz: AuthzPeer) -> None:
     enter(Call("/test", continue_trace(None), token="the-token", deadline=time.monotonic() + 3))
     await asking.ask()
     assert authz.metadata[0]["authorization"] == "Bearer the-token"
     assert authz.deadlines[0] < 3
 
 
-async def test_who_waits_for_a_hasty_asker_asks_again_when_its_time_is_over(asking: Asking, authz: AuthzPeer) -> None:
+async def test_a_waiter_requests_again_when_the_first_call_runs_out_of_time(asking: Asking, authz: AuthzPeer) -> None:
     authz.answering.clear()
     enter(Call("/test", continue_trace(None), deadline=time.monotonic() + 0.1))
     hasty = asyncio.ensure_future(asking.ask())
@@ -233,7 +231,7 @@ async def test_who_waits_for_a_hasty_asker_asks_again_when_its_time_is_over(aski
         (Reason.INTERNAL, Reason.SERVICE_UNAVAILABLE),
     ],
 )
-async def test_without_a_decision_it_fails(asking: Asking, authz: AuthzPeer, failure: Reason, reason: Reason) -> None:
+async def test_a_failed_check_is_an_error(asking: Asking, authz: AuthzPeer, failure: Reason, reason: Reason) -> None:
     authz.failure = failure
     with pytest.raises(MeshError) as caught:
         await asking.ask()
@@ -265,28 +263,30 @@ async def test_a_denial_names_the_argument_it_is_about(asking: Asking, authz: Au
         {"allow": dpb.Allow(), "mode": dpb.DECISION_MODE_SHADOW},
     ],
 )
-async def test_what_is_no_clear_yes_denies(asking: Asking, authz: AuthzPeer, changes: dict[str, Any]) -> None:
+async def test_every_decision_but_an_enforced_allow_denies(
+    asking: Asking, authz: AuthzPeer, changes: dict[str, Any]
+) -> None:
     authz.answer = lambda facts: authz.decision(**changes)
     decision = await asking.ask()
     assert (decision.verdict, decision.deny_reason) == (Verdict.DENY, Reason.PERMISSION_DENIED)
 
 
-async def test_what_a_person_must_decide_names_who(asking: Asking, authz: AuthzPeer) -> None:
+async def test_a_decision_that_needs_approval_names_the_approvers(asking: Asking, authz: AuthzPeer) -> None:
     needs = dpb.NeedsApproval(approver_groups=["ops"], quorum=2)
     authz.answer = lambda facts: authz.decision(needs_approval=needs)
     decision = await asking.ask()
     assert (decision.verdict, decision.approver_groups, decision.quorum) == (Verdict.NEEDS_APPROVAL, ("ops",), 2)
 
 
-async def test_every_obligation_is_named_also_one_that_nobody_knows_yet(asking: Asking, authz: AuthzPeer) -> None:
+async def test_unknown_obligations_are_named_too(asking: Asking, authz: AuthzPeer) -> None:
     obligations = [
         dpb.Obligation(kind=dpb.OBLIGATION_KIND_CAP_ROWS, values=["10"]),
         dpb.Obligation(kind=99),
         dpb.Obligation(),
     ]
     authz.answer = lambda facts: authz.allow(obligations=obligations, updated_input=b"{}")
-    found = (await asking.ask()).obligations
-    assert [(each.kind, each.values) for each in found] == [
+    obligations = (await asking.ask()).obligations
+    assert [(obligation.kind, obligation.values) for obligation in obligations] == [
         ("cap_rows", ("10",)),
         ("99", ()),
         ("unspecified", ()),
@@ -294,14 +294,14 @@ async def test_every_obligation_is_named_also_one_that_nobody_knows_yet(asking: 
     ]
 
 
-async def test_only_so_many_answers_are_kept(authz: AuthzPeer, reach: Callable[..., Any]) -> None:
+async def test_the_decision_cache_is_bounded(authz: AuthzPeer, reach: Callable[..., Any]) -> None:
     asking = Asking(await reach("authz", authz.address), remember=2)
     for token in ("t1", "t2", "t3", "t2", "t3", "t1"):
         await asking.ask(token_id=token)
     assert len(authz.asked) == 4
 
 
-async def test_other_policies_make_every_remembered_answer_worthless(asking: Asking, authz: AuthzPeer) -> None:
+async def test_a_new_policy_set_clears_the_decision_cache(asking: Asking, authz: AuthzPeer) -> None:
     first = await asking.ask()
     asking.hear("set-2")
     authz.answer = lambda facts: authz.allow(policy_set_version="set-2")
@@ -311,9 +311,7 @@ async def test_other_policies_make_every_remembered_answer_worthless(asking: Ask
     assert len(authz.asked) == 2
 
 
-async def test_an_answer_by_policies_that_were_replaced_is_neither_used_nor_kept(
-    asking: Asking, authz: AuthzPeer
-) -> None:
+async def test_a_decision_of_a_replaced_policy_set_is_neither_used_nor_cached(asking: Asking, authz: AuthzPeer) -> None:
     """A replica that has yet to follow answers first; one that has followed answers then."""
     asking.hear("set-2")
     behind = iter([authz.allow(policy_set_version="set-1"), authz.allow(policy_set_version="set-1")])
@@ -325,7 +323,7 @@ async def test_an_answer_by_policies_that_were_replaced_is_neither_used_nor_kept
     assert len(authz.asked) == 3
 
 
-async def test_a_replica_that_never_follows_is_not_waited_for_without_end(asking: Asking, authz: AuthzPeer) -> None:
+async def test_waiting_for_a_replica_to_reload_its_policies_is_bounded(asking: Asking, authz: AuthzPeer) -> None:
     asking.hear("set-2")
 
     def behind(facts: Any) -> dpb.Decision:
@@ -338,16 +336,14 @@ async def test_a_replica_that_never_follows_is_not_waited_for_without_end(asking
     assert caught.value.reason is Reason.SERVICE_UNAVAILABLE
 
 
-async def test_an_answer_by_policies_not_heard_of_yet_is_used_once(asking: Asking, authz: AuthzPeer) -> None:
+async def test_a_decision_of_an_unknown_policy_set_is_used_and_not_cached(asking: Asking, authz: AuthzPeer) -> None:
     authz.answer = lambda facts: authz.allow(policy_set_version="set-2")
     await asking.ask()
     await asking.ask()
     assert len(authz.asked) == 2
 
 
-async def test_a_remembered_answer_is_not_used_while_nobody_knows_which_policies_are_asked(
-    asking: Asking, authz: AuthzPeer
-) -> None:
+async def test_the_decision_cache_is_not_used_while_the_policy_set_is_unknown(asking: Asking, authz: AuthzPeer) -> None:
     await asking.ask()
     asking.news.clock.advance(MAX_SILENCE + 0.1)  # type: ignore[attr-defined]
     await asking.ask()

@@ -1,4 +1,4 @@
-"""Spending against a model that keeps everything and looks at it afresh each time."""
+"""The Redis budget against a model that recomputes everything."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from libs.common.errors import MeshError
 from libs.common.ids import new_id
 from libs.common.testing.clock import ManualClock
-from services.executor.adapters.budget.redis_budget import RedisSpending
+from services.executor.adapters.budget.redis_budget import RedisBudget
 from services.executor.domain.model import Reservation, SpendingLimit
 
 
 @dataclass
 class Taken:
-    """A call that was let through: when, what it costs, and until when it counts as under way."""
+    """A granted call: its time, its cost, and the end of its lease."""
 
     at: float
     cost: int
@@ -89,7 +89,9 @@ step = st.one_of(
     max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(limits=st.lists(window | token, min_size=1, max_size=3), steps=st.lists(step, min_size=5, max_size=30))
-def test_it_counts_like_the_model(valkey_url: str, limits: list[SpendingLimit], steps: list[tuple[str, int]]) -> None:
+def test_the_budget_counts_like_the_model(
+    valkey_url: str, limits: list[SpendingLimit], steps: list[tuple[str, int]]
+) -> None:
     asyncio.run(_compare(valkey_url, limits, steps))
 
 
@@ -108,7 +110,7 @@ async def _compare(url: str, limits: list[SpendingLimit], steps: list[tuple[str,
         for index, limit in enumerate(limits)
     )
     models = [Model(limit) for limit in named]
-    spending = RedisSpending(url, clock=clock)
+    spending = RedisBudget(url, clock=clock)
     made: list[tuple[Reservation, Taken]] = []
     try:
         for verb, amount in steps:
@@ -127,7 +129,7 @@ async def _compare(url: str, limits: list[SpendingLimit], steps: list[tuple[str,
 
 
 async def _reserve(
-    spending: RedisSpending, now: float, asked: Reservation, models: list[Model], made: list[tuple[Reservation, Taken]]
+    spending: RedisBudget, now: float, asked: Reservation, models: list[Model], made: list[tuple[Reservation, Taken]]
 ) -> None:
     refused = [model for model in models if model.refuses(now, asked.cost_micros)]
     try:

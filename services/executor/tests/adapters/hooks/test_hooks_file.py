@@ -1,4 +1,4 @@
-"""The file of hooks: read once, strictly, and with everything that is wrong at once."""
+"""The hooks file: parsed strictly, with all problems reported together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from libs.common.json.jsonio import dump
 from libs.common.runtime.settings import SettingsError
 from libs.common.telemetry.log import Log
 from libs.common.testing.clock import ManualClock
-from services.executor.adapters.hooks.hooks_file import HookBook, hooks_file, read_hooks
+from services.executor.adapters.hooks.hooks_file import DeclaredHooks, parse_hooks, read_hooks_file
 from services.executor.domain.hooks.hooks import MAX_HOOKS, Phase
 from services.executor.tests.samples import a_tool
 
@@ -29,14 +29,14 @@ def plugin(**changes: Any) -> dict[str, Any]:
 
 def problems(*declared: Any) -> list[str]:
     with pytest.raises(SettingsError) as caught:
-        read_hooks(list(declared))
+        parse_hooks(list(declared))
     return caught.value.problems
 
 
 def test_without_a_file_there_are_no_hooks() -> None:
-    book = hooks_file(None)
-    assert not book.open(ManualClock(), Log("executor")).active
-    assert str(book) == "none"
+    declared_hooks = read_hooks_file(None)
+    assert not declared_hooks.open(ManualClock(), Log("executor")).active
+    assert str(declared_hooks) == "none"
 
 
 def test_hooks_are_read_from_a_file_and_never_shown_with_their_secrets(tmp_path: Path, pki: Any) -> None:
@@ -44,10 +44,10 @@ def test_hooks_are_read_from_a_file_and_never_shown_with_their_secrets(tmp_path:
     secret.write_bytes(b"a-very-secret-secret\n")
     more = {"timeout_ms": 250, "on_error": "open", "may_change_input": True, "sees_sensitive": True}
     signed = webhook(secret_file=str(secret), ca_file=str(pki.ca), **more)
-    told = plugin(phase="failure")
-    file.write_bytes(dump([signed, told, webhook(name="local", url="http://localhost:9/", phase="post")]))
-    book = hooks_file(file)
-    hooks = book.open(ManualClock(), Log("executor"))
+    on_failure = plugin(phase="failure")
+    file.write_bytes(dump([signed, on_failure, webhook(name="local", url="http://localhost:9/", phase="post")]))
+    declared_hooks = read_hooks_file(file)
+    hooks = declared_hooks.open(ManualClock(), Log("executor"))
     [guard] = hooks.matching(a_tool(), Phase.PRE)
     assert (guard.name, guard.timeout, guard.fails_open) == ("guard", 0.25, True)
     assert (guard.may_change_input, guard.sees_sensitive) == (True, True)
@@ -55,9 +55,9 @@ def test_hooks_are_read_from_a_file_and_never_shown_with_their_secrets(tmp_path:
     assert (failure.name, failure.timeout, failure.fails_open) == ("own", 1.0, True)
     [post] = hooks.matching(a_tool(), Phase.POST)
     assert (post.fails_open, post.may_change_input, post.sees_sensitive) == (False, False, False)
-    assert str(book) == "pre:guard failure:own post:local"
-    assert "very-secret" not in f"{book!r} {vars(guard.respondent)}"
-    asyncio.run(book.close())
+    assert str(declared_hooks) == "pre:guard failure:own post:local"
+    assert "very-secret" not in f"{declared_hooks!r} {vars(guard.respondent)}"
+    asyncio.run(declared_hooks.close())
 
 
 @pytest.mark.parametrize(
@@ -115,26 +115,26 @@ def test_a_short_secret_is_no_secret(tmp_path: Path) -> None:
     assert len(problems(webhook(secret_file=str(tmp_path / "short")))) == 1
 
 
-def test_everything_that_is_wrong_is_said_at_once() -> None:
-    found = problems(webhook(phase="x", tools=[]), plugin(entry_point="x"), webhook(), 7)
-    assert len(found) == 5
-    assert all(problem.startswith("TOOLMESH_HOOKS: ") for problem in found)
+def test_all_problems_are_reported_together() -> None:
+    reported = problems(webhook(phase="x", tools=[]), plugin(entry_point="x"), webhook(), 7)
+    assert len(reported) == 5
+    assert all(problem.startswith("TOOLMESH_HOOKS: ") for problem in reported)
 
 
 @pytest.mark.parametrize(
     "contents", [b"{", b'{"hooks": []}', dump([plugin(name=f"p{n}") for n in range(MAX_HOOKS + 1)])]
 )
-def test_a_file_that_is_no_list_of_hooks_is_refused(tmp_path: Path, contents: bytes) -> None:
+def test_a_file_that_is_not_a_list_is_refused(tmp_path: Path, contents: bytes) -> None:
     file = tmp_path / "hooks.json"
     file.write_bytes(contents)
     with pytest.raises(SettingsError):
-        hooks_file(file)
+        read_hooks_file(file)
 
 
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError):
-        hooks_file(tmp_path)
+        read_hooks_file(tmp_path)
 
 
 def test_an_empty_list_is_no_mistake() -> None:
-    assert str(read_hooks([])) == str(HookBook())
+    assert str(parse_hooks([])) == str(DeclaredHooks())

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from libs.common.json.jsonio import MAX_BYTES, MAX_DEPTH
-from services.executor.adapters.hooks.plugin import Plugin, load
+from services.executor.adapters.hooks.plugin import Plugin, load_plugin
 from services.executor.domain.hooks.answers import HookFailedError
 
 
@@ -56,11 +56,11 @@ def plugin(function: Any) -> Plugin:
 
 
 async def test_a_function_is_found_by_its_name_and_answers() -> None:
-    assert load("asyncio:sleep") is not None
+    assert load_plugin("asyncio:sleep") is not None
     assert await plugin(echoing).ask({"phase": "pre"}) == {"context": ["pre"]}
 
 
-async def test_what_it_does_to_the_event_changes_nothing_here() -> None:
+async def test_a_plugin_gets_a_copy_of_the_event() -> None:
     event = {"input": {"text": "hello"}}
     assert await plugin(meddling).ask(event) == {"input": {"text": "mine"}}
     assert event == {"input": {"text": "hello"}}
@@ -70,7 +70,7 @@ async def measuring(event: dict[str, Any]) -> Any:
     return {"context": [len(event["result"]["text"]), event["input"] != {}]}
 
 
-async def test_nothing_is_too_large_or_too_deep_to_be_shown() -> None:
+async def test_a_plugin_sees_events_of_any_size_and_depth() -> None:
     deep: dict[str, Any] = {}
     for _ in range(MAX_DEPTH - 1):
         deep = {"more": deep}
@@ -89,13 +89,13 @@ async def test_nothing_is_too_large_or_too_deep_to_be_shown() -> None:
         (babbling, "answer_invalid"),
     ],
 )
-async def test_whatever_it_does_wrong_is_a_failure_of_the_hook(function: Any, kind: str) -> None:
+async def test_any_misbehaviour_of_a_plugin_fails_the_hook(function: Any, kind: str) -> None:
     with pytest.raises(HookFailedError) as caught:
         await plugin(function).ask({"phase": "pre"})
     assert caught.value.kind == kind
 
 
-async def test_a_call_that_ends_ends_its_hook() -> None:
+async def test_canceling_the_call_cancels_its_plugin() -> None:
     asked = asyncio.create_task(plugin(waiting).ask({"phase": "pre"}))
     await asyncio.sleep(0)
     asked.cancel()
@@ -109,6 +109,6 @@ async def test_a_call_that_ends_ends_its_hook() -> None:
 @pytest.mark.parametrize(
     "entry_point", ["no_such_module_anywhere:f", "asyncio:no_such_function", "json:dumps", "asyncio:__name__"]
 )
-def test_what_cannot_be_asked_is_refused_when_it_is_loaded(entry_point: str) -> None:
+def test_an_invalid_entry_point_is_refused_at_load(entry_point: str) -> None:
     with pytest.raises(ValueError):
-        load(entry_point)
+        load_plugin(entry_point)

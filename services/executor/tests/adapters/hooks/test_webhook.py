@@ -1,4 +1,4 @@
-"""Webhooks against a real server: honest ones, and every kind that is not."""
+"""Webhooks against a real server: well-behaved ones, and every kind of failure."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ async def test_an_event_is_posted_and_the_answer_comes_back(server: Server, webh
     assert not {"authorization", "cookie"} & headers.keys()
 
 
-async def test_a_receiver_can_tell_who_asks_and_when(server: Server, webhook: Webhook) -> None:
+async def test_a_request_is_signed_with_its_timestamp(server: Server, webhook: Webhook) -> None:
     await webhook.ask({"phase": "pre"})
     [(_, headers, body)] = server.requests
     stamp = headers["toolmesh-timestamp"]
@@ -146,7 +146,7 @@ async def test_connections_are_reused(server: Server, webhook: Webhook) -> None:
     assert (len(server.requests), server.connections) == (3, 1)
 
 
-async def test_no_content_is_no_answer_and_no_failure(server: Server, webhook: Webhook) -> None:
+async def test_status_204_is_no_answer_and_no_failure(server: Server, webhook: Webhook) -> None:
     server.reply = raw(b"HTTP/1.1 204 No Content\r\n\r\n")
     assert await webhook.ask({}) is None
 
@@ -194,7 +194,7 @@ async def test_no_content_is_no_answer_and_no_failure(server: Server, webhook: W
         "hangs up half-way",
     ],
 )
-async def test_whatever_is_no_answer_is_told_apart_and_nothing_is_asked_twice(
+async def test_every_invalid_response_has_its_own_reason_and_is_not_retried(
     server: Server, webhook: Webhook, reply: Reply, kind: str
 ) -> None:
     server.reply = reply
@@ -202,7 +202,7 @@ async def test_whatever_is_no_answer_is_told_apart_and_nothing_is_asked_twice(
     assert len(server.requests) == 1
 
 
-async def test_an_answer_of_exactly_the_bound_is_read(server: Server, webhook: Webhook) -> None:
+async def test_an_answer_of_exactly_the_size_limit_is_read(server: Server, webhook: Webhook) -> None:
     server.reply = answer(b'"' + b"x" * 65_534 + b'"')
     assert len(await webhook.ask({})) == 65_534
 
@@ -213,7 +213,7 @@ async def test_a_server_that_is_not_there_is_unreachable(webhook: Webhook, serve
 
 @pytest.fixture
 async def unused() -> int:
-    """A port that nobody listens at."""
+    """A port without a listener."""
     listening = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
     port: int = listening.sockets[0].getsockname()[1]
     listening.close()
@@ -221,16 +221,14 @@ async def unused() -> int:
     return port
 
 
-async def test_after_a_failure_the_next_question_is_asked_as_if_nothing_had_been(
-    server: Server, webhook: Webhook
-) -> None:
+async def test_a_failure_does_not_affect_the_next_request(server: Server, webhook: Webhook) -> None:
     server.reply = endless
     assert await failure(webhook) == "too_large"
     server.reply = answer(b'{"stop":"x"}')
     assert await webhook.ask({}) == {"stop": "x"}
 
 
-async def test_whoever_stops_waiting_hangs_up(server: Server, webhook: Webhook) -> None:
+async def test_a_canceled_request_closes_its_connection(server: Server, webhook: Webhook) -> None:
     server.reply = never
     task = asyncio.ensure_future(webhook.ask({}))
     await server.asked.wait()
@@ -242,7 +240,7 @@ async def test_whoever_stops_waiting_hangs_up(server: Server, webhook: Webhook) 
     assert server.connections == 2
 
 
-async def test_nothing_in_the_environment_leads_questions_elsewhere(
+async def test_proxies_of_the_environment_are_ignored(
     server: Server, webhook: Webhook, unused: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
@@ -259,7 +257,7 @@ def _tls(pki: Any, name: str) -> ssl.SSLContext:
     return context
 
 
-async def test_over_tls_the_server_must_be_who_it_says(pki: Any, stack: AsyncExitStack) -> None:
+async def test_a_tls_server_certificate_is_verified(pki: Any, stack: AsyncExitStack) -> None:
     honest, elsewhere = Server(), Server()
     await listen(honest, stack, _tls(pki, "approval"))
     await listen(elsewhere, stack, _tls(pki, "approval"), "127.0.0.2")
@@ -275,10 +273,10 @@ async def test_over_tls_the_server_must_be_who_it_says(pki: Any, stack: AsyncExi
     assert (len(honest.requests), len(elsewhere.requests)) == (1, 0)
 
 
-def test_nobody_pays_for_a_client_who_asks_nobody() -> None:
+def test_the_http_client_is_imported_on_first_use() -> None:
     program = (
-        "import sys; from services.executor.adapters.hooks.hooks_file import HookBook, read_hooks; "
-        "read_hooks([{'name': 'a', 'phase': 'pre', 'tools': ['*'], 'kind': 'webhook', 'url': 'https://a.example/'}]); "
+        "import sys; from services.executor.adapters.hooks.hooks_file import DeclaredHooks, parse_hooks; "
+        "parse_hooks([{'name': 'a', 'phase': 'pre', 'tools': ['*'], 'kind': 'webhook', 'url': 'https://a.example/'}]); "
         "sys.exit('httpx' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -1,4 +1,4 @@
-"""The statements about keys, and what each of them costs on the wire."""
+"""The SQL of claims under concurrency."""
 
 from __future__ import annotations
 
@@ -21,47 +21,47 @@ def table(engine: AsyncEngine) -> ClaimRows:
     return ClaimRows(engine, "executor-0")
 
 
-async def test_of_many_at_once_one_holds_the_key_and_all_see_who(
+async def test_one_of_many_concurrent_calls_acquires_and_all_see_it(
     engines: tuple[AsyncEngine, AsyncEngine],
 ) -> None:
     tables = [ClaimRows(engine, "e") for engine in engines]
     claims = [a_claim() for _ in range(40)]
-    found = await asyncio.gather(*(tables[n % 2].seize(claim, 30.0) for n, claim in enumerate(claims)))
-    holders = [row for row in found if row is not None and row.ours]
+    rows = await asyncio.gather(*(tables[n % 2].acquire(claim, 30.0) for n, claim in enumerate(claims)))
+    holders = [row for row in rows if row is not None and row.ours]
     assert len(holders) == 1
-    assert {row.invocation_id for row in found if row is not None} == {holders[0].invocation_id}
+    assert {row.invocation_id for row in rows if row is not None} == {holders[0].invocation_id}
 
 
-async def test_a_doubted_key_stays_with_one_of_many_that_come_at_once(
+async def test_one_of_many_concurrent_calls_takes_over_an_unknown_outcome(
     engines: tuple[AsyncEngine, AsyncEngine], table: ClaimRows, engine: AsyncEngine
 ) -> None:
     first = a_claim()
-    await table.seize(first, 30.0)
+    await table.acquire(first, 30.0)
     await age(engine, "lease_until")
     tables = [ClaimRows(each, "e") for each in engines]
-    found = await asyncio.gather(*(tables[n % 2].seize(a_claim(), 30.0) for n in range(40)))
-    [holder] = [row for row in found if row is not None and row.ours]
+    rows = await asyncio.gather(*(tables[n % 2].acquire(a_claim(), 30.0) for n in range(40)))
+    [holder] = [row for row in rows if row is not None and row.ours]
     assert holder.doubted == first.invocation_id
-    assert {row.doubted for row in found if row is not None} == {first.invocation_id}
+    assert {row.doubted for row in rows if row is not None} == {first.invocation_id}
 
 
-async def test_a_key_says_whether_it_is_under_way(table: ClaimRows, engine: AsyncEngine) -> None:
+async def test_a_row_reports_whether_it_is_in_progress(table: ClaimRows, engine: AsyncEngine) -> None:
     running, ended, free = a_claim(key="running"), a_claim(key="ended"), a_claim(key="free")
     for claim in (running, ended):
-        await table.seize(claim, 30.0)
+        await table.acquire(claim, 30.0)
     await table.settle(ended, "failed", error=b"e")
-    found = await table.look([scope_of(claim) for claim in (running, ended, free)])
-    assert {scope[-1]: under_way for scope, (under_way, _) in found.items()} == {"running": True, "ended": False}
-    assert found[scope_of(ended)][1].error == b"e"
+    rows = await table.read([scope_of(claim) for claim in (running, ended, free)])
+    assert {scope[-1]: in_progress for scope, (in_progress, _) in rows.items()} == {"running": True, "ended": False}
+    assert rows[scope_of(ended)][1].error == b"e"
     await age(engine, "lease_until")
-    found = await table.look([scope_of(running)])
-    assert not found[scope_of(running)][0]
+    rows = await table.read([scope_of(running)])
+    assert not rows[scope_of(running)][0]
 
 
-async def test_nobody_renews_what_it_does_not_hold(table: ClaimRows, engine: AsyncEngine) -> None:
+async def test_only_held_claims_are_renewed(table: ClaimRows, engine: AsyncEngine) -> None:
     held, ended, others = a_claim(key="held"), a_claim(key="ended"), a_claim(key="others")
     for claim in (held, ended, others):
-        await table.seize(claim, 30.0)
+        await table.acquire(claim, 30.0)
     await table.settle(ended, "succeeded", result=b"r")
     await age(engine, "lease_until")
     imposter = a_claim(key="others")

@@ -1,4 +1,4 @@
-"""Idempotency keys in a real PostgreSQL: two processes are two instances on the same tables."""
+"""Idempotency claims in a real PostgreSQL: two instances on the same tables act as two processes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def test_the_first_claim_is_held(here: PostgresClaims, engine: AsyncEngine
     assert here.sure(claim)
 
 
-async def test_a_lease_is_short_however_long_the_run_may_take(here: PostgresClaims, engine: AsyncEngine) -> None:
+async def test_a_lease_is_independent_of_the_time_limit(here: PostgresClaims, engine: AsyncEngine) -> None:
     await here.acquire(a_claim())
     [row] = await rows(engine)
     assert (row.lease_until - row.create_time).total_seconds() == LEASE_SECONDS
@@ -50,7 +50,7 @@ async def test_a_call_with_a_key_costs_two_statements(here: PostgresClaims, engi
     assert len(seen) == 2
 
 
-async def test_a_stored_answer_costs_one_statement(
+async def test_a_stored_outcome_costs_one_statement(
     here: PostgresClaims, there: PostgresClaims, engines: tuple[AsyncEngine, AsyncEngine]
 ) -> None:
     claim = a_claim()
@@ -61,7 +61,7 @@ async def test_a_stored_answer_costs_one_statement(
     assert len(seen) == 1
 
 
-async def test_a_settled_claim_answers_everywhere_with_the_whole_result(
+async def test_a_settled_claim_returns_the_complete_result_everywhere(
     here: PostgresClaims, there: PostgresClaims
 ) -> None:
     claim = a_claim()
@@ -76,21 +76,21 @@ async def test_a_settled_claim_answers_everywhere_with_the_whole_result(
     assert await there.acquire(a_claim()) == Settled(claim.invocation_id, result)
 
 
-async def test_a_stored_error_comes_back_whole(here: PostgresClaims, there: PostgresClaims) -> None:
+async def test_a_stored_error_is_returned_completely(here: PostgresClaims, there: PostgresClaims) -> None:
     claim = a_claim()
     await here.acquire(claim)
     error = MeshError(
         Reason.EXECUTION_FAILED, message="no", violations=[Violation("/a", "b", "c")], metadata={"x": "y"}
     )
     await here.settle(claim, Settled(claim.invocation_id, error))
-    found = await there.acquire(a_claim())
-    assert found is not None
-    assert isinstance(found.outcome, MeshError)
-    assert (found.outcome.reason, found.outcome.message) == (error.reason, error.message)
-    assert (found.outcome.violations, found.outcome.metadata) == (error.violations, error.metadata)
+    settled = await there.acquire(a_claim())
+    assert settled is not None
+    assert isinstance(settled.outcome, MeshError)
+    assert (settled.outcome.reason, settled.outcome.message) == (error.reason, error.message)
+    assert (settled.outcome.violations, settled.outcome.metadata) == (error.violations, error.metadata)
 
 
-async def test_other_arguments_conflict_while_it_runs_and_after(here: PostgresClaims, there: PostgresClaims) -> None:
+async def test_other_arguments_conflict_during_and_after_the_call(here: PostgresClaims, there: PostgresClaims) -> None:
     claim = a_claim()
     await here.acquire(claim)
     other = a_claim(arguments_digest="sha256:b")
@@ -100,7 +100,7 @@ async def test_other_arguments_conflict_while_it_runs_and_after(here: PostgresCl
 
 
 @pytest.mark.parametrize("part", ["tenant", "tool", "subject", "session", "key"])
-async def test_a_key_means_something_only_within_its_scope(here: PostgresClaims, part: str) -> None:
+async def test_keys_are_separate_by_scope(here: PostgresClaims, part: str) -> None:
     assert await here.acquire(a_claim()) is None
     assert await here.acquire(a_claim(**{part: "other"})) is None
 
@@ -112,35 +112,35 @@ async def test_two_hundred_calls_in_two_processes_run_once(here: PostgresClaims,
 
     async def call(number: int) -> Any:
         side, claim = (here, there)[number % 2], a_claim()
-        found = await side.acquire(claim)
-        if found is not None:
-            return found.outcome
+        settled = await side.acquire(claim)
+        if settled is not None:
+            return settled.outcome
         ran.append(claim.invocation_id)
         await all_waiting.wait()
         await side.settle(claim, Settled(claim.invocation_id, result))
         return result
 
     calls = [asyncio.ensure_future(call(number)) for number in range(200)]
-    await until(lambda: here._watch.scopes and there._watch.scopes)
+    await until(lambda: here._waiters.scopes and there._waiters.scopes)
     all_waiting.set()
     outcomes = await asyncio.gather(*calls)
     assert len(ran) == 1
     assert outcomes == [result] * 200
 
 
-async def test_a_crowd_asks_the_database_a_few_times(here: PostgresClaims, engine: AsyncEngine) -> None:
+async def test_concurrent_calls_share_few_statements(here: PostgresClaims, engine: AsyncEngine) -> None:
     claim = a_claim()
     await here.acquire(claim)
     with statements(engine) as seen:
         waiting = [asyncio.ensure_future(here.acquire(a_claim())) for _ in range(200)]
-        await until(lambda: here._watch.scopes)
+        await until(lambda: here._waiters.scopes)
         await here.settle(claim, Settled(claim.invocation_id, a_result()))
         assert all(await asyncio.gather(*waiting))
     assert len([statement for statement in seen if "insert into claims" in statement]) == 1
-    assert here._watch.scopes == ()
+    assert here._waiters.scopes == ()
 
 
-async def test_a_crowd_is_told_together_that_the_database_is_away() -> None:
+async def test_concurrent_calls_share_the_failure_of_the_database() -> None:
     engine = engine_for("postgresql://executor:test@127.0.0.1:1/none", schema="executor")
     claims = PostgresClaims(engine, "executor-0", Seal([KEY]))
     with statements(engine):
@@ -151,45 +151,45 @@ async def test_a_crowd_is_told_together_that_the_database_is_away() -> None:
     await engine.dispose()
 
 
-async def test_when_the_one_who_asks_leaves_another_asks(here: PostgresClaims) -> None:
-    seize, entered = here._rows.seize, asyncio.Event()
+async def test_another_call_acquires_when_the_first_is_canceled(here: PostgresClaims) -> None:
+    acquire, entered = here._rows.acquire, asyncio.Event()
 
     async def held_up(*asked: Any) -> Any:
         entered.set()
         await asyncio.Event().wait()
 
-    here._rows.seize = held_up  # type: ignore[method-assign]
+    here._rows.acquire = held_up  # type: ignore[method-assign]
     first = asyncio.ensure_future(here.acquire(a_claim()))
     await entered.wait()
     second = asyncio.ensure_future(here.acquire(a_claim()))
     await asyncio.sleep(0)
-    here._rows.seize = seize  # type: ignore[method-assign]
+    here._rows.acquire = acquire  # type: ignore[method-assign]
     first.cancel()
     assert await second is None
 
 
-async def test_who_waits_with_other_arguments_is_told_so_at_once(here: PostgresClaims) -> None:
+async def test_a_waiter_with_other_arguments_conflicts_at_once(here: PostgresClaims) -> None:
     await here.acquire(a_claim())
     waiting = asyncio.ensure_future(here.acquire(a_claim()))
-    await until(lambda: here._watch.scopes)
+    await until(lambda: here._waiters.scopes)
     error = await refusal(here.acquire(a_claim(arguments_digest="sha256:b")))
     assert error.reason is Reason.IDEMPOTENCY_CONFLICT
     waiting.cancel()
 
 
-async def test_two_who_wait_for_a_failure_each_get_one_of_their_own(
-    here: PostgresClaims, there: PostgresClaims
-) -> None:
+async def test_each_waiter_gets_its_own_error(here: PostgresClaims, there: PostgresClaims) -> None:
     claim = a_claim()
     await here.acquire(claim)
     waiting = [asyncio.ensure_future(there.acquire(a_claim())) for _ in range(2)]
-    await until(lambda: there._watch.scopes)
+    await until(lambda: there._waiters.scopes)
     await here.settle(claim, Settled(claim.invocation_id, MeshError(Reason.EXECUTION_FAILED)))
-    one, other = [found.outcome for found in await asyncio.gather(*waiting) if found is not None]
+    one, other = [settled.outcome for settled in await asyncio.gather(*waiting) if settled is not None]
     assert one is not other
 
 
-async def test_a_released_key_is_anybodys(here: PostgresClaims, there: PostgresClaims, engine: AsyncEngine) -> None:
+async def test_a_released_claim_can_be_acquired(
+    here: PostgresClaims, there: PostgresClaims, engine: AsyncEngine
+) -> None:
     claim = a_claim()
     await here.acquire(claim)
     waiting = asyncio.ensure_future(there.acquire(a_claim(arguments_digest="sha256:a")))
@@ -199,16 +199,16 @@ async def test_a_released_key_is_anybodys(here: PostgresClaims, there: PostgresC
     assert row.owner == "executor-1"
 
 
-async def test_who_stops_waiting_leaves_the_key_to_whoever_holds_it(here: PostgresClaims) -> None:
+async def test_a_canceled_waiter_leaves_the_claim_with_its_owner(here: PostgresClaims) -> None:
     claim = a_claim()
     await here.acquire(claim)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(here.acquire(a_claim()), 0.05)
-    assert here._watch.scopes == ()
+    assert here._waiters.scopes == ()
     assert here.sure(claim)
 
 
-async def test_a_key_whose_ending_has_no_form_is_held_no_longer(here: PostgresClaims) -> None:
+async def test_a_claim_whose_outcome_cannot_be_encoded_is_not_renewed(here: PostgresClaims) -> None:
     claim = a_claim()
     await here.acquire(claim)
     with pytest.raises(TypeError):
@@ -216,7 +216,7 @@ async def test_a_key_whose_ending_has_no_form_is_held_no_longer(here: PostgresCl
     assert not here.sure(claim)
 
 
-async def test_a_key_is_held_until_the_table_has_heard_how_its_call_ended(
+async def test_a_claim_is_held_until_its_outcome_is_stored(
     here: PostgresClaims, there: PostgresClaims, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claim, result = a_claim(), a_result()
@@ -240,7 +240,7 @@ async def test_a_key_is_held_until_the_table_has_heard_how_its_call_ended(
     assert await there.acquire(a_claim()) == Settled(claim.invocation_id, result)
 
 
-async def test_a_silent_owner_of_a_repeatable_call_is_replaced(
+async def test_a_dead_owner_of_a_repeatable_call_is_replaced(
     here: PostgresClaims, there: PostgresClaims, engine: AsyncEngine
 ) -> None:
     lost, next_one = a_claim(repeatable=True), a_claim(repeatable=True)
@@ -251,7 +251,7 @@ async def test_a_silent_owner_of_a_repeatable_call_is_replaced(
     assert (row.owner, row.invocation_id) == ("executor-1", next_one.invocation_id)
 
 
-async def test_who_was_replaced_settles_nothing_and_gives_nothing_back(
+async def test_a_replaced_owner_can_neither_settle_nor_release(
     here: PostgresClaims, there: PostgresClaims, engine: AsyncEngine
 ) -> None:
     lost, next_one = a_claim(repeatable=True), a_claim(repeatable=True)
@@ -272,7 +272,7 @@ async def test_who_was_replaced_settles_nothing_and_gives_nothing_back(
     assert await here.acquire(a_claim()) == Settled(next_one.invocation_id, first)
 
 
-async def test_what_was_settled_stays(here: PostgresClaims, there: PostgresClaims) -> None:
+async def test_a_settled_outcome_is_not_overwritten(here: PostgresClaims, there: PostgresClaims) -> None:
     claim, first = a_claim(), a_result()
     await here.acquire(claim)
     await here.settle(claim, Settled(claim.invocation_id, first))
@@ -284,30 +284,30 @@ async def test_what_was_settled_stays(here: PostgresClaims, there: PostgresClaim
 
 
 @pytest.mark.parametrize("repeatable", [True, False])
-async def test_a_silent_owner_is_replaced_by_exactly_one(
+async def test_a_dead_owner_is_replaced_by_exactly_one(
     here: PostgresClaims, there: PostgresClaims, engine: AsyncEngine, repeatable: bool
 ) -> None:
     await here.acquire(a_claim(repeatable=repeatable))
     await age(engine, "lease_until")
     calls = [asyncio.ensure_future(side.acquire(a_claim(repeatable=repeatable))) for side in (here, there) * 5]
-    await until(lambda: here._watch.scopes and there._watch.scopes and any(call.done() for call in calls))
+    await until(lambda: here._waiters.scopes and there._waiters.scopes and any(call.done() for call in calls))
     assert len([call for call in calls if call.done()]) == 1
     for call in calls:
         call.cancel()
     await asyncio.wait(calls)
 
 
-async def test_waiting_ends_in_taking_over_when_the_owner_falls_silent(
+async def test_a_waiter_takes_over_from_a_dead_owner(
     here: PostgresClaims, there: PostgresClaims, engine: AsyncEngine
 ) -> None:
     await here.acquire(a_claim())
     waiting = asyncio.ensure_future(there.acquire(a_claim()))
-    await until(lambda: there._watch.scopes)
+    await until(lambda: there._waiters.scopes)
     await age(engine, "lease_until")
     assert isinstance(await waiting, Doubted)
 
 
-async def test_a_silent_owner_of_a_write_leaves_a_doubt_that_is_held(
+async def test_a_dead_owner_of_a_write_leaves_an_unknown_outcome(
     here: PostgresClaims, there: PostgresClaims, engine: AsyncEngine
 ) -> None:
     lost, resolver = a_claim(), a_claim()
@@ -322,23 +322,23 @@ async def test_a_silent_owner_of_a_write_leaves_a_doubt_that_is_held(
     with pytest.raises(Overtaken):
         await here.settle(lost, Settled(lost.invocation_id, a_result()))
     for side in (here, there):
-        found = await side.acquire(a_claim())
-        assert found is not None
-        assert isinstance(found.outcome, MeshError)
-        assert found.outcome.reason is Reason.UNKNOWN_OUTCOME
-        assert found.outcome.metadata["first_invocation"] == lost.invocation_id
+        settled = await side.acquire(a_claim())
+        assert settled is not None
+        assert isinstance(settled.outcome, MeshError)
+        assert settled.outcome.reason is Reason.UNKNOWN_OUTCOME
+        assert settled.outcome.metadata["first_invocation"] == lost.invocation_id
 
 
-async def test_who_resolves_a_doubt_and_dies_too_is_doubted_as_well(here: PostgresClaims, engine: AsyncEngine) -> None:
+async def test_a_resolver_that_dies_is_recorded_as_unknown_too(here: PostgresClaims, engine: AsyncEngine) -> None:
     claims = [a_claim() for _ in range(3)]
     for claim in claims:
-        found = await here.acquire(claim)
+        settled = await here.acquire(claim)
         await age(engine, "lease_until")
-    assert isinstance(found, Doubted)
-    assert found.runs == tuple(claim.invocation_id for claim in claims[:2])
+    assert isinstance(settled, Doubted)
+    assert settled.runs == tuple(claim.invocation_id for claim in claims[:2])
 
 
-async def test_a_doubt_that_is_given_back_is_there_for_the_next_and_no_longer_than_before(
+async def test_releasing_an_unknown_outcome_restores_it_with_its_window(
     here: PostgresClaims, there: PostgresClaims, engine: AsyncEngine
 ) -> None:
     dead = [a_claim(), a_claim()]
@@ -347,13 +347,13 @@ async def test_a_doubt_that_is_given_back_is_there_for_the_next_and_no_longer_th
         await age(engine, "lease_until")
     for _ in range(3):
         resolver = a_claim()
-        found = await there.acquire(resolver)
-        assert isinstance(found, Doubted)
-        assert found.runs == tuple(claim.invocation_id for claim in dead)
+        settled = await there.acquire(resolver)
+        assert isinstance(settled, Doubted)
+        assert settled.runs == tuple(claim.invocation_id for claim in dead)
         await there.release(resolver)
 
 
-async def test_an_owner_that_wakes_up_before_anybody_decided_still_has_its_say(
+async def test_a_late_owner_can_settle_before_a_takeover(
     here: PostgresClaims, there: PostgresClaims, engine: AsyncEngine
 ) -> None:
     late, resolver, result = a_claim(), a_claim(), a_result()
@@ -365,23 +365,23 @@ async def test_an_owner_that_wakes_up_before_anybody_decided_still_has_its_say(
     assert await there.acquire(a_claim()) == Settled(late.invocation_id, result)
 
 
-async def test_a_call_that_kills_its_owners_is_not_repeated_for_ever(here: PostgresClaims, engine: AsyncEngine) -> None:
+async def test_the_number_of_repetitions_is_bounded(here: PostgresClaims, engine: AsyncEngine) -> None:
     for _ in range(MOST_RUNS):
         assert await here.acquire(a_claim(repeatable=True)) is None
         await age(engine, "lease_until")
     assert isinstance(await here.acquire(a_claim(repeatable=True)), Doubted)
 
 
-async def test_an_abandoned_key_is_doubted_at_once(here: PostgresClaims, there: PostgresClaims) -> None:
+async def test_an_abandoned_claim_is_unknown_at_once(here: PostgresClaims, there: PostgresClaims) -> None:
     claim = a_claim()
     await here.acquire(claim)
     await here.abandon(claim)
-    found = await there.acquire(a_claim())
-    assert isinstance(found, Doubted)
-    assert found.runs == (claim.invocation_id,)
+    settled = await there.acquire(a_claim())
+    assert isinstance(settled, Doubted)
+    assert settled.runs == (claim.invocation_id,)
 
 
-async def test_other_arguments_conflict_with_a_doubted_key_too(
+async def test_other_arguments_conflict_with_an_unknown_outcome(
     here: PostgresClaims, there: PostgresClaims, engine: AsyncEngine
 ) -> None:
     await here.acquire(a_claim())
@@ -390,7 +390,7 @@ async def test_other_arguments_conflict_with_a_doubted_key_too(
     assert error.reason is Reason.IDEMPOTENCY_CONFLICT
 
 
-async def test_a_doubt_ends_with_the_window_of_its_key(here: PostgresClaims, engine: AsyncEngine) -> None:
+async def test_an_unknown_outcome_ends_with_its_window(here: PostgresClaims, engine: AsyncEngine) -> None:
     await here.acquire(a_claim())
     await age(engine, "lease_until")
     await age(engine, "expire_time")
@@ -399,9 +399,7 @@ async def test_a_doubt_ends_with_the_window_of_its_key(here: PostgresClaims, eng
     assert row.doubted == ""
 
 
-async def test_a_key_whose_window_is_over_is_new(
-    here: PostgresClaims, there: PostgresClaims, engine: AsyncEngine
-) -> None:
+async def test_an_expired_claim_is_new(here: PostgresClaims, there: PostgresClaims, engine: AsyncEngine) -> None:
     claim = a_claim()
     await here.acquire(claim)
     await here.settle(claim, Settled(claim.invocation_id, a_result()))
@@ -411,7 +409,7 @@ async def test_a_key_whose_window_is_over_is_new(
     assert (row.state, row.result, row.arguments_digest) == ("running", None, "sha256:other")
 
 
-async def test_sweeping_forgets_what_is_over_and_nothing_else(here: PostgresClaims, engine: AsyncEngine) -> None:
+async def test_sweep_deletes_only_expired_claims(here: PostgresClaims, engine: AsyncEngine) -> None:
     await here.acquire(a_claim(key="old"))
     await age(engine, "expire_time")
     await here.acquire(a_claim(key="new"))
@@ -420,7 +418,7 @@ async def test_sweeping_forgets_what_is_over_and_nothing_else(here: PostgresClai
     assert [row.key for row in await rows(engine)] == ["new"]
 
 
-async def test_a_window_begins_when_the_call_ends(here: PostgresClaims, engine: AsyncEngine) -> None:
+async def test_the_window_begins_at_the_end_of_the_call(here: PostgresClaims, engine: AsyncEngine) -> None:
     claim = a_claim()
     await here.acquire(claim)
     await age(engine, "expire_time")
@@ -430,7 +428,7 @@ async def test_a_window_begins_when_the_call_ends(here: PostgresClaims, engine: 
     assert left
 
 
-async def test_a_database_that_is_away_is_said_so() -> None:
+async def test_a_failing_database_is_service_unavailable() -> None:
     engine = engine_for("postgresql://executor:test@127.0.0.1:1/none", schema="executor")
     error = await refusal(PostgresClaims(engine, "executor-0", Seal([KEY])).acquire(a_claim()))
     assert error.reason is Reason.SERVICE_UNAVAILABLE

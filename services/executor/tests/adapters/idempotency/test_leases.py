@@ -1,4 +1,4 @@
-"""Leases of keys: renewed while their calls live, given up when nobody can be sure of them any more."""
+"""Leases of claims: renewed while their calls live, and reported when they may be lost."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class Bench:
     def __init__(self, engine: AsyncEngine) -> None:
         self.clock, self.table = Clock(), ClaimRows(engine, "executor-0")
         self.leases = ClaimLeases(self.table, LEASE, monotonic=self.clock)
-        self.loosened: list[str] = []
+        self.lost: list[str] = []
         self.failures: list[Exception] = []
-        self.leases.listen(self.loosened.append, self.failures.append)
+        self.leases.listen(self.lost.append, self.failures.append)
 
     async def hold(self, **changes: Any) -> Claim:
         claim = a_claim(**changes)
-        await self.table.seize(claim, LEASE)
+        await self.table.acquire(claim, LEASE)
         self.leases.begin(claim, self.clock.now)
         return claim
 
@@ -72,17 +72,17 @@ async def is_leased(engine: AsyncEngine) -> bool:
         return bool(await connection.scalar(text("select bool_and(lease_until > now()) from claims")))
 
 
-async def test_a_call_keeps_its_key_for_as_long_as_it_lives(bench: Bench, engine: AsyncEngine) -> None:
+async def test_a_lease_is_renewed_while_its_call_lives(bench: Bench, engine: AsyncEngine) -> None:
     claim = await bench.hold()
     for _ in range(20):
         await age(engine, "lease_until")
         await bench.later(LEASE / 2)
         assert await is_leased(engine)
         assert bench.leases.sure(claim)
-    assert bench.loosened == []
+    assert bench.lost == []
 
 
-async def test_a_call_that_ends_soon_costs_nothing_here(bench: Bench, engine: AsyncEngine) -> None:
+async def test_a_short_call_needs_no_renewal(bench: Bench, engine: AsyncEngine) -> None:
     claim = await bench.hold()
     with statements(engine) as seen:
         await bench.later(LEASE / 16)
@@ -91,7 +91,7 @@ async def test_a_call_that_ends_soon_costs_nothing_here(bench: Bench, engine: As
     assert seen == []
 
 
-async def test_however_many_are_held_one_statement_renews_them(bench: Bench, engine: AsyncEngine) -> None:
+async def test_one_statement_renews_all_leases(bench: Bench, engine: AsyncEngine) -> None:
     held = [await bench.hold(key=str(number)) for number in range(50)]
     await age(engine, "lease_until")
     with statements(engine) as seen:
@@ -101,9 +101,7 @@ async def test_however_many_are_held_one_statement_renews_them(bench: Bench, eng
     assert await is_leased(engine)
 
 
-async def test_whoever_runs_for_longer_than_its_window_and_dies_is_doubted_all_the_same(
-    bench: Bench, engine: AsyncEngine
-) -> None:
+async def test_an_owner_that_outlives_its_window_and_dies_is_unknown(bench: Bench, engine: AsyncEngine) -> None:
     claim = await bench.hold()
     await age(engine, "expire_time")
     await bench.later(LEASE / 2)
@@ -112,27 +110,27 @@ async def test_whoever_runs_for_longer_than_its_window_and_dies_is_doubted_all_t
     assert (row.expire_time - row.lease_until).total_seconds() > claim.window
 
 
-async def test_an_owner_learns_that_its_key_was_taken(bench: Bench, engine: AsyncEngine) -> None:
+async def test_an_owner_learns_of_a_takeover(bench: Bench, engine: AsyncEngine) -> None:
     lost, kept = await bench.hold(), await bench.hold(key="other")
     await age(engine, "lease_until")
     other = a_claim()
-    await bench.table.seize(other, LEASE)
+    await bench.table.acquire(other, LEASE)
     await bench.later(LEASE / 2)
     await bench.later(LEASE / 2)
-    assert bench.loosened == [lost.invocation_id]
+    assert bench.lost == [lost.invocation_id]
     assert (bench.leases.sure(lost), bench.leases.sure(kept)) == (False, True)
     row = next(row for row in await rows(engine) if row.key == "k")
     assert row.invocation_id == other.invocation_id
 
 
-async def test_an_owner_that_was_stopped_is_not_sure_before_it_has_asked(bench: Bench) -> None:
+async def test_a_stopped_owner_is_not_sure_before_a_renewal(bench: Bench) -> None:
     claim = await bench.hold()
     assert bench.leases.sure(claim)
     bench.clock.now += LEASE
     assert not bench.leases.sure(claim)
 
 
-async def test_what_ended_while_it_was_renewed_is_not_lost(bench: Bench) -> None:
+async def test_a_call_that_ends_during_the_renewal_is_not_reported(bench: Bench) -> None:
     claim = await bench.hold()
 
     async def ends_meanwhile(claims: Sequence[Claim], lease: float) -> set[str]:
@@ -141,10 +139,10 @@ async def test_what_ended_while_it_was_renewed_is_not_lost(bench: Bench) -> None
 
     bench.table.renew = ends_meanwhile  # type: ignore[method-assign]
     await bench.later(LEASE / 2)
-    assert bench.loosened == []
+    assert bench.lost == []
 
 
-async def test_a_database_that_is_away_is_waited_for_and_a_run_is_told_before_its_lease_ends(bench: Bench) -> None:
+async def test_a_failing_database_is_reported_before_the_lease_ends(bench: Bench) -> None:
     renew = bench.table.renew
 
     async def away(claims: Sequence[Claim], lease: float) -> set[str]:
@@ -153,20 +151,20 @@ async def test_a_database_that_is_away_is_waited_for_and_a_run_is_told_before_it
     claim = await bench.hold()
     bench.table.renew = away  # type: ignore[method-assign]
     await bench.later(LEASE / 2)
-    assert bench.loosened == []
+    assert bench.lost == []
     await bench.later(LEASE / 4)
-    assert bench.loosened == [claim.invocation_id]
+    assert bench.lost == [claim.invocation_id]
     assert bench.leases.sure(claim)
     await bench.later(LEASE / 4)
-    assert (bench.loosened, bench.leases.sure(claim)) == ([claim.invocation_id], False)
-    # Back, and nobody has doubted it: it is as good as it was.
+    assert (bench.lost, bench.leases.sure(claim)) == ([claim.invocation_id], False)
+    # The database is back and the claim was not taken over, so it is held again.
     bench.table.renew = renew  # type: ignore[method-assign]
     await bench.later(LEASE / 4)
     assert bench.leases.sure(claim)
     assert {type(cause) for cause in bench.failures} == {MeshError}
 
 
-async def test_a_run_is_told_in_time_of_a_database_that_says_nothing_however_long_the_driver_waits(
+async def test_a_silent_database_is_reported_before_the_driver_times_out(
     bench: Bench,
 ) -> None:
     answers = asyncio.Event()
@@ -180,17 +178,17 @@ async def test_a_run_is_told_in_time_of_a_database_that_says_nothing_however_lon
 
     claim = await bench.hold()
     bench.table.renew = says_nothing  # type: ignore[method-assign]
-    bench.leases._beat = 0.01
+    bench.leases._interval = 0.01
     bench.clock.now += LEASE - 0.01
     renewing = asyncio.ensure_future(bench.leases._renew())
-    await until(lambda: bench.loosened)
+    await until(lambda: bench.lost)
     await renewing
-    assert (bench.loosened, [type(cause) for cause in bench.failures]) == ([claim.invocation_id], [TimeoutError])
+    assert (bench.lost, [type(cause) for cause in bench.failures]) == ([claim.invocation_id], [TimeoutError])
     answers.set()
-    await until(lambda: not bench.leases._asking)
+    await until(lambda: not bench.leases._statements)
 
 
-async def test_a_key_that_nobody_knows_any_more_is_not_renewed_for_ever(bench: Bench, engine: AsyncEngine) -> None:
+async def test_a_dropped_claim_is_not_renewed(bench: Bench, engine: AsyncEngine) -> None:
     claim = await bench.hold()
     kept = await bench.hold(key="other")
     await bench.later(LEASE / 2)
@@ -199,10 +197,10 @@ async def test_a_key_that_nobody_knows_any_more_is_not_renewed_for_ever(bench: B
     await age(engine, "lease_until")
     await bench.later(LEASE / 2)
     assert {row.key for row in await rows(engine) if row.lease_until > datetime.now(UTC)} == {"other"}
-    assert (bench.leases.sure(kept), len(bench.leases._holds)) == (True, 1)
+    assert (bench.leases.sure(kept), len(bench.leases._leases)) == (True, 1)
 
 
-async def test_it_beats_by_itself_while_something_is_held(engine: AsyncEngine) -> None:
+async def test_the_timer_renews_held_leases(engine: AsyncEngine) -> None:
     table = ClaimRows(engine, "executor-0")
     leases = ClaimLeases(table, 0.2)
     renewed: list[int] = []
@@ -214,7 +212,7 @@ async def test_it_beats_by_itself_while_something_is_held(engine: AsyncEngine) -
 
     table.renew = noted  # type: ignore[method-assign]
     claim = a_claim()
-    await table.seize(claim, 0.2)
+    await table.acquire(claim, 0.2)
     leases.begin(claim, leases._monotonic())
     await until(lambda: len(renewed) >= 3)
     leases.end(claim)

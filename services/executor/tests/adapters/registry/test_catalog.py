@@ -1,4 +1,4 @@
-"""Which version a reference means."""
+"""Resolution of references to versions."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from toolmesh.registry.v1 import tool_version_pb2 as vpb
 from libs.common.errors import MeshError, Reason
 from libs.common.testing.clock import ManualClock
 from services.executor.adapters.registry.catalog import Catalog
-from services.executor.adapters.registry.compile_tool import entry_of
+from services.executor.adapters.registry.compile_tool import compile_version
 from services.executor.tests.peers import registered
 from services.executor.tests.samples import a_manifest
 
 
-def catalog(*versions: tuple[str, str], clock: ManualClock | None = None, **changes: Any) -> Catalog:
-    made = Catalog(clock or ManualClock())
+def catalog_of(*versions: tuple[str, str], clock: ManualClock | None = None, **changes: Any) -> Catalog:
+    catalog = Catalog(clock or ManualClock())
     for number, state in versions:
-        made.put(entry_of(registered(a_manifest(version=number, **changes), state)))
-    return made
+        catalog.put(compile_version(registered(a_manifest(version=number, **changes), state)))
+    return catalog
 
 
-def refused(made: Catalog, reference: str, constraint: str = "") -> MeshError:
+def refused(catalog: Catalog, reference: str, constraint: str = "") -> MeshError:
     with pytest.raises(MeshError) as caught:
-        made.resolve(reference, constraint)
+        catalog.resolve(reference, constraint)
     return caught.value
 
 
@@ -34,16 +34,18 @@ def refused(made: Catalog, reference: str, constraint: str = "") -> MeshError:
     ("constraint", "version"),
     [("", "2.0.0"), ("latest", "2.0.0"), ("^1.0", "1.4.0"), ("~1.2", "1.2.0"), ("1.x", "1.4.0"), ("1.2.0", "1.2.0")],
 )
-def test_the_highest_version_that_is_meant_is_found(constraint: str, version: str) -> None:
-    made = catalog(("1.2.0", "AVAILABLE"), ("1.4.0", "AVAILABLE"), ("2.0.0", "AVAILABLE"), ("3.0.0-rc.1", "AVAILABLE"))
+def test_the_highest_matching_version_is_resolved(constraint: str, version: str) -> None:
+    catalog = catalog_of(
+        ("1.2.0", "AVAILABLE"), ("1.4.0", "AVAILABLE"), ("2.0.0", "AVAILABLE"), ("3.0.0-rc.1", "AVAILABLE")
+    )
     for reference in ("say", "core.say", "tools/core.say"):
-        assert made.resolve(reference, constraint).version == version
+        assert catalog.resolve(reference, constraint).version == version
 
 
-def test_a_version_that_is_not_deprecated_comes_first() -> None:
-    made = catalog(("1.0.0", "AVAILABLE"), ("2.0.0", "DEPRECATED"), ("3.0.0", "DISABLED"))
-    assert made.resolve("say", "").version == "1.0.0"
-    assert made.resolve("say", ">=2").version == "2.0.0"
+def test_a_version_that_is_not_deprecated_is_preferred() -> None:
+    catalog = catalog_of(("1.0.0", "AVAILABLE"), ("2.0.0", "DEPRECATED"), ("3.0.0", "DISABLED"))
+    assert catalog.resolve("say", "").version == "1.0.0"
+    assert catalog.resolve("say", ">=2").version == "2.0.0"
 
 
 @pytest.mark.parametrize(
@@ -57,93 +59,93 @@ def test_a_version_that_is_not_deprecated_comes_first() -> None:
         ("DRAFT", Reason.TOOL_UNAVAILABLE),
     ],
 )
-def test_a_version_that_may_not_run_says_why(state: str, reason: Reason) -> None:
-    error = refused(catalog(("1.0.0", state)), "say")
+def test_an_unavailable_version_reports_its_state(state: str, reason: Reason) -> None:
+    error = refused(catalog_of(("1.0.0", state)), "say")
     assert (error.reason, error.metadata["tool_version"]) == (reason, "tools/core.say/versions/1.0.0")
 
 
-def test_unknown_names_versions_and_constraints_are_told_apart() -> None:
-    made = catalog(("1.0.0", "AVAILABLE"))
-    assert refused(made, "nobody").reason is Reason.TOOL_NOT_FOUND
-    assert refused(made, "other.say").reason is Reason.TOOL_NOT_FOUND
-    assert refused(made, "No Name").reason is Reason.TOOL_NOT_FOUND
-    assert refused(made, "say", "^2").reason is Reason.TOOL_VERSION_NOT_FOUND
-    assert refused(made, "say", "nonsense").reason is Reason.INVALID_REQUEST
+def test_unknown_names_versions_and_constraints_are_distinct_errors() -> None:
+    catalog = catalog_of(("1.0.0", "AVAILABLE"))
+    assert refused(catalog, "nobody").reason is Reason.TOOL_NOT_FOUND
+    assert refused(catalog, "other.say").reason is Reason.TOOL_NOT_FOUND
+    assert refused(catalog, "No Name").reason is Reason.TOOL_NOT_FOUND
+    assert refused(catalog, "say", "^2").reason is Reason.TOOL_VERSION_NOT_FOUND
+    assert refused(catalog, "say", "nonsense").reason is Reason.INVALID_REQUEST
 
 
-def test_a_deprecated_version_ends_by_the_clock() -> None:
+def test_a_deprecated_version_ends_at_its_sunset_time() -> None:
     clock = ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
-    made = Catalog(clock)
+    catalog = Catalog(clock)
     sunset = Timestamp(seconds=int(clock.now().timestamp()) + 60)
     deprecation = vpb.Deprecation(sunset_time=sunset, successor="tools/core.say/versions/2.0.0")
-    made.put(entry_of(registered(a_manifest(), "DEPRECATED", deprecation=deprecation)))
-    assert made.resolve("say", "").deprecation is not None
+    catalog.put(compile_version(registered(a_manifest(), "DEPRECATED", deprecation=deprecation)))
+    assert catalog.resolve("say", "").deprecation is not None
     clock.advance(61)
-    error = refused(made, "say")
+    error = refused(catalog, "say")
     assert (error.reason, error.metadata["successor"]) == (Reason.TOOL_DEPRECATED, "tools/core.say/versions/2.0.0")
 
 
-def test_an_alias_leads_to_its_tool_and_never_hides_one() -> None:
-    made = catalog(("1.0.0", "AVAILABLE"), aliases=["speak"])
-    assert made.resolve("speak", "").qualified == "core.say"
-    made.put(entry_of(registered(a_manifest(tool_id="speak"))))
-    assert made.resolve("speak", "").qualified == "core.speak"
+def test_an_alias_resolves_to_its_tool_and_never_shadows_one() -> None:
+    catalog = catalog_of(("1.0.0", "AVAILABLE"), aliases=["speak"])
+    assert catalog.resolve("speak", "").qualified == "core.say"
+    catalog.put(compile_version(registered(a_manifest(tool_id="speak"))))
+    assert catalog.resolve("speak", "").qualified == "core.speak"
 
 
-def test_who_names_a_build_means_that_build() -> None:
-    made = catalog(("1.0.0+a", "AVAILABLE"), ("1.0.0+b", "AVAILABLE"))
-    assert made.resolve("say", "1.0.0+a").version == "1.0.0+a"
-    assert made.resolve("say", "2.x || 1.0.0+b").version == "1.0.0+b"
-    assert refused(made, "say", "1.0.0+c").reason is Reason.TOOL_VERSION_NOT_FOUND
+def test_an_exact_build_resolves_to_that_build() -> None:
+    catalog = catalog_of(("1.0.0+a", "AVAILABLE"), ("1.0.0+b", "AVAILABLE"))
+    assert catalog.resolve("say", "1.0.0+a").version == "1.0.0+a"
+    assert catalog.resolve("say", "2.x || 1.0.0+b").version == "1.0.0+b"
+    assert refused(catalog, "say", "1.0.0+c").reason is Reason.TOOL_VERSION_NOT_FOUND
 
 
-def test_an_answer_holds_only_until_something_changes() -> None:
-    made = catalog(("1.0.0", "AVAILABLE"))
-    assert made.resolve("say", "").version == "1.0.0"
-    made.put(entry_of(registered(a_manifest(version="1.1.0"))))
-    assert made.resolve("say", "").version == "1.1.0"
-    made.drop("tools/core.say/versions/1.1.0")
-    assert made.resolve("say", "").version == "1.0.0"
-    made.keep_only([])
-    assert refused(made, "say").reason is Reason.TOOL_NOT_FOUND
-    assert len(made) == 0
+def test_a_cached_resolution_is_invalidated_by_changes() -> None:
+    catalog = catalog_of(("1.0.0", "AVAILABLE"))
+    assert catalog.resolve("say", "").version == "1.0.0"
+    catalog.put(compile_version(registered(a_manifest(version="1.1.0"))))
+    assert catalog.resolve("say", "").version == "1.1.0"
+    catalog.remove("tools/core.say/versions/1.1.0")
+    assert catalog.resolve("say", "").version == "1.0.0"
+    catalog.retain([])
+    assert refused(catalog, "say").reason is Reason.TOOL_NOT_FOUND
+    assert len(catalog) == 0
 
 
-def test_a_version_that_cannot_be_compiled_is_not_replaced_by_an_older_one_in_silence() -> None:
-    made = catalog(("1.0.0", "AVAILABLE"))
+def test_an_uncompilable_version_is_an_error_and_not_replaced_by_an_older_one() -> None:
+    catalog = catalog_of(("1.0.0", "AVAILABLE"))
     broken = registered(a_manifest(version="2.0.0"))
     broken.manifest.input.schema = b"[]"
-    made.put(entry_of(broken))
-    error = refused(made, "say")
+    catalog.put(compile_version(broken))
+    error = refused(catalog, "say")
     assert (error.reason, error.metadata["state"]) == (Reason.TOOL_UNAVAILABLE, "broken")
     assert error.metadata["tool_version"] == "tools/core.say/versions/2.0.0"
-    assert made.resolve("say", "^1").version == "1.0.0"
+    assert catalog.resolve("say", "^1").version == "1.0.0"
 
 
-def test_an_alias_leads_where_the_registry_says_now_not_where_a_manifest_once_said() -> None:
-    made = catalog(("1.0.0", "AVAILABLE"), aliases=["speak"])
-    assert made.resolve("speak", "").qualified == "core.say"
+def test_current_aliases_override_those_of_the_manifest() -> None:
+    catalog = catalog_of(("1.0.0", "AVAILABLE"), aliases=["speak"])
+    assert catalog.resolve("speak", "").qualified == "core.say"
     moved = registered(a_manifest(aliases=["speak"]))
     moved.aliases.SetInParent()
     other = registered(a_manifest(tool_id="tell"))
     other.aliases.tool_ids.append("speak")
     for version in (moved, other):
-        made.put(entry_of(version))
-    assert made.resolve("speak", "").qualified == "core.tell"
+        catalog.put(compile_version(version))
+    assert catalog.resolve("speak", "").qualified == "core.tell"
 
 
-def test_whoever_listens_hears_of_every_change_and_of_no_repetition() -> None:
-    heard: list[str] = []
-    made = Catalog(ManualClock())
-    made.listen(heard.append)
-    first, same = (entry_of(registered(a_manifest(), "AVAILABLE")) for _ in range(2))
-    made.put(first)
-    made.put(same)
-    assert heard == []
-    made.put(entry_of(registered(a_manifest(), "QUARANTINED")))
-    assert heard == [first.digest]
-    other = entry_of(registered(a_manifest(description="Says something else to somebody."), "AVAILABLE"))
-    made.put(other)
-    assert (heard, other.digest != first.digest) == ([first.digest] * 2, True)
-    made.keep_only([])
-    assert heard == [first.digest, first.digest, other.digest]
+def test_listeners_are_called_for_changes_and_not_for_repetitions() -> None:
+    notified: list[str] = []
+    catalog = Catalog(ManualClock())
+    catalog.listen(notified.append)
+    first, same = (compile_version(registered(a_manifest(), "AVAILABLE")) for _ in range(2))
+    catalog.put(first)
+    catalog.put(same)
+    assert notified == []
+    catalog.put(compile_version(registered(a_manifest(), "QUARANTINED")))
+    assert notified == [first.digest]
+    other = compile_version(registered(a_manifest(description="Says something else to somebody."), "AVAILABLE"))
+    catalog.put(other)
+    assert (notified, other.digest != first.digest) == ([first.digest] * 2, True)
+    catalog.retain([])
+    assert notified == [first.digest, first.digest, other.digest]

@@ -1,4 +1,4 @@
-"""Intakes, compiled from manifests: what a version asks of its arguments, or that it cannot be called at all."""
+"""Argument rules compiled from manifests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from toolmesh.registry.v1 import tool_manifest_pb2 as mpb
 
 from libs.common.errors import Reason
 from libs.common.json.jsonio import dump
-from services.executor.adapters.registry.compile_arguments import intake_of
+from services.executor.adapters.registry.compile_arguments import compile_arguments
 from services.executor.builtin.arithmetic import Arithmetic
 from services.executor.builtin.echo import Echo
 from services.executor.domain.argument_spec import InnerDefault, Intake
@@ -21,24 +21,24 @@ from services.executor.tests.samples import a_manifest, a_tool
 def of(schema: dict[str, Any], policy: Any = mpb.INPUT_MUTATION_POLICY_DEFAULTS, **fields: Any) -> Intake | None:
     manifest = a_manifest()
     manifest.input.CopyFrom(mpb.InputContract(schema=dump(schema), mutation_policy=policy, **fields))
-    return intake_of(manifest, Confinement())
+    return compile_arguments(manifest, Confinement())
 
 
-def test_a_tool_of_texts_needs_none() -> None:
-    assert intake_of(Echo().manifest, Confinement()) is None
-    assert intake_of(Arithmetic.manifest, Confinement()) is None
+def test_a_tool_with_string_arguments_needs_no_rules() -> None:
+    assert compile_arguments(Echo().manifest, Confinement()) is None
+    assert compile_arguments(Arithmetic.manifest, Confinement()) is None
 
 
-def test_nobody_changes_arguments_unless_the_manifest_says_so() -> None:
+def test_arguments_are_changed_only_if_the_manifest_allows() -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}, "o": {"properties": {"d": {"default": 1}}}}}
     assert of(schema, mpb.INPUT_MUTATION_POLICY_NONE) is None
     assert of(schema, mpb.INPUT_MUTATION_POLICY_UNSPECIFIED) is None
     for policy in (mpb.INPUT_MUTATION_POLICY_DEFAULTS, mpb.INPUT_MUTATION_POLICY_HOOKS):
-        found = of(schema, policy)
-        assert found is not None
-        assert found.coerce is not None
-        assert found.coerce({"n": "1"}).value == {"n": 1}
-        assert found.whole
+        spec = of(schema, policy)
+        assert spec is not None
+        assert spec.coerce is not None
+        assert spec.coerce({"n": "1"}).value == {"n": 1}
+        assert spec.whole
 
 
 @pytest.mark.parametrize(
@@ -51,13 +51,13 @@ def test_nobody_changes_arguments_unless_the_manifest_says_so() -> None:
         ({"items": {"type": "number"}}, True, False),
     ],
 )
-def test_only_what_could_be_read_as_something_else_is_compiled(part: Any, reads: bool, whole: bool) -> None:
-    found = of({"type": "object", "properties": {"p": part}})
-    assert (found is not None and found.coerce is not None) is reads
-    assert (found is not None and found.whole) is whole
+def test_coercion_is_compiled_only_for_coercible_types(part: Any, reads: bool, whole: bool) -> None:
+    spec = of({"type": "object", "properties": {"p": part}})
+    assert (spec is not None and spec.coerce is not None) is reads
+    assert (spec is not None and spec.whole) is whole
 
 
-def test_inner_defaults_are_found_through_references_and_lists_and_end() -> None:
+def test_nested_defaults_are_found_through_references_and_lists() -> None:
     schema = {
         "type": "object",
         "$defs": {
@@ -76,16 +76,16 @@ def test_inner_defaults_are_found_through_references_and_lists_and_end() -> None
             "tree": {"$ref": "#/$defs/tree"},
         },
     }
-    found = of(schema)
-    assert found is not None
-    assert InnerDefault(("leaf",), "unit", "m") in found.inner
-    assert InnerDefault(("all", "*"), "unit", "m") in found.inner
-    assert InnerDefault(("tree", "next"), "n", 0) in found.inner
+    spec = of(schema)
+    assert spec is not None
+    assert InnerDefault(("leaf",), "unit", "m") in spec.inner
+    assert InnerDefault(("all", "*"), "unit", "m") in spec.inner
+    assert InnerDefault(("tree", "next"), "n", 0) in spec.inner
     # The top level has its own, and what applies only sometimes fills nothing in.
-    assert {inner.name for inner in found.inner} == {"unit", "n"}
-    assert len(found.inner) <= 256
+    assert {inner.name for inner in spec.inner} == {"unit", "n"}
+    assert len(spec.inner) <= 256
     tool = a_tool(input_schema=schema)
-    assert prepare(tool, b"{}", found).arguments == {"top": 1, "leaf": {"unit": "m"}}
+    assert prepare(tool, b"{}", spec).arguments == {"top": 1, "leaf": {"unit": "m"}}
 
 
 def test_a_default_at_the_top_level_may_be_behind_a_reference() -> None:
@@ -98,17 +98,19 @@ def test_a_default_at_the_top_level_may_be_behind_a_reference() -> None:
 
 
 @pytest.mark.parametrize("default", [{}, {"default": 0}], ids=["none", "in every part"])
-def test_a_schema_that_refers_to_itself_everywhere_is_looked_at_only_so_far(default: dict[str, Any]) -> None:
-    """Unfolded it has 200 to the power of 8 places; the registry admits it, for a call goes only as deep as its arguments do."""
+def test_the_search_in_a_recursive_schema_is_bounded(default: dict[str, Any]) -> None:
+    """Unfolded it has 200 to the power of 8 places; the registry admits it, for a call goes only as deep as its
+    arguments do.
+    """
     node = {"$ref": "#/$defs/node"}
     schema = {
         "type": "object",
         "properties": {"tree": node},
         "$defs": {"node": {"type": "object", "properties": {f"p{n}": node for n in range(200)}, **default}},
     }
-    found = of(schema)
-    assert found is not None
-    assert len(found.inner) <= 256
+    spec = of(schema)
+    assert spec is not None
+    assert len(spec.inner) <= 256
 
 
 def test_internal_fields_are_refused_of_callers_and_set_by_the_mesh() -> None:
@@ -120,24 +122,24 @@ def test_internal_fields_are_refused_of_callers_and_set_by_the_mesh() -> None:
         "unset": {"type": "string"},
     }
     runtime = {"type": "object", "properties": properties, "required": ["text", "tenant"]}
-    found = of(schema, runtime_schema=dump(runtime), internal_only_fields=["/tenant", "/limit", "/unset"])
+    spec = of(schema, runtime_schema=dump(runtime), internal_only_fields=["/tenant", "/limit", "/unset"])
     tool = a_tool(input_schema=schema)
     for name in ("tenant", "limit", "unset"):
-        refused = prepare(tool, dump({"text": "a", name: "x"}), found).refusal
+        refused = prepare(tool, dump({"text": "a", name: "x"}), spec).refusal
         assert refused is not None
         assert [(each.path, each.rule) for each in refused.violations] == [(f"/{name}", "internal_only")]
-    assert call_input(found, {"text": "a"}, {"tenant": "acme"})[0] == {"text": "a", "tenant": "acme", "limit": 5}
+    assert call_input(spec, {"text": "a"}, {"tenant": "acme"})[0] == {"text": "a", "tenant": "acme", "limit": 5}
     with pytest.raises(Exception) as caught:
-        call_input(found, {"text": "a"}, {"tenant": ""})
+        call_input(spec, {"text": "a"}, {"tenant": ""})
     assert caught.value.reason is Reason.ARGUMENTS_INVALID  # type: ignore[attr-defined]
 
 
-def test_checks_and_policies_are_compiled_with_what_the_run_may_reach() -> None:
+def test_checks_and_policies_are_compiled_with_the_confinement() -> None:
     manifest = a_manifest()
     manifest.interface.semantic_checks.append("unique:/list/*")
     manifest.interface.permission_matchers.add(target=mpb.MATCH_TARGET_PATH, argument_pointer="/text")
     manifest.interface.permission_matchers.add(target=mpb.MATCH_TARGET_TOOL_NAME)
-    intake = intake_of(manifest, Confinement(reads=("inbox",)))
+    intake = compile_arguments(manifest, Confinement(reads=("inbox",)))
     assert intake is not None
     assert (len(intake.checks), len(intake.policies)) == (1, 1)
     tool = a_tool()
@@ -160,9 +162,9 @@ def test_checks_and_policies_are_compiled_with_what_the_run_may_reach() -> None:
         ),
     ],
 )
-def test_what_nobody_could_keep_makes_a_version_broken(spoil: Any) -> None:
+def test_an_unsupported_rule_makes_a_version_uncallable(spoil: Any) -> None:
     manifest = a_manifest()
     spoil(manifest)
     with pytest.raises(Exception) as caught:
-        intake_of(manifest, Confinement())
+        compile_arguments(manifest, Confinement())
     assert type(caught.value).__name__ in ("SchemaError", "ValueError")

@@ -1,4 +1,4 @@
-"""Coercion by schema: led by what is wrong, one reading or none, and every change named."""
+"""Coercion by schema: exact, unambiguous, and with every change reported."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from libs.common.json.canonical import canonical
 from libs.common.json.json_pointer import places, steps_of
 from libs.common.json.jsonio import dump
-from services.executor.adapters.registry.compile_coercion import Coercer, Edit, applied
+from services.executor.adapters.registry.compile_coercion import Coercer, Edit, apply_edits
 from services.executor.adapters.registry.json_schema import MANY_PARTS
 from services.executor.domain.model import Change
 from services.executor.tests.generated import keeping
@@ -71,7 +71,7 @@ SHAPE: dict[str, Any] = {
         }
     ],
 }
-SHAPED = Coercer(dump(SHAPE))
+SHAPED = Coercer(dump(SHAPE)).coerce
 
 
 @pytest.mark.parametrize(
@@ -113,12 +113,12 @@ SHAPED = Coercer(dump(SHAPE))
         ({"undeclared": "7"}, {"undeclared": "7"}, []),
     ],
 )
-def test_a_value_becomes_what_its_place_declares(arguments: Any, read: Any, paths: list[str]) -> None:
+def test_a_value_is_coerced_to_its_declared_type(arguments: Any, read: Any, paths: list[str]) -> None:
     before = canonical(arguments)
     coerced = SHAPED(arguments)
     assert canonical(coerced.value) == canonical(read)
-    assert [type(found) for path in paths for _, found in places(coerced.value, steps_of(path))] == [
-        type(found) for path in paths for _, found in places(read, steps_of(path))
+    assert [type(candidate) for path in paths for _, candidate in places(coerced.value, steps_of(path))] == [
+        type(candidate) for path in paths for _, candidate in places(read, steps_of(path))
     ]
     assert [change.path for change in coerced.changes] == paths
     assert all(change.source == "coercion" and change.reason for change in coerced.changes)
@@ -127,7 +127,7 @@ def test_a_value_becomes_what_its_place_declares(arguments: Any, read: Any, path
     assert canonical(arguments) == before
 
 
-def test_a_change_says_what_became_what() -> None:
+def test_a_change_names_both_types() -> None:
     assert SHAPED({"n": "42"}).changes == (Change("/n", "coercion", "string to integer"),)
     assert SHAPED({"n": 42.0}).changes == (Change("/n", "coercion", "number to integer"),)
 
@@ -142,13 +142,13 @@ def test_a_change_says_what_became_what() -> None:
         ({"list": "[12345678901234567890123]"}, ["/list"]),
     ],
 )
-def test_every_place_where_something_would_be_lost_is_named(arguments: Any, paths: list[str]) -> None:
+def test_every_lossy_conversion_is_reported(arguments: Any, paths: list[str]) -> None:
     coerced = SHAPED(arguments)
     assert sorted(loss.path for loss in coerced.losses) == sorted(paths)
     assert {loss.rule for loss in coerced.losses} == {"coercion"}
 
 
-def test_two_readings_are_none() -> None:
+def test_an_ambiguous_value_is_not_coerced() -> None:
     schema = {
         "properties": {
             "v": {
@@ -160,11 +160,11 @@ def test_two_readings_are_none() -> None:
         }
     }
     both = {"v": {"a": "1", "b": "2"}}
-    assert Coercer(dump(schema))(both).changes == ()
-    assert Coercer(dump(schema))({"v": {"a": "1"}}).value == {"v": {"a": 1}}
+    assert Coercer(dump(schema)).coerce(both).changes == ()
+    assert Coercer(dump(schema)).coerce({"v": {"a": "1"}}).value == {"v": {"a": 1}}
 
 
-def test_the_work_is_bounded_however_the_schema_branches() -> None:
+def test_the_number_of_passes_is_bounded() -> None:
     """As many ways as the registry admits: a look for each of them, and for each of those again, would take minutes."""
     schema: dict[str, Any] = {"type": "integer"}
     value: Any = "x"
@@ -172,36 +172,36 @@ def test_the_work_is_bounded_however_the_schema_branches() -> None:
         branch = {"type": "object", "properties": {"a": schema, "b": {"type": "integer"}}, "required": ["a"]}
         schema, value = {"anyOf": [branch] * 8}, {"a": value, "b": "1"}
     coercer = Coercer(dump({"properties": {"v": schema}}))
-    looks = 0
-    compiled = coercer._compiled
+    passes = 0
+    compiled = coercer._compile
 
     def counting(part: dict[str, Any]) -> Any:
         validator = compiled(part)
 
         class Counted:
-            def iter_errors(self, found: Any) -> Any:
-                nonlocal looks
-                looks += 1
-                return validator.iter_errors(found)
+            def iter_errors(self, candidate: Any) -> Any:
+                nonlocal passes
+                passes += 1
+                return validator.iter_errors(candidate)
 
-            def is_valid(self, found: Any) -> bool:
-                return bool(validator.is_valid(found))
+            def is_valid(self, candidate: Any) -> bool:
+                return bool(validator.is_valid(candidate))
 
         return Counted()
 
-    coercer._compiled = counting  # type: ignore[method-assign]
-    assert coercer({"v": value}).changes == ()
-    assert looks <= 100
+    coercer._compile = counting  # type: ignore[method-assign]
+    assert coercer.coerce({"v": value}).changes == ()
+    assert passes <= 100
 
 
-def test_more_changes_than_anybody_makes_by_mistake_are_none() -> None:
+def test_too_many_changes_are_not_applied() -> None:
     assert len(SHAPED({"list": ["1"] * 900}).changes) == 900
     assert SHAPED({"list": ["1"] * 1100}).changes == ()
 
 
-def test_edits_copy_only_what_lies_on_their_way() -> None:
+def test_edits_copy_only_the_containers_on_their_paths() -> None:
     value = {"a": [{"b": 1}, {"b": 2}], "c": {"d": 3}}
-    edited = applied(value, [Edit(("a", 0, "b"), 9, ""), Edit(("e",), 8, "")])
+    edited = apply_edits(value, [Edit(("a", 0, "b"), 9, ""), Edit(("e",), 8, "")])
     assert edited == {"a": [{"b": 9}, {"b": 2}], "c": {"d": 3}, "e": 8}
     assert value == {"a": [{"b": 1}, {"b": 2}], "c": {"d": 3}}
     assert edited["c"] is value["c"]
@@ -222,7 +222,7 @@ GENERATED = {
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(keeping(GENERATED))
-def test_what_keeps_the_schema_is_never_touched_but_for_doubles_that_are_integers(arguments: Any) -> None:
+def test_valid_values_are_unchanged_except_integral_floats(arguments: Any) -> None:
     if not VALIDATOR.is_valid(arguments):
         return
     coerced = SHAPED(arguments)
@@ -247,7 +247,7 @@ MESSY = st.dictionaries(
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(MESSY)
-def test_reading_twice_reads_once(arguments: dict[str, Any]) -> None:
+def test_coercion_is_idempotent(arguments: dict[str, Any]) -> None:
     once = SHAPED(arguments)
     if once.losses:
         return
@@ -256,8 +256,10 @@ def test_reading_twice_reads_once(arguments: dict[str, Any]) -> None:
     assert canonical(again.value) == canonical(once.value)
 
 
-def test_of_very_many_values_none_is_read() -> None:
-    read = Coercer(dump({"type": "object", "properties": {"list": {"type": "array", "items": {"type": "integer"}}}}))
+def test_a_very_large_value_is_not_coerced() -> None:
+    read = Coercer(
+        dump({"type": "object", "properties": {"list": {"type": "array", "items": {"type": "integer"}}}})
+    ).coerce
     few, many = {"list": ["1"] + [1] * 1000}, {"list": ["1"] + [1] * MANY_PARTS}
     assert [change.path for change in read(few).changes] == ["/list/0"]
     assert (read(many).value, read(many).changes) == (many, ())

@@ -1,4 +1,4 @@
-"""Registered versions, compiled."""
+"""Compiled tool versions."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from toolmesh.registry.v1 import tool_manifest_pb2 as mpb
 from toolmesh.registry.v1 import tool_version_pb2 as vpb
 
 from libs.common.json.jsonio import dump
-from services.executor.adapters.registry.compile_tool import MAX_RESULT_BYTES, entry_of
+from services.executor.adapters.registry.compile_tool import MAX_RESULT_BYTES, compile_version
 from services.executor.domain.tool import Deprecation, Mutation, TimeoutClass, Tool
 from services.executor.tests.peers import registered
 from services.executor.tests.samples import OUTPUT, a_manifest
 
 
 def tool_of(**changes: Any) -> Tool:
-    tool = entry_of(registered(a_manifest(**changes))).tool
+    tool = compile_version(registered(a_manifest(**changes))).tool
     assert tool is not None
     return tool
 
 
-def test_a_version_carries_what_its_manifest_says() -> None:
+def test_a_tool_carries_the_fields_of_its_manifest() -> None:
     tool = tool_of(
         tags=["t"],
         side_effects=[mpb.SideEffect(resource="orders/*", operation=mpb.SIDE_EFFECT_OPERATION_CREATE)],
@@ -58,7 +58,7 @@ def test_a_version_carries_what_its_manifest_says() -> None:
         (mpb.ExecutionProfile(timeout_default=Duration(seconds=60)), 5.0),
     ],
 )
-def test_a_run_may_take_the_least_of_class_and_manifest(execution: mpb.ExecutionProfile, seconds: float) -> None:
+def test_the_time_limit_is_the_minimum_of_class_and_manifest(execution: mpb.ExecutionProfile, seconds: float) -> None:
     assert tool_of(execution=execution).own_limit == seconds
 
 
@@ -88,7 +88,7 @@ def test_a_run_may_take_the_least_of_class_and_manifest(execution: mpb.Execution
         ),
     ],
 )
-def test_whether_a_key_is_needed_and_a_repetition_harmless(
+def test_key_requirement_and_repeatability_follow_the_manifest(
     changes: dict[str, Any], required: bool, repeatable: bool
 ) -> None:
     tool = tool_of(**changes)
@@ -103,35 +103,33 @@ def test_whether_a_key_is_needed_and_a_repetition_harmless(
         (mpb.TIMEOUT_CLASS_STANDARD, Duration(seconds=7200), 7200.0),
     ],
 )
-def test_a_key_is_remembered_for_twice_the_class_and_an_hour_at_least(
-    timeout_class: Any, window: Duration | None, seconds: float
-) -> None:
+def test_the_idempotency_window_has_a_minimum(timeout_class: Any, window: Duration | None, seconds: float) -> None:
     execution = mpb.ExecutionProfile(timeout_class=timeout_class)
     tool = tool_of(execution=execution, idempotency=mpb.Idempotency(window=window))
     assert tool.window == seconds
 
 
-def test_defaults_are_filled_in_only_where_the_manifest_lets_the_mesh() -> None:
+def test_defaults_are_filled_only_if_the_manifest_allows() -> None:
     assert [default.argument for default in tool_of().defaults] == ["count"]
     silent = a_manifest()
     silent.input.mutation_policy = mpb.INPUT_MUTATION_POLICY_UNSPECIFIED
-    tool = entry_of(registered(silent)).tool
+    tool = compile_version(registered(silent)).tool
     assert tool is not None
     assert tool.defaults == ()
 
 
-def test_a_version_whose_schema_cannot_be_compiled_is_known_and_not_callable() -> None:
+def test_a_version_with_an_invalid_schema_is_listed_and_not_callable() -> None:
     manifest = a_manifest(input=mpb.InputContract(schema=dump({"$ref": "https://example.com/x"})))
-    entry = entry_of(registered(manifest))
+    entry = compile_version(registered(manifest))
     assert (entry.tool, entry.state) == (None, "AVAILABLE")
 
 
-def test_a_change_of_state_reuses_what_was_compiled() -> None:
+def test_a_state_change_reuses_the_compiled_schemas() -> None:
     manifest = a_manifest()
-    first = entry_of(registered(manifest))
+    first = compile_version(registered(manifest))
     sunset = Timestamp(seconds=1_900_000_000)
     deprecation = vpb.Deprecation(sunset_time=sunset, successor="tools/core.say/versions/2.0.0")
-    second = entry_of(registered(manifest, "DEPRECATED", deprecation=deprecation), first)
+    second = compile_version(registered(manifest, "DEPRECATED", deprecation=deprecation), first)
     assert first.tool is not None
     assert second.tool is not None
     assert second.tool.input is first.tool.input
@@ -141,9 +139,9 @@ def test_a_change_of_state_reuses_what_was_compiled() -> None:
     assert (second.state, second.sunset_at) == ("DEPRECATED", 1_900_000_000.0)
 
 
-def test_other_content_under_the_same_name_is_compiled_anew() -> None:
-    first = entry_of(registered(a_manifest()))
-    second = entry_of(
+def test_another_digest_is_compiled_again() -> None:
+    first = compile_version(registered(a_manifest()))
+    second = compile_version(
         registered(a_manifest(output=mpb.OutputContract(schema=dump({**OUTPUT, "minProperties": 1})))), first
     )
     assert first.tool is not None

@@ -1,4 +1,4 @@
-"""Contracts made of JSON Schemas."""
+"""Contracts compiled from JSON Schemas."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def broken(schema: Any, value: Any) -> set[tuple[str, str]]:
         {"type": "object", "$ref": "#/$defs/a", "$defs": {"a": TEXT}},
     ],
 )
-def test_an_undeclared_argument_is_refused_whatever_the_schema_leaves_unsaid(schema: Any) -> None:
+def test_an_undeclared_argument_is_refused(schema: Any) -> None:
     assert broken(schema, {"text": "a"}) == set()
     assert broken(schema, {"text": "a", "x/y": 1, "z": 2}) == {
         ("/x~1y", "unevaluatedProperties"),
@@ -49,7 +49,7 @@ def test_arguments_that_the_schema_declares_by_pattern_or_type_are_declared() ->
     assert broken({"type": "object", "additionalProperties": {"type": "integer"}}, {"n": "s"}) == {("/n", "type")}
 
 
-def test_a_result_is_held_to_its_schema_and_no_further() -> None:
+def test_undeclared_result_properties_are_allowed() -> None:
     assert list(output_contract(dump({"type": "object", **TEXT}), ()).violations({"more": 1})) == []
 
 
@@ -64,12 +64,16 @@ def test_all_violations_come_with_pointers_and_without_values() -> None:
         "properties": {"list": {"type": "array", "items": {"enum": [1, 2]}}, "inner": {"required": ["a"]}},
         "required": ["name"],
     }
-    found = input_contract(dump(schema), ()).violations({"list": [1, "hunter2"], "inner": {}})
-    assert {(v.path, v.rule) for v in found} == {("/list/1", "enum"), ("/inner/a", "required"), ("/name", "required")}
-    assert "hunter2" not in "".join(v.message for v in found)
+    violations = input_contract(dump(schema), ()).violations({"list": [1, "hunter2"], "inner": {}})
+    assert {(v.path, v.rule) for v in violations} == {
+        ("/list/1", "enum"),
+        ("/inner/a", "required"),
+        ("/name", "required"),
+    }
+    assert "hunter2" not in "".join(v.message for v in violations)
 
 
-def test_a_flood_of_violations_is_cut() -> None:
+def test_the_number_of_violations_is_bounded() -> None:
     schema = {"type": "object", "properties": {"list": {"items": {"type": "string"}}}}
     assert len(input_contract(dump(schema), ()).violations({"list": [1] * 1000})) == 100
 
@@ -85,7 +89,7 @@ def test_a_flood_of_violations_is_cut() -> None:
         [],
     ],
 )
-def test_a_schema_that_is_none_or_reaches_outside_is_not_compiled(schema: Any) -> None:
+def test_an_invalid_or_remote_schema_is_not_compiled(schema: Any) -> None:
     with pytest.raises(SchemaError):
         input_contract(dump(schema), ())
 
@@ -98,7 +102,7 @@ def test_defaults_are_those_of_the_top_level() -> None:
     ]
 
 
-def test_sensitive_places_come_from_the_manifest_and_the_schema() -> None:
+def test_sensitive_fields_come_from_the_manifest_and_the_schema() -> None:
     schema = dump({"type": "object", "properties": {"a": {"x-sensitivity": "high"}, "b": {}, "c": {}}})
     declared = input_contract(schema, ["/b"]).declared
     shown = Scanner().value({"a": 1, "b": 2, "c": 3}, declared).value
@@ -107,14 +111,14 @@ def test_sensitive_places_come_from_the_manifest_and_the_schema() -> None:
 
 
 @pytest.mark.parametrize("value", [{"a": {1, 2}}, object(), b"bytes", {1: 2}])
-def test_what_is_no_json_satisfies_no_schema(value: Any) -> None:
+def test_a_value_that_is_not_json_violates_every_schema(value: Any) -> None:
     assert [
         violation.rule for violation in output_contract(b'{"properties":{"a":{"type":"string"}}}', ()).violations(value)
     ] == ["json"]
 
 
-def test_of_very_many_values_the_first_that_is_wrong_is_named_alone() -> None:
-    """Everything wrong with a call of three megabytes takes half a minute to write out, in which nobody else is served."""
+def test_a_very_large_value_reports_only_its_first_violation() -> None:
+    """Collecting all errors of a 3 MB call takes half a minute, which would block the event loop."""
     schema = {"type": "object", "properties": {"list": {"type": "array", "items": {"type": "integer"}}}}
     assert broken(schema, {"list": [1] * (MANY_PARTS - 2) + ["x"]}) == {(f"/list/{MANY_PARTS - 2}", "type")}
     assert len(broken(schema, {"list": ["x"] * (MANY_PARTS - 1)})) == 100

@@ -1,4 +1,4 @@
-"""What manifests say about sandboxes and scheduling: unsaid means the least, and nothing beyond the access tier counts."""
+"""Sandbox and scheduling profiles of manifests: defaults are minimal, and the access tier limits the rest."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from services.executor.adapters.registry.manifest_profiles import confinement_of
 from services.executor.domain.tool import Access, Confinement, Placement, Rendering, SiblingFailure
 
 
-def manifest(**execution: Any) -> pb.ToolManifest:
-    made = pb.ToolManifest(mutation_class=pb.MUTATION_CLASS_WRITE_REVERSIBLE)
-    made.execution.CopyFrom(pb.ExecutionProfile(**execution))
-    made.permission.required_permissions.extend(
+def manifest_with(**execution: Any) -> pb.ToolManifest:
+    manifest = pb.ToolManifest(mutation_class=pb.MUTATION_CLASS_WRITE_REVERSIBLE)
+    manifest.execution.CopyFrom(pb.ExecutionProfile(**execution))
+    manifest.permission.required_permissions.extend(
         ["filesystem:read:docs", "filesystem:write:out", "net:any", "filesystem:read:../x"]
     )
-    made.execution.network_policy.allowed_domains.extend(["API.example.com"])
-    return made
+    manifest.execution.network_policy.allowed_domains.extend(["API.example.com"])
+    return manifest
 
 
-def test_unsaid_means_the_least() -> None:
+def test_defaults_are_minimal() -> None:
     assert confinement_of(pb.ToolManifest()) == Confinement(tier="kernel", access=Access.PURE)
     assert placement_of(pb.ToolManifest()) == Placement()
     assert rendering_of(pb.ToolManifest()) == Rendering()
@@ -37,34 +37,39 @@ def test_unsaid_means_the_least() -> None:
         (pb.ACCESS_TIER_SUPERVISED, ("docs", "out"), ("out",), ("api.example.com",)),
     ],
 )
-def test_each_access_tier_opens_what_it_says(tier: Any, reads: Any, writes: Any, hosts: Any) -> None:
-    found = confinement_of(manifest(access_tier=tier))
-    assert (found.reads, found.writes, found.hosts) == (reads, writes, hosts)
+def test_each_access_tier_allows_its_resources(tier: Any, reads: Any, writes: Any, hosts: Any) -> None:
+    confinement = confinement_of(manifest_with(access_tier=tier))
+    assert (confinement.reads, confinement.writes, confinement.hosts) == (reads, writes, hosts)
 
 
-def test_what_changes_nothing_gets_nothing_to_change() -> None:
-    made = manifest(access_tier=pb.ACCESS_TIER_FILES)
-    made.mutation_class = pb.MUTATION_CLASS_READ_ONLY
-    found = confinement_of(made)
-    assert (found.reads, found.writes) == (("docs", "out"), ())
+def test_a_read_only_tool_gets_no_writable_volume() -> None:
+    manifest = manifest_with(access_tier=pb.ACCESS_TIER_FILES)
+    manifest.mutation_class = pb.MUTATION_CLASS_READ_ONLY
+    confinement = confinement_of(manifest)
+    assert (confinement.reads, confinement.writes) == (("docs", "out"), ())
 
 
 def test_denied_egress_stays_denied() -> None:
-    made = manifest(access_tier=pb.ACCESS_TIER_NETWORK)
-    made.execution.network_policy.deny_all_egress = True
-    assert confinement_of(made).hosts == ()
+    manifest = manifest_with(access_tier=pb.ACCESS_TIER_NETWORK)
+    manifest.execution.network_policy.deny_all_egress = True
+    assert confinement_of(manifest).hosts == ()
 
 
 def test_quantities_are_read_as_kubernetes_writes_them() -> None:
     limits = pb.ResourceLimits(cpu="250m", memory="64Mi", ephemeral_storage="2Gi", max_processes=7)
-    found = confinement_of(manifest(resource_limits=limits))
-    assert (found.millicpus, found.memory_bytes, found.scratch_bytes, found.processes) == (250, 64 << 20, 2 << 30, 7)
-    assert confinement_of(manifest(resource_limits=pb.ResourceLimits(cpu="2"))).millicpus == 2000
+    confinement = confinement_of(manifest_with(resource_limits=limits))
+    assert (confinement.millicpus, confinement.memory_bytes, confinement.scratch_bytes, confinement.processes) == (
+        250,
+        64 << 20,
+        2 << 30,
+        7,
+    )
+    assert confinement_of(manifest_with(resource_limits=pb.ResourceLimits(cpu="2"))).millicpus == 2000
 
 
 def test_scheduling_is_read_as_declared() -> None:
-    made = manifest(max_concurrency=3, external_service="crm")
-    made.priority = 8
-    made.interface.safety.concurrency_safe = True
-    made.scheduling.sibling_failure = pb.SIBLING_FAILURE_POLICY_CANCEL_SIBLINGS
-    assert placement_of(made) == Placement(8, True, 3, "crm", SiblingFailure.CANCEL_SIBLINGS)
+    manifest = manifest_with(max_concurrency=3, external_service="crm")
+    manifest.priority = 8
+    manifest.interface.safety.concurrency_safe = True
+    manifest.scheduling.sibling_failure = pb.SIBLING_FAILURE_POLICY_CANCEL_SIBLINGS
+    assert placement_of(manifest) == Placement(8, True, 3, "crm", SiblingFailure.CANCEL_SIBLINGS)

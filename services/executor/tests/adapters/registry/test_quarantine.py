@@ -1,4 +1,4 @@
-"""A tool that broke its word: refused here at once, and everywhere once the registry knows."""
+"""Quarantine: refused here at once, and everywhere once the registry has accepted."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class LifecyclePeer(rpc.LifecycleServiceServicer):
 
 
 class View(KnownTools):
-    """A view by full names, that hears of a quarantine when a test says so."""
+    """A view by full names that receives the quarantine when the test calls `update`."""
 
     def resolve(self, reference: str, constraint: str) -> Any:
         return super().resolve(reference.rpartition(".")[2], constraint)
 
-    def hears(self) -> None:
+    def update(self) -> None:
         self.failure = errors.tool_unavailable(SAY.name, "quarantined")
 
 
@@ -87,11 +87,11 @@ def refused(quarantine: QuarantiningView, tool: str = "core.say") -> MeshError:
     return caught.value
 
 
-async def test_nobody_is_suspected_at_first(quarantine: QuarantiningView) -> None:
+async def test_no_version_is_quarantined_at_first(quarantine: QuarantiningView) -> None:
     assert quarantine.resolve("core.say", "") is SAY
 
 
-async def test_a_suspect_is_refused_before_the_registry_has_answered(
+async def test_a_quarantined_version_is_refused_before_the_registry_answers(
     quarantine: QuarantiningView, registry: LifecyclePeer
 ) -> None:
     registry.answering.clear()
@@ -104,24 +104,24 @@ async def test_a_suspect_is_refused_before_the_registry_has_answered(
     imposing.cancel()
 
 
-async def test_the_registry_hears_the_version_the_reason_and_who_saw_it(
+async def test_a_report_carries_version_reason_and_invocation(
     quarantine: QuarantiningView, registry: LifecyclePeer, view: View
 ) -> None:
-    view.hears()
+    view.update()
     await quarantine.impose(SAY, "it wrote", "inv-1", within=30)
     assert registry.asked == [pb.QuarantineToolRequest(name=SAY.name, reason="it wrote", request_id="inv-1")]
 
 
-async def test_a_registry_that_is_away_is_asked_again_under_the_same_id(
+async def test_a_failed_report_is_retried_with_the_same_id(
     quarantine: QuarantiningView, registry: LifecyclePeer, view: View
 ) -> None:
-    view.hears()
+    view.update()
     registry.refusals = [Reason.SERVICE_UNAVAILABLE, Reason.SERVICE_UNAVAILABLE]
     await quarantine.impose(SAY, "it wrote", "inv-1", within=30)
     assert [request.request_id for request in registry.asked] == ["inv-1"] * 3
 
 
-async def test_it_stays_refused_until_the_view_knows_and_then_the_view_decides(
+async def test_a_version_stays_refused_until_the_view_has_the_new_state(
     quarantine: QuarantiningView, registry: LifecyclePeer, view: View
 ) -> None:
     await quarantine.impose(SAY, "it wrote", "inv-1", within=0)
@@ -131,24 +131,24 @@ async def test_it_stays_refused_until_the_view_knows_and_then_the_view_decides(
     await quarantine.impose(SAY, "it wrote", "inv-1", within=0.2)
     view.failure = None
     assert refused(quarantine).reason is Reason.TOOL_UNAVAILABLE
-    view.hears()
+    view.update()
     await quarantine.impose(SAY, "it wrote", "inv-1", within=30)
-    # Somebody looked and released it: the registry's word counts, and nothing here stands against it.
+    # A release in the registry takes effect here too.
     view.failure = None
     assert quarantine.resolve("core.say", "") is SAY
 
 
-async def test_what_somebody_else_has_quarantined_is_left_to_the_registry(
+async def test_an_existing_quarantine_is_left_to_the_registry(
     quarantine: QuarantiningView, registry: LifecyclePeer, view: View
 ) -> None:
-    view.hears()
+    view.update()
     registry.refusals = [Reason.FAILED_PRECONDITION]
     await quarantine.impose(SAY, "it wrote", "inv-1", within=30)
     view.failure = None
     assert quarantine.resolve("core.say", "") is SAY
 
 
-async def test_a_registry_that_refuses_for_good_does_not_bring_it_back_here(
+async def test_a_version_stays_refused_if_the_registry_refuses_the_report(
     quarantine: QuarantiningView, registry: LifecyclePeer
 ) -> None:
     registry.refusals = [Reason.PEER_NOT_ALLOWED]
@@ -157,29 +157,25 @@ async def test_a_registry_that_refuses_for_good_does_not_bring_it_back_here(
     assert len(registry.asked) == 1
 
 
-async def test_imposing_it_many_times_tells_the_registry_once(
+async def test_repeated_quarantines_send_one_report(
     quarantine: QuarantiningView, registry: LifecyclePeer, view: View
 ) -> None:
     registry.answering.clear()
     calls = [asyncio.ensure_future(quarantine.impose(SAY, "x", f"inv-{n}", within=30)) for n in range(10)]
     await until(lambda: registry.asked)
-    view.hears()
+    view.update()
     registry.answering.set()
     await asyncio.gather(*calls)
     assert len(registry.asked) == 1
 
 
-async def test_whoever_imposes_it_waits_no_longer_than_it_may(
-    quarantine: QuarantiningView, registry: LifecyclePeer
-) -> None:
+async def test_impose_returns_within_its_time_limit(quarantine: QuarantiningView, registry: LifecyclePeer) -> None:
     registry.answering.clear()
     await quarantine.impose(SAY, "it wrote", "inv-1", within=0.01)
     assert refused(quarantine).reason is Reason.TOOL_UNAVAILABLE
 
 
-async def test_a_reason_that_is_too_long_is_cut(
-    quarantine: QuarantiningView, registry: LifecyclePeer, view: View
-) -> None:
-    view.hears()
+async def test_a_long_reason_is_truncated(quarantine: QuarantiningView, registry: LifecyclePeer, view: View) -> None:
+    view.update()
     await quarantine.impose(SAY, "y" * 5000, "inv-1", within=30)
     assert len(registry.asked[0].reason) == 1000

@@ -1,4 +1,4 @@
-"""The built-in tools register themselves."""
+"""Registration of the built-in tools."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from libs.common.errors import Reason
 from libs.common.telemetry.log import Log
-from services.executor.adapters.registry.register_builtins import Registrar
+from services.executor.adapters.registry.register_builtins import BuiltinRegistrar
 from services.executor.tests.peers import RegistryPeer, serving
 from services.executor.tests.samples import a_manifest
 from services.executor.tests.waiting import until
@@ -17,23 +17,23 @@ NAMES = ["tools/core.one/versions/1.0.0", "tools/core.two/versions/1.0.0"]
 
 
 async def test_every_tool_is_registered(registry: RegistryPeer, reach: Callable[..., Any], quiet: Log) -> None:
-    await Registrar(await reach("registry", registry.address), MANIFESTS, quiet).register_all()
+    await BuiltinRegistrar(await reach("registry", registry.address), MANIFESTS, quiet).register_all()
     assert sorted(registry.versions) == NAMES
 
 
-async def test_what_may_pass_is_tried_again_and_what_may_not_is_left(
+async def test_transient_failures_are_retried_and_permanent_ones_are_not(
     registry: RegistryPeer, reach: Callable[..., Any], quiet: Log
 ) -> None:
     registry.refusals = [Reason.SERVICE_UNAVAILABLE, Reason.TOOL_MANIFEST_INVALID]
-    await Registrar(await reach("registry", registry.address), MANIFESTS, quiet).register_all()
+    await BuiltinRegistrar(await reach("registry", registry.address), MANIFESTS, quiet).register_all()
     assert registry.registered == NAMES[:1]
 
 
-async def test_it_waits_for_a_registry_that_is_not_there_yet(pki: Any, reach: Callable[..., Any], quiet: Log) -> None:
+async def test_registration_waits_for_the_registry(pki: Any, reach: Callable[..., Any], quiet: Log) -> None:
     peer = RegistryPeer()
     async with serving(pki, "registry", peer.add) as address:
         pass
-    registrar = Registrar(await reach("registry", address), MANIFESTS, quiet)
+    registrar = BuiltinRegistrar(await reach("registry", address), MANIFESTS, quiet)
     await registrar.start()
     async with serving(pki, "registry", peer.add, port=address.port):
         await until(lambda: sorted(peer.versions) == NAMES)

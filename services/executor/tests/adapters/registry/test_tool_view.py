@@ -10,7 +10,7 @@ import pytest
 from libs.common.errors import MeshError, Reason
 from libs.common.telemetry.log import Log
 from libs.common.testing.clock import ManualClock
-from services.executor.adapters.registry.tool_view import STALE_SECONDS, RegistryView
+from services.executor.adapters.registry.tool_view import STALE_SECONDS, RegistryToolView
 from services.executor.tests.peers import RegistryPeer, registered, serving
 from services.executor.tests.samples import a_manifest
 from services.executor.tests.waiting import until
@@ -24,13 +24,13 @@ def clock() -> ManualClock:
 @pytest.fixture
 async def view(registry: RegistryPeer, reach: Callable[..., Any], clock: ManualClock, quiet: Log) -> AsyncIterator[Any]:
     registry.versions = {v.name: v for v in (registered(a_manifest()), registered(a_manifest(tool_id="other")))}
-    made = RegistryView(await reach("registry", registry.address), clock, quiet)
+    made = RegistryToolView(await reach("registry", registry.address), clock, quiet)
     await made.start()
     yield made
     await made.stop()
 
 
-def version_of(view: RegistryView, reference: str = "say") -> str:
+def version_of(view: RegistryToolView, reference: str = "say") -> str:
     """The version that is found, or why none is."""
     try:
         return view.resolve(reference, "").version
@@ -38,20 +38,20 @@ def version_of(view: RegistryView, reference: str = "say") -> str:
         return error.reason.name
 
 
-async def test_it_is_there_when_the_snapshot_is_complete(view: RegistryView) -> None:
+async def test_start_returns_with_the_complete_snapshot(view: RegistryToolView) -> None:
     assert version_of(view) == "1.0.0"
     assert version_of(view, "other") == "1.0.0"
     assert version_of(view, "nobody") == "TOOL_NOT_FOUND"
 
 
-async def test_before_the_first_snapshot_it_resolves_nothing(
+async def test_the_view_resolves_nothing_before_the_first_snapshot(
     registry: RegistryPeer, reach: Callable[..., Any], clock: ManualClock, quiet: Log
 ) -> None:
-    view = RegistryView(await reach("registry", registry.address), clock, quiet)
+    view = RegistryToolView(await reach("registry", registry.address), clock, quiet)
     assert version_of(view) == Reason.SERVICE_UNAVAILABLE.name
 
 
-async def test_changes_arrive(view: RegistryView, registry: RegistryPeer) -> None:
+async def test_the_view_applies_changes(view: RegistryToolView, registry: RegistryPeer) -> None:
     await registry.put(registered(a_manifest(version="1.1.0")))
     await until(lambda: version_of(view) == "1.1.0")
     await registry.put(registered(a_manifest(version="1.1.0"), "QUARANTINED"))
@@ -60,7 +60,7 @@ async def test_changes_arrive(view: RegistryView, registry: RegistryPeer) -> Non
     await until(lambda: version_of(view) == "TOOL_UNAVAILABLE")
 
 
-async def test_a_broken_watch_resumes_where_it_was(view: RegistryView, registry: RegistryPeer) -> None:
+async def test_a_broken_watch_resumes_where_it_was(view: RegistryToolView, registry: RegistryPeer) -> None:
     await registry.put(registered(a_manifest(version="1.1.0")))
     await until(lambda: version_of(view) == "1.1.0")
     await registry.break_streams()
@@ -70,7 +70,7 @@ async def test_a_broken_watch_resumes_where_it_was(view: RegistryView, registry:
     assert version_of(view, "other") == "1.0.0"
 
 
-async def test_a_fresh_snapshot_drops_what_it_does_not_mention(view: RegistryView, registry: RegistryPeer) -> None:
+async def test_a_new_snapshot_removes_missing_versions(view: RegistryToolView, registry: RegistryPeer) -> None:
     registry.forgets_tokens = True
     del registry.versions["tools/core.other/versions/1.0.0"]
     registry.versions["tools/core.say/versions/2.0.0"] = registered(a_manifest(version="2.0.0"))
@@ -79,12 +79,12 @@ async def test_a_fresh_snapshot_drops_what_it_does_not_mention(view: RegistryVie
     await until(lambda: version_of(view, "other") == "TOOL_NOT_FOUND")
 
 
-async def test_a_registry_that_was_restarted_is_found_again(
+async def test_the_view_reconnects_to_a_restarted_registry(
     pki: Any, reach: Callable[..., Any], clock: ManualClock, quiet: Log
 ) -> None:
     peer = RegistryPeer(registered(a_manifest()))
     async with serving(pki, "registry", peer.add) as address:
-        view = RegistryView(await reach("registry", address), clock, quiet)
+        view = RegistryToolView(await reach("registry", address), clock, quiet)
         await view.start()
     await peer.put(registered(a_manifest(version="1.5.0")))
     async with serving(pki, "registry", peer.add, port=address.port):
@@ -92,8 +92,8 @@ async def test_a_registry_that_was_restarted_is_found_again(
         await view.stop()
 
 
-async def test_without_a_sign_of_life_it_refuses_and_with_one_it_goes_on(
-    view: RegistryView, registry: RegistryPeer, clock: ManualClock
+async def test_a_stale_view_refuses_until_the_next_heartbeat(
+    view: RegistryToolView, registry: RegistryPeer, clock: ManualClock
 ) -> None:
     clock.advance(STALE_SECONDS)
     assert version_of(view) == "1.0.0"
@@ -104,8 +104,8 @@ async def test_without_a_sign_of_life_it_refuses_and_with_one_it_goes_on(
     assert view.age() == 0.0
 
 
-async def test_snapshots_that_never_end_are_no_sign_of_life(
-    view: RegistryView, registry: RegistryPeer, clock: ManualClock
+async def test_an_incomplete_snapshot_does_not_refresh_the_view(
+    view: RegistryToolView, registry: RegistryPeer, clock: ManualClock
 ) -> None:
     registry.forgets_tokens = registry.breaks_snapshots = True
     registry.versions["tools/core.other/versions/1.0.0"] = registered(a_manifest(tool_id="other"), "QUARANTINED")
@@ -120,19 +120,17 @@ async def test_snapshots_that_never_end_are_no_sign_of_life(
     await until(lambda: version_of(view, "other") == "TOOL_UNAVAILABLE")
 
 
-async def test_a_watch_that_falls_silent_is_opened_anew(
+async def test_a_silent_watch_is_reopened(
     registry: RegistryPeer, reach: Callable[..., Any], clock: ManualClock, quiet: Log
 ) -> None:
-    view = RegistryView(await reach("registry", registry.address), clock, quiet, silence=0.05)
+    view = RegistryToolView(await reach("registry", registry.address), clock, quiet, silence=0.05)
     await view.start()
     await until(lambda: len(registry.resumed_with) >= 3)
     await view.stop()
     assert registry.resumed_with[1:3] == ["0", "0"]
 
 
-async def test_a_version_that_cannot_be_used_does_not_stop_the_watch(
-    view: RegistryView, registry: RegistryPeer
-) -> None:
+async def test_an_invalid_version_does_not_stop_the_watch(view: RegistryToolView, registry: RegistryPeer) -> None:
     nameless = registered(a_manifest(version="9.0.0"))
     nameless.name = "nothing like a name"
     broken = registered(a_manifest(tool_id="broken"))

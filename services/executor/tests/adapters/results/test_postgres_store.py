@@ -1,4 +1,4 @@
-"""Large results in a real PostgreSQL: whole, sealed, bound to their place, and gone when they expire."""
+"""Large results in a real PostgreSQL: atomic, encrypted, bound to their position, and expiring."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ async def keep(store: PostgresResultStore, content: bytes = CONTENT) -> Stored:
     return await Storing(store, 600.0, 1 << 30).keep(a_tool(), a_caller(), content, keyed=False)
 
 
-async def read(store: PostgresResultStore, found: Stored, **how: Any) -> bytes:
-    pieces = FetchResult(store)(a_caller(), found.ref, found.token, **how)
+async def read(store: PostgresResultStore, stored: Stored, **how: Any) -> bytes:
+    pieces = FetchResult(store)(a_caller(), stored.ref, stored.token, **how)
     return b"".join([piece.content async for piece in pieces])
 
 
@@ -57,26 +57,26 @@ async def expire(engine: AsyncEngine) -> None:
         await connection.execute(update(results).values(expire_time=func.now() - timedelta(seconds=1)))
 
 
-async def test_what_one_process_stores_every_process_reads(
+async def test_a_stored_result_is_readable_by_every_process(
     here: PostgresResultStore, there: PostgresResultStore, engine: AsyncEngine
 ) -> None:
-    found = await keep(here)
-    assert await read(there, found) == CONTENT
-    assert await read(there, found, offset=PIECE_BYTES - 3, max_bytes=7) == CONTENT[PIECE_BYTES - 3 : PIECE_BYTES + 4]
+    stored = await keep(here)
+    assert await read(there, stored) == CONTENT
+    assert await read(there, stored, offset=PIECE_BYTES - 3, max_bytes=7) == CONTENT[PIECE_BYTES - 3 : PIECE_BYTES + 4]
     [row] = await rows(engine, results)
     assert (row.expire_time - row.create_time).total_seconds() == 600.0
-    assert row.expire_time == found.expires
+    assert row.expire_time == stored.expires
     assert len(await rows(engine, result_pieces)) == -(-len(CONTENT) // PIECE_BYTES)
 
 
 async def test_the_database_sees_neither_the_result_nor_its_token(
     here: PostgresResultStore, engine: AsyncEngine
 ) -> None:
-    found = await keep(here)
+    stored = await keep(here)
     seen = b"".join(str(row).encode() + bytes(row.token_hash) for row in await rows(engine, results))
     seen += b"".join(row.content for row in await rows(engine, result_pieces))
     assert b"secret words" not in seen
-    assert found.token.encode() not in seen
+    assert stored.token.encode() not in seen
 
 
 @pytest.mark.parametrize(
@@ -88,32 +88,34 @@ async def test_the_database_sees_neither_the_result_nor_its_token(
         "delete from result_pieces where number = 0",
     ],
 )
-async def test_no_piece_can_be_moved_exchanged_or_left_out(
+async def test_a_moved_exchanged_or_missing_piece_is_detected(
     here: PostgresResultStore, engine: AsyncEngine, tamper: str
 ) -> None:
-    found = await keep(here)
+    stored = await keep(here)
     async with engine.begin() as connection:
         await connection.execute(text("alter table result_pieces drop constraint result_pieces_pkey"))
         await connection.execute(text(tamper))
     with pytest.raises(MeshError) as caught:
-        await read(here, found)
+        await read(here, stored)
     assert caught.value.reason is Reason.NOT_FOUND
 
 
-async def test_a_result_without_its_key_is_gone(here: PostgresResultStore, engine: AsyncEngine) -> None:
-    found = await keep(here)
+async def test_a_result_whose_sealing_key_is_gone_is_unavailable(
+    here: PostgresResultStore, engine: AsyncEngine
+) -> None:
+    stored = await keep(here)
     with pytest.raises(MeshError) as caught:
-        await read(PostgresResultStore(engine, Seal([b"k" * 32])), found)
+        await read(PostgresResultStore(engine, Seal([b"k" * 32])), stored)
     assert caught.value.reason is Reason.NOT_FOUND
 
 
-async def test_what_expired_is_not_found_and_then_swept_with_its_pieces(
+async def test_an_expired_result_is_not_found_and_is_swept_with_its_pieces(
     here: PostgresResultStore, there: PostgresResultStore, engine: AsyncEngine
 ) -> None:
-    found = await keep(here)
+    stored = await keep(here)
     assert await here.sweep() == 0
     await expire(engine)
-    assert await there.find(found.ref.removeprefix("results/")) is None
+    assert await there.find(stored.ref.removeprefix("results/")) is None
     lasting = await keep(here, b"1")
     assert await there.sweep() == 1
     assert await there.sweep() == 0
@@ -124,13 +126,13 @@ async def test_what_expired_is_not_found_and_then_swept_with_its_pieces(
 async def test_a_result_is_stored_whole_or_not_at_all(here: PostgresResultStore, engine: AsyncEngine) -> None:
     async with engine.begin() as connection:
         await connection.execute(text("alter table result_pieces add constraint few check (number < 9)"))
-    with pytest.raises(Exception):  # noqa: B017  (whatever the database calls it)
+    with pytest.raises(Exception):  # noqa: B017  (the driver's own error)
         await keep(here)
     assert await rows(engine, results) == []
     assert await rows(engine, result_pieces) == []
 
 
-async def test_a_database_that_is_away_is_said_to_be() -> None:
+async def test_a_failing_database_is_service_unavailable() -> None:
     engine = engine_for("postgresql://executor:x@127.0.0.1:1/toolmesh", schema="executor")
     with pytest.raises(MeshError) as caught:
         await keep(PostgresResultStore(engine, Seal([KEY])))

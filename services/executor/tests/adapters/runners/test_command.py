@@ -1,4 +1,4 @@
-"""Programs in sandboxes of their own: real ones."""
+"""Programs in real sandboxes."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ __all__ = ["own_tmp", "running", "starting"]
 SPEAK = "pack:tricks/bin/speak.py"
 
 
-async def test_a_program_is_given_arguments_in_both_ways(running: Running) -> None:
+async def test_a_program_gets_arguments_by_argv_and_stdin(running: Running) -> None:
     tool = command_tool(SPEAK, "echo", "--name={name}", "{file}", "--", "{name}")
     ran = await running.value(tool, work(name="-x; $(id)", file="a b", more=[1]))
     assert ran["given"] == {"name": "-x; $(id)", "file": "a b", "more": [1]}
     assert ran["rest"] == ["--name=-x; $(id)", "a b", "--", "-x; $(id)"]
 
 
-async def test_its_environment_is_what_it_is_given(running: Running) -> None:
+async def test_a_program_inherits_no_environment(running: Running) -> None:
     asked = work()
     environment = (await running.value(command_tool(SPEAK, "echo"), asked))["environment"]
     assert environment["TOOLMESH_INVOCATION"] == asked.invocation_id
@@ -43,16 +43,16 @@ async def test_programs_of_the_system_can_be_used(running: Running) -> None:
     assert running.sandbox_for(tool) == "process/bubblewrap command /usr/bin/cat"
 
 
-async def test_evidence_names_the_pack(running: Running) -> None:
+async def test_the_sandbox_label_names_the_pack(running: Running) -> None:
     assert str(running.sandbox_for(command_tool(SPEAK))).startswith("process/bubblewrap command tricks@sha256:")
 
 
-async def test_as_much_as_a_program_may_be_given_starts_one(running: Running) -> None:
+async def test_the_largest_argument_vector_starts(running: Running) -> None:
     tool = command_tool(SPEAK, "say", "1", *["{text}"] * 15)
     assert await running.value(tool, work(text="x" * (MAX_BYTES // 16))) == 1
 
 
-async def test_what_could_be_an_option_never_starts(running: Running) -> None:
+async def test_a_value_that_looks_like_an_option_is_refused_before_the_start(running: Running) -> None:
     error = await running.failure(command_tool(SPEAK, "echo", "{name}"), work(name="--output=/x"))
     assert error.reason is Reason.INJECTION_DETECTED
 
@@ -71,19 +71,21 @@ async def test_what_could_be_an_option_never_starts(running: Running) -> None:
         (("unheard-of",), Reason.RESULT_INVALID),
     ],
 )
-async def test_failures_are_told_apart(starting: Starting, order: tuple[str, ...], reason: Reason) -> None:
+async def test_each_failure_of_a_program_has_its_own_error(
+    starting: Starting, order: tuple[str, ...], reason: Reason
+) -> None:
     running = await starting(output_bytes=MIB)
     error = await running.failure(command_tool(SPEAK, *order), work())
     assert error.reason is reason
     assert "secret" not in f"{error} {error.metadata}"
 
 
-async def test_what_a_failing_program_wrote_is_for_the_operator(running: Running) -> None:
+async def test_the_stderr_of_a_failing_program_is_logged(running: Running) -> None:
     await running.failure(command_tool(SPEAK, "exit", "3"), work())
     assert "secret of the program" in running.logged
 
 
-async def test_a_program_need_not_read_what_it_is_given(running: Running) -> None:
+async def test_a_program_may_ignore_its_stdin(running: Running) -> None:
     tool = command_tool("/usr/bin/echo", "[]")
     assert await running.value(tool, work(text="x" * MIB)) == []
 
@@ -91,20 +93,20 @@ async def test_a_program_need_not_read_what_it_is_given(running: Running) -> Non
 @pytest.mark.parametrize(
     "elements", [["pack:tricks/plain.py"], ["pack:nowhere/x"], ["/usr/bin/no-such-program"], ["/bin/ls"], ["sh"]]
 )
-async def test_what_is_not_offered_cannot_run(running: Running, elements: list[str]) -> None:
+async def test_a_program_that_the_pack_does_not_offer_cannot_run(running: Running, elements: list[str]) -> None:
     assert running.sandbox_for(command_tool(*elements)) is None
     error = await running.failure(command_tool(*elements), work())
     assert error.reason is Reason.TOOL_UNAVAILABLE
     assert "TOOLMESH_TOOL_PACKS" in error.metadata["state_reason"]
 
 
-async def test_nothing_runs_weaker_than_it_demands(running: Running) -> None:
+async def test_a_program_never_runs_in_a_weaker_sandbox(running: Running) -> None:
     tool = command_tool(SPEAK, "echo", confinement=confined(tier="kernel"))
     assert running.sandbox_for(tool) is not None
     assert (await running.failure(tool, work())).reason is Reason.SANDBOX_UNAVAILABLE
 
 
-async def test_a_canceled_program_is_gone(running: Running) -> None:
+async def test_a_canceled_program_is_killed(running: Running) -> None:
     marker = f"9999{secrets.randbelow(10**12)}"
     run = asyncio.create_task(running.value(command_tool(SPEAK, "wait", "{marker}"), work(marker=marker)))
     await until(lambda: any(f"sleep\0{marker}" in _line(each) for each in processes_with(marker)))
@@ -121,7 +123,7 @@ def _line(process: str) -> str:
         return ""
 
 
-async def test_a_program_changes_a_copy(starting: Starting, tmp_path: Path) -> None:
+async def test_a_program_changes_a_copy_of_its_volume(starting: Starting, tmp_path: Path) -> None:
     volume = tmp_path / "files"
     volume.mkdir()
     running = await starting(volumes={"files": volume})
@@ -138,6 +140,6 @@ async def test_a_program_changes_a_copy(starting: Starting, tmp_path: Path) -> N
     assert (volume / "a.txt").read_text() == "hello"
 
 
-async def test_a_program_with_a_way_out_has_no_preview(running: Running) -> None:
+async def test_a_program_with_network_access_has_no_preview(running: Running) -> None:
     tool = command_tool(SPEAK, "echo", confinement=confined(hosts=("example.com",)))
     assert (await running.failure(tool, work(preview=True))).reason is Reason.EXECUTION_FAILED

@@ -1,4 +1,4 @@
-"""The runners put together: what they make, when, and what they leave."""
+"""The sandboxed runners: what they create, when, and what they remove."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from libs.common.telemetry.log import Log
-from services.executor.adapters.runners.factory import ConfinedRunners, Terms
+from services.executor.adapters.runners.factory import RunnerConfig, SandboxedRunners
 from services.executor.tests.packing import make_pack, python_tool, work
 from services.executor.tests.running import Starting, own_tmp, starting
 
@@ -19,16 +19,16 @@ def folders() -> set[Path]:
     return set(Path(tempfile.gettempdir()).glob("toolmesh-runners-*"))
 
 
-async def test_without_packs_nothing_is_made(quiet: Log, own_tmp: Path) -> None:
+async def test_nothing_is_created_without_packs(quiet: Log, own_tmp: Path) -> None:
     before = folders()
-    runners = ConfinedRunners({}, Terms(), quiet)
+    runners = SandboxedRunners({}, RunnerConfig(), quiet)
     await runners.start()
     assert runners.by_kind["python"].sandbox_for(WHO) is None
     assert folders() == before
     await runners.stop()
 
 
-async def test_stopping_leaves_nothing(starting: Starting) -> None:
+async def test_stop_removes_everything(starting: Starting) -> None:
     before = folders()
     running = await starting()
     await running.value(WHO, work())
@@ -38,7 +38,7 @@ async def test_stopping_leaves_nothing(starting: Starting) -> None:
     assert folders() & made == set()
 
 
-async def test_what_runs_is_what_was_there_at_the_start(starting: Starting, tmp_path: Path) -> None:
+async def test_the_code_is_that_of_the_start(starting: Starting, tmp_path: Path) -> None:
     answer = "def f(arguments, call):\n    return {}\n"
     source = make_pack(tmp_path / "mine", "kit", {"m.py": answer.format(1)})
     running = await starting(packs=[tmp_path / "mine"])

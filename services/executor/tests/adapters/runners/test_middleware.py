@@ -1,4 +1,4 @@
-"""The small wrappers around runners and sandboxes."""
+"""The wrappers around runners and sandboxes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from prometheus_client import REGISTRY
 
 from libs.common.errors import MeshError, Reason
 from libs.common.telemetry.log import Log
-from services.executor.adapters.runners.middleware import Measured, Paced, Typed
+from services.executor.adapters.runners.middleware import ErrorMappingRunner, MetricsRunner, ThrottledSandbox
 from services.executor.adapters.sandbox.port import Plan, SandboxedProcess
 from services.executor.domain.errors import out_of_memory
 from services.executor.domain.model import Ran, Work
@@ -58,18 +58,18 @@ def counted(ending: str) -> float:
 
 
 @pytest.mark.parametrize(("behave", "ending"), [(answers, "succeeded"), (runs_out, "tool_out_of_memory")])
-async def test_runs_are_counted_by_how_they_end(behave: Any, ending: str) -> None:
+async def test_runs_are_counted_by_outcome(behave: Any, ending: str) -> None:
     before = counted(ending)
     try:
-        await Measured(Behaving(behave), "test").run(python_tool("x/y:z"), work())
+        await MetricsRunner(Behaving(behave), "test").run(python_tool("x/y:z"), work())
     except MeshError:
         assert ending != "succeeded"
     assert counted(ending) == before + 1
 
 
-async def test_a_canceled_run_is_counted_as_one() -> None:
+async def test_a_canceled_run_is_counted_as_canceled() -> None:
     before = counted("canceled")
-    run = asyncio.create_task(Measured(Behaving(waits), "test").run(python_tool("x/y:z"), work()))
+    run = asyncio.create_task(MetricsRunner(Behaving(waits), "test").run(python_tool("x/y:z"), work()))
     await asyncio.sleep(0)
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -77,9 +77,9 @@ async def test_a_canceled_run_is_counted_as_one() -> None:
     assert counted("canceled") == before + 1
 
 
-async def test_what_nobody_foresaw_has_a_type_all_the_same(quiet: Log, capfd: pytest.CaptureFixture[str]) -> None:
+async def test_an_unexpected_exception_becomes_a_mesh_error(quiet: Log, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(MeshError) as caught:
-        await Typed(Behaving(surprises), quiet).run(python_tool("x/y:z"), work())
+        await ErrorMappingRunner(Behaving(surprises), quiet).run(python_tool("x/y:z"), work())
     assert caught.value.reason is Reason.EXECUTION_FAILED
     assert "secret" not in str(caught.value)
     assert "KeyError" in capfd.readouterr().out
@@ -108,9 +108,9 @@ class SlowSandbox:
         self.go.set()
 
 
-async def test_only_so_many_processes_start_at_once() -> None:
+async def test_concurrent_process_starts_are_bounded() -> None:
     sandbox = SlowSandbox()
-    paced = Paced(sandbox, 2)
+    paced = ThrottledSandbox(sandbox, 2)
     assert (paced.name, paced.unavailable_reason()) == ("process/slow", "never")
     starts = [asyncio.create_task(paced.start(Plan(("x",)))) for _ in range(6)]
     for _ in range(10):

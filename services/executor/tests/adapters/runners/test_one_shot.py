@@ -1,4 +1,4 @@
-"""Functions that see volumes: each call in a process of its own, on copies, in a real sandbox."""
+"""Functions that see volumes: each call in a new process, on copies, in a real sandbox."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def scratch_left() -> list[Path]:
     return [each for each in Path(tempfile.gettempdir()).glob("toolmesh-runners-*/volumes/*") if each.exists()]
 
 
-async def test_a_module_that_ends_its_process_is_heard_in_the_log(running: Running) -> None:
+async def test_a_module_that_exits_during_import_is_logged(running: Running) -> None:
     assert (await running.failure(writer("dying:anything"), asked())).reason is Reason.TOOL_CRASHED
     assert "last words of the module" in running.logged
     assert (await running.failure(python_tool("tricks/dying:anything"), work())).reason is Reason.TOOL_CRASHED
 
 
-async def test_what_a_run_did_is_seen_and_then_kept(running: Running, volume: Path) -> None:
+async def test_effects_are_observed_and_then_committed(running: Running, volume: Path) -> None:
     ran = await running(writer(), asked(step("write", "sub/b.txt", text="b"), step("remove", "a.txt")))
     assert ran.effects == (
         Effect("file:files/a.txt", "delete", observed=True),
@@ -74,25 +74,25 @@ async def test_what_a_run_did_is_seen_and_then_kept(running: Running, volume: Pa
     assert (volume / "link").is_symlink()
 
 
-async def test_what_is_dropped_never_happened(running: Running, volume: Path) -> None:
+async def test_a_rollback_leaves_the_volume_unchanged(running: Running, volume: Path) -> None:
     ran = await running(writer(), asked(step("write", "a.txt", text="A")))
     assert ran.drop is not None
     await ran.drop()
     assert (volume / "a.txt").read_text() == "a"
 
 
-async def test_every_call_gets_a_process_of_its_own(running: Running) -> None:
+async def test_every_call_gets_a_new_process(running: Running) -> None:
     tokens = {(await running.value(writer(), asked()))["token"] for _ in range(2)}
     assert len(tokens) == 2
     assert len(running.pool) == 0
 
 
-async def test_a_run_without_effects_has_nothing_to_keep(running: Running) -> None:
+async def test_a_run_without_effects_has_nothing_to_commit(running: Running) -> None:
     ran = await running(writer(), asked())
     assert (ran.effects, ran.keep, ran.drop) == ((), None, None)
 
 
-async def test_a_tool_that_may_only_read_is_seen_writing(running: Running, volume: Path) -> None:
+async def test_a_write_of_a_read_only_tool_is_observed(running: Running, volume: Path) -> None:
     ran = await running(writer(writes=()), asked(step("hide", "a.txt", text="!")))
     assert ran.effects == (Effect("file:files/a.txt", "update", observed=True),)
     assert ran.drop is not None
@@ -100,7 +100,7 @@ async def test_a_tool_that_may_only_read_is_seen_writing(running: Running, volum
     assert (volume / "a.txt").read_text() == "a"
 
 
-async def test_a_preview_runs_and_leaves_nothing(running: Running, volume: Path) -> None:
+async def test_a_preview_leaves_the_volume_unchanged(running: Running, volume: Path) -> None:
     ran = await running(writer(), asked(step("write", "a.txt", text="A"), preview=True))
     assert ran.forecast is not None
     assert ran.forecast.changes == (Effect("file:files/a.txt", "update", observed=True),)
@@ -119,7 +119,7 @@ async def test_a_preview_runs_and_leaves_nothing(running: Running, volume: Path)
         ([step("write", "../../etc/x", text="")], Reason.EXECUTION_FAILED),
         ([step("nest", "sub", name="d", times=1500)], Reason.RESOURCE_LIMIT_EXCEEDED),
         ([step("nest", "sub", name="n" * 250, times=20)], Reason.EXECUTION_FAILED),
-        # What is nested so deeply that nobody else gets to it must not keep anyone from seeing how the disk fills.
+        # Very deep nesting must not hide the disk usage.
         (
             [step("nest", "sub", name="d", times=1500), step("fill", ".", bytes=20 * MIB, stays=True)],
             Reason.RESOURCE_LIMIT_EXCEEDED,
@@ -130,7 +130,7 @@ async def test_a_preview_runs_and_leaves_nothing(running: Running, volume: Path)
         ),
     ],
 )
-async def test_a_run_that_fails_has_no_effect_at_all(
+async def test_a_failed_run_has_no_effects(
     running: Running, volume: Path, steps: list[dict[str, Any]], reason: Reason
 ) -> None:
     (volume / "link").unlink()
@@ -141,7 +141,7 @@ async def test_a_run_that_fails_has_no_effect_at_all(
     await until(lambda: not scratch_left())
 
 
-async def test_privileged_and_closed_files_come_through_as_plain_ones(running: Running, volume: Path) -> None:
+async def test_modes_set_by_a_tool_are_not_committed(running: Running, volume: Path) -> None:
     ran = await running(writer(), asked(step("setuid", "program"), step("close", "sub"), step("close", "a.txt")))
     assert ran.effects == (Effect("file:files/program", "create", observed=True),)
     assert ran.keep is not None
@@ -149,13 +149,13 @@ async def test_privileged_and_closed_files_come_through_as_plain_ones(running: R
     assert (volume / "program").stat().st_mode & 0o7777 == 0o644
 
 
-async def test_links_of_the_volume_are_not_shown(running: Running) -> None:
+async def test_links_of_the_volume_are_hidden(running: Running) -> None:
     tool = writer("hostile:looks")
     assert "refused" in await running.value(tool, work(path="/volumes/files/link"))
     assert await running.value(tool, work(path="/volumes/files/a.txt")) == {"read": "a"}
 
 
-async def test_a_canceled_run_leaves_neither_process_nor_copy(running: Running) -> None:
+async def test_a_canceled_run_leaves_no_process_and_no_copy(running: Running) -> None:
     marker = f"9999{secrets.randbelow(10**12)}"
     run = asyncio.create_task(running.value(writer("plain:waits"), work(marker=marker)))
     await until(lambda: len(processes_with(marker)) >= 3)
@@ -166,8 +166,8 @@ async def test_a_canceled_run_leaves_neither_process_nor_copy(running: Running) 
     await until(lambda: not scratch_left())
 
 
-async def test_a_reader_cannot_hold_up_whoever_writes(running: Running, volume: Path) -> None:
-    """What does not fit into a reader's room is shown to it as it is, and whatever can be opened can be locked."""
+async def test_a_reader_cannot_block_a_commit(running: Running, volume: Path) -> None:
+    """A large volume is bound read-only to a reader, which could lock any file that it can open."""
     (volume / "big").write_bytes(b"x" * 2 * MIB)
     first = await running(writer(), asked(step("write", "a.txt", text="1")))
     assert first.keep is not None

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from libs.common.errors import Reason
-from services.executor.adapters.runners.worker.pool import Limits
+from services.executor.adapters.runners.worker.pool import PoolLimits
 from services.executor.domain.tool import Effect
 from services.executor.tests.packing import MIB, confined, python_tool, work
 from services.executor.tests.running import Running, Starting, own_tmp, processes_with, running, starting
@@ -25,18 +25,18 @@ async def token(running: Running, tenant: str = "acme", tool: Any = WHO) -> str:
     return str((await running.value(tool, work(tenant)))["token"])
 
 
-async def test_a_function_answers(running: Running) -> None:
+async def test_a_function_returns_its_result(running: Running) -> None:
     assert (await running.value(WHO, work(say={"ü": [1, None, 2.5]})))["said"] == {"ü": [1, None, 2.5]}
 
 
-async def test_evidence_names_the_sandbox_and_the_very_code(running: Running) -> None:
+async def test_the_sandbox_label_names_sandbox_and_code_digest(running: Running) -> None:
     name = running.sandbox_for(WHO)
     assert name is not None
     assert name.startswith("process/bubblewrap python tricks@sha256:")
     assert len(name) <= 255
 
 
-async def test_a_call_tells_and_is_told(running: Running) -> None:
+async def test_a_call_reports_notes_and_gets_its_context(running: Running) -> None:
     asked = work(seconds=9.0)
     asked.arguments["seconds"] = 9.0
     ran = await running(python_tool("tricks/plain:about"), asked)
@@ -47,7 +47,7 @@ async def test_a_call_tells_and_is_told(running: Running) -> None:
     assert "a line for the operator" in running.logged
 
 
-async def test_a_call_may_speak_of_names_that_are_no_text(running: Running) -> None:
+async def test_notes_may_contain_names_that_are_not_utf8(running: Running) -> None:
     tool = python_tool("tricks/plain:stutters")
     ran = await running(tool, work(fails=False))
     assert (ran.value, ran.effects, ran.costs) == ({}, (Effect("caf?", "update"),), (("caf?", 1),))
@@ -56,7 +56,7 @@ async def test_a_call_may_speak_of_names_that_are_no_text(running: Running) -> N
     assert "caf?" in running.logged
 
 
-async def test_all_that_a_call_may_say_has_room_beside_the_smallest_result(running: Running) -> None:
+async def test_maximal_notes_fit_beside_the_smallest_result(running: Running) -> None:
     tool = python_tool("tricks/plain:talks", persists=False, max_result_bytes=2)
     assert len((await running(tool, work())).effects) == 1000
 
@@ -68,7 +68,7 @@ async def test_a_pack_brings_its_libraries(running: Running) -> None:
 # Workers and whom they serve.
 
 
-async def test_the_next_call_finds_a_warm_worker(running: Running) -> None:
+async def test_the_next_call_reuses_the_worker(running: Running) -> None:
     assert len({await token(running) for _ in range(5)}) == 1
 
 
@@ -87,7 +87,7 @@ async def test_no_worker_serves_two_versions(running: Running) -> None:
     assert await token(running) != await token(running, tool=other)
 
 
-async def test_who_has_no_tenant_shares_with_nobody(running: Running) -> None:
+async def test_callers_without_tenant_share_no_worker(running: Running) -> None:
     ada, bob = work(""), replace(work(""), subject="did:key:bob")
     assert (await running.value(WHO, ada))["token"] != (await running.value(WHO, bob))["token"]
 
@@ -97,21 +97,21 @@ async def test_a_worker_answers_one_call_at_a_time(running: Running) -> None:
     assert len(set(tokens)) == 2
 
 
-async def test_a_worker_is_started_anew_after_enough_calls(starting: Starting) -> None:
-    running = await starting(workers=Limits(calls=2))
+async def test_a_worker_is_replaced_after_its_number_of_calls(starting: Starting) -> None:
+    running = await starting(workers=PoolLimits(max_calls=2))
     tokens = [await token(running) for _ in range(4)]
     assert (tokens[0], tokens[2]) == (tokens[1], tokens[3])
     assert tokens[0] != tokens[2]
 
 
-async def test_an_idle_worker_goes(starting: Starting) -> None:
-    running = await starting(workers=Limits(idle_seconds=0.01))
+async def test_an_idle_worker_ends(starting: Starting) -> None:
+    running = await starting(workers=PoolLimits(idle_seconds=0.01))
     first = await token(running)
     await until(lambda: len(running.pool) == 0)
     assert await token(running) != first
 
 
-async def test_a_worker_that_holds_too_much_is_replaced(running: Running) -> None:
+async def test_a_worker_with_too_much_memory_is_replaced(running: Running) -> None:
     grows = python_tool("tricks/plain:grows", confinement=confined(memory_bytes=128 * MIB))
     tokens = [(await running.value(grows, work(bytes=50 * MIB)))["token"] for _ in range(3)]
     assert tokens[0] == tokens[1] != tokens[2]
@@ -123,14 +123,14 @@ async def test_a_worker_that_holds_too_much_is_replaced(running: Running) -> Non
 MESS = python_tool("tricks/plain:mess")
 
 
-async def test_what_a_call_leaves_is_gone_before_the_next(running: Running) -> None:
+async def test_leftovers_of_a_call_are_removed_before_the_next(running: Running) -> None:
     left = await running.value(MESS, work(do="litter"))
     found = await running.value(MESS, work(do="found"))
     nothing = {"tmp": [], "environment": False, "timer": 0, "folder": "/tmp", "others": []}
     assert found == {"token": left["token"], **nothing}
 
 
-async def test_a_thread_that_stays_ends_the_worker(running: Running) -> None:
+async def test_a_leftover_thread_ends_the_worker(running: Running) -> None:
     left = await running.value(MESS, work(do="thread"))
     assert (await running.value(MESS, work(do="found")))["token"] != left["token"]
 
@@ -168,7 +168,7 @@ async def test_a_thread_that_stays_ends_the_worker(running: Running) -> None:
         ("plain:TOKEN", {}, Reason.EXECUTION_FAILED, False),
     ],
 )
-async def test_failures_are_told_apart(
+async def test_each_failure_of_a_function_has_its_own_error(
     starting: Starting, name: str, arguments: dict[str, Any], reason: Reason, warm: bool
 ) -> None:
     running = await starting(output_bytes=2 * MIB)
@@ -182,7 +182,7 @@ async def test_failures_are_told_apart(
         await until(lambda: len(running.pool) == 0)
 
 
-async def test_a_failure_is_explained_to_the_caller_and_a_surprise_to_the_operator(running: Running) -> None:
+async def test_failures_reach_the_caller_and_exceptions_the_log(running: Running) -> None:
     told = await running.failure(python_tool("tricks/plain:fails"), work())
     assert told.message == "the order is closed"
     surprise = await running.failure(python_tool("tricks/plain:raises"), work())
@@ -194,12 +194,12 @@ async def test_a_failure_is_explained_to_the_caller_and_a_surprise_to_the_operat
 @pytest.mark.parametrize(
     ("name", "limit"), [("children", "processes"), ("threads", "processes"), ("grows", "file_size")]
 )
-async def test_a_limit_is_named(running: Running, name: str, limit: str) -> None:
+async def test_a_resource_limit_is_named(running: Running, name: str, limit: str) -> None:
     failure = await running.failure(python_tool(f"tricks/hostile:{name}"), work())
     assert failure.metadata == {"limit": limit}
 
 
-async def test_what_cannot_be_loaded_is_told_in_letters_that_can_be_seen(running: Running) -> None:
+async def test_a_load_error_is_printable(running: Running) -> None:
     failure = await running.failure(python_tool("tricks/broken:anything"), work())
     assert failure.metadata == {"exception": "Wrong[31m"}
 
@@ -214,12 +214,14 @@ async def test_what_cannot_be_loaded_is_told_in_letters_that_can_be_seen(running
         ("nested", {"depth": 5000}),
     ],
 )
-async def test_what_is_no_json_of_the_mesh_is_no_result(running: Running, name: str, arguments: dict[str, Any]) -> None:
+async def test_a_result_that_is_not_strict_json_is_refused(
+    running: Running, name: str, arguments: dict[str, Any]
+) -> None:
     error = await running.failure(python_tool(f"tricks/plain:{name}"), work(**arguments))
     assert error.reason is Reason.RESULT_INVALID
 
 
-async def test_processor_time_is_limited_for_each_call(running: Running) -> None:
+async def test_cpu_time_is_limited_per_call(running: Running) -> None:
     tool = python_tool("tricks/hostile:burns", own_limit=1.0)
     error = await running.failure(tool, work(seconds=1.0))
     assert error.reason is Reason.RESOURCE_LIMIT_EXCEEDED
@@ -237,11 +239,11 @@ async def test_a_tool_whose_results_are_never_stored_may_return_what_fits_inline
     assert len(await running.value(tool, work(size=900))) == 900
 
 
-async def test_what_a_tool_prints_is_no_answer(running: Running) -> None:
+async def test_stdout_of_a_tool_is_not_its_answer(running: Running) -> None:
     assert await running.value(python_tool("tricks/plain:prints"), work()) == {"stdin": ""}
 
 
-async def test_the_parts_of_a_stream_are_gathered(running: Running) -> None:
+async def test_streamed_parts_are_collected(running: Running) -> None:
     tool = python_tool("tricks/plain:parts")
     assert await running.value(tool, work(count=3)) == {"parts": [0, 1, 2]}
     assert await running.value(tool, work(count=3, result="all")) == "all"
@@ -250,7 +252,7 @@ async def test_the_parts_of_a_stream_are_gathered(running: Running) -> None:
 # Previews.
 
 
-async def test_a_preview_asks_the_function_that_knows(running: Running) -> None:
+async def test_a_preview_calls_the_preview_function(running: Running) -> None:
     tool = python_tool("tricks/plain:orders", dry_run=True)
     forecast = (await running(tool, work(preview=True))).forecast
     assert forecast is not None
@@ -260,7 +262,7 @@ async def test_a_preview_asks_the_function_that_knows(running: Running) -> None:
     assert (await running(tool, work())).forecast is None
 
 
-async def test_without_such_a_function_the_tool_itself_is_told(running: Running) -> None:
+async def test_a_tool_without_preview_function_is_called_in_preview_mode(running: Running) -> None:
     asked = work(preview=True, seconds=5.0)
     asked.arguments["seconds"] = 5.0
     ran = await running(python_tool("tricks/plain:about"), asked)
@@ -280,7 +282,7 @@ async def test_without_such_a_function_the_tool_itself_is_told(running: Running)
         python_tool("tricks/plain:who", digest="v", confinement=confined(reads=("unknown",))),
     ],
 )
-async def test_what_is_not_here_cannot_run_here(running: Running, tool: Any) -> None:
+async def test_a_missing_pack_module_or_volume_cannot_run(running: Running, tool: Any) -> None:
     assert running.sandbox_for(tool) is None
     error = await running.failure(tool, work())
     assert error.reason is Reason.TOOL_UNAVAILABLE
@@ -288,7 +290,7 @@ async def test_what_is_not_here_cannot_run_here(running: Running, tool: Any) -> 
 
 
 @pytest.mark.parametrize("tier", ["kernel", "machine", "unheard-of"])
-async def test_nothing_runs_weaker_than_it_demands(running: Running, tier: str) -> None:
+async def test_a_function_never_runs_in_a_weaker_sandbox(running: Running, tier: str) -> None:
     tool = python_tool("tricks/plain:who", digest=tier, confinement=confined(tier=tier))
     assert running.sandbox_for(tool) is not None
     assert (await running.failure(tool, work())).reason is Reason.SANDBOX_UNAVAILABLE
@@ -299,11 +301,11 @@ async def test_nothing_runs_weaker_than_it_demands(running: Running, tier: str) 
 
 
 @pytest.mark.parametrize("path", ["/etc/shadow", "/root", "/packs/tricks/../../root", "/volumes/x"])
-async def test_a_worker_sees_its_pack_and_nothing_of_ours(running: Running, path: str) -> None:
+async def test_a_worker_sees_only_its_pack(running: Running, path: str) -> None:
     assert "refused" in await running.value(python_tool("tricks/hostile:looks"), work(path=path))
 
 
-async def test_a_tool_that_names_a_host_reaches_it_and_no_other(running: Running) -> None:
+async def test_a_tool_reaches_only_the_hosts_of_its_manifest(running: Running) -> None:
     server = await asyncio.start_server(_answer, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     reach = confined(hosts=("127.0.0.1",), ports=(port,))
@@ -313,12 +315,12 @@ async def test_a_tool_that_names_a_host_reaches_it_and_no_other(running: Running
     assert error.reason is Reason.NETWORK_POLICY_VIOLATION
     # What one call was refused is not held against the next.
     assert await running.value(tool, work(host="127.0.0.1", port=port)) == {"reached": True}
-    # Without a function that knows, nobody can say what it would do without letting it.
+    # Without a preview function the effects are unknown until the tool runs.
     assert (await running.failure(tool, work(preview=True, host="x", port=1))).reason is Reason.EXECUTION_FAILED
     server.close()
 
 
-async def test_a_tool_that_names_no_host_reaches_nothing(running: Running) -> None:
+async def test_a_tool_without_hosts_has_no_network(running: Running) -> None:
     assert await running.value(python_tool("tricks/hostile:calls_out"), work(host="x", port=80)) == {"reached": False}
 
 
@@ -331,7 +333,7 @@ async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 # The end.
 
 
-async def test_a_canceled_call_leaves_nothing(running: Running) -> None:
+async def test_a_canceled_call_leaves_no_process(running: Running) -> None:
     marker = f"9999{secrets.randbelow(10**12)}"
     run = asyncio.create_task(running.value(python_tool("tricks/plain:waits"), work(marker=marker)))
     await until(lambda: len(processes_with(marker)) >= 3)
@@ -342,7 +344,7 @@ async def test_a_canceled_call_leaves_nothing(running: Running) -> None:
     assert len(running.pool) == 0
 
 
-async def test_a_call_that_is_canceled_while_its_worker_starts_leaves_nothing(running: Running) -> None:
+async def test_a_call_canceled_during_the_start_leaves_no_process(running: Running) -> None:
     for steps in range(12):
         run = asyncio.create_task(running.value(WHO, work()))
         for _ in range(steps):
@@ -353,7 +355,7 @@ async def test_a_call_that_is_canceled_while_its_worker_starts_leaves_nothing(ru
     await until(lambda: len(running.pool) == 0)
 
 
-async def test_stopping_ends_what_runs(starting: Starting) -> None:
+async def test_stop_ends_running_calls(starting: Starting) -> None:
     running = await starting()
     marker = f"9999{secrets.randbelow(10**12)}"
     run = asyncio.create_task(running.failure(python_tool("tricks/plain:waits"), work(marker=marker)))

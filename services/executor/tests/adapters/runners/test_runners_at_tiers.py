@@ -1,4 +1,4 @@
-"""The runners in every sandbox that this machine has: the same promises, whatever it is made of."""
+"""The runners in every sandbox of this machine, with the same guarantees."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from libs.common.errors import Reason
 from libs.common.telemetry.log import Log
-from services.executor.adapters.runners.factory import ConfinedRunners, Terms
+from services.executor.adapters.runners.factory import RunnerConfig, SandboxedRunners
 from services.executor.adapters.sandbox.port import Sandbox
 from services.executor.domain.tool import Access, Effect
 from services.executor.tests.packing import command_tool, confined, python_tool, work
@@ -37,8 +37,8 @@ async def running(sandbox: Sandbox, tmp_path: Path, volume: Path) -> AsyncIterat
     log = tmp_path / "log"
     descriptor = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
     tier = sandbox.name.partition("/")[0]
-    terms = Terms(packs=[PACKS], volumes={"files": volume})
-    runners = ConfinedRunners({tier: sandbox}, terms, Log("executor", descriptor=descriptor))
+    config = RunnerConfig(packs=[PACKS], volumes={"files": volume})
+    runners = SandboxedRunners({tier: sandbox}, config, Log("executor", descriptor=descriptor))
     await runners.start()
     yield Running(runners, log)
     await runners.stop()
@@ -49,7 +49,7 @@ def tool(name: str, **reach: Any) -> Any:
     return python_tool(f"tricks/{name}", confinement=confined(**reach))
 
 
-async def test_a_worker_is_warm_clean_and_its_tenants_alone(running: Running) -> None:
+async def test_a_worker_is_warm_clean_and_used_by_one_tenant(running: Running) -> None:
     mess = tool("plain:mess")
     left = await running.value(mess, work(do="litter"))
     found = await running.value(mess, work(do="found"))
@@ -67,12 +67,12 @@ async def test_a_worker_is_warm_clean_and_its_tenants_alone(running: Running) ->
         ("plain:leaves", Reason.EXECUTION_FAILED),
     ],
 )
-async def test_failures_are_told_apart(running: Running, name: str, reason: Reason) -> None:
+async def test_each_failure_has_its_own_error(running: Running, name: str, reason: Reason) -> None:
     assert (await running.failure(tool(name), work(code=3))).reason is reason
     await until(lambda: len(running.pool) == 0)
 
 
-async def test_a_canceled_call_leaves_nothing(running: Running) -> None:
+async def test_a_canceled_call_leaves_no_process(running: Running) -> None:
     marker = f"9999{secrets.randbelow(10**12)}"
     run = asyncio.create_task(running.value(tool("plain:waits"), work(marker=marker)))
     # Inside gVisor processes have no name outside; there the worker itself is what can be waited for.
@@ -84,7 +84,7 @@ async def test_a_canceled_call_leaves_nothing(running: Running) -> None:
     await until(lambda: len(running.pool) == 0)
 
 
-async def test_a_volume_is_changed_only_when_its_changes_are_kept(running: Running, volume: Path) -> None:
+async def test_a_volume_is_changed_only_by_a_commit(running: Running, volume: Path) -> None:
     writer = tool("hostile:writes", access=Access.FILES, reads=("files",), writes=("files",))
     steps = [{"do": "write", "path": "sub/b.txt", "text": "b"}, {"do": "hide", "path": "a.txt", "text": "!"}]
     ran = await running(writer, work(volume="files", steps=steps))

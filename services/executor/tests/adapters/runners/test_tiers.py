@@ -1,4 +1,4 @@
-"""Which sandbox a tool gets."""
+"""The sandbox selected for a tool."""
 
 from __future__ import annotations
 
@@ -46,22 +46,22 @@ PROCESS, KERNEL = Claimed("process/a"), Claimed("kernel/b")
         ("kernel", {"process": PROCESS, "kernel": KERNEL}, "kernel/b"),
     ],
 )
-def test_the_weakest_that_is_strong_enough_is_chosen(tier: str, here: dict[str, Any], chosen: str) -> None:
-    assert Tiers(here).need(tool(tier)).name == Tiers(here).name(tool(tier)) == chosen
+def test_the_weakest_sufficient_sandbox_is_selected(tier: str, here: dict[str, Any], chosen: str) -> None:
+    assert Tiers(here).require(tool(tier)).name == Tiers(here).name(tool(tier)) == chosen
 
 
 @pytest.mark.parametrize("tier", ["kernel", "machine", "surprise", ""])
-def test_a_weaker_one_never_does(tier: str) -> None:
+def test_a_weaker_sandbox_is_never_selected(tier: str) -> None:
     here = Tiers({"process": PROCESS, "kernel": Claimed("kernel/b", "runsc is not installed")})
-    assert here.offer(tool(tier)) is None
+    assert here.find(tool(tier)) is None
     assert here.name(tool(tier)) == f"{tier}/missing"
     with pytest.raises(MeshError) as caught:
-        here.need(tool(tier))
+        here.require(tool(tier))
     assert caught.value.reason is Reason.SANDBOX_UNAVAILABLE
     assert caught.value.metadata["sandbox"] == tier
 
 
-async def test_closing_closes_all() -> None:
+async def test_close_closes_every_sandbox() -> None:
     one, other = Claimed("process/a"), Claimed("kernel/b")
     await Tiers({"process": one, "kernel": other}).close()
     assert one.closed

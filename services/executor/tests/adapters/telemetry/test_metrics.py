@@ -1,4 +1,4 @@
-"""What operators see."""
+"""Metrics of invocations."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def observer() -> metrics.Metrics:
     return metrics.Metrics(Log("executor", level="error"))
 
 
-def test_invocations_are_counted_by_tool_version_and_how_they_ended() -> None:
+def test_invocations_are_counted_by_tool_version_and_status() -> None:
     seen, tool = observer(), a_tool(name="tools/core.m1/versions/1.0.0", qualified="core.m1")
     seen.ended(an_invocation(State.SUCCEEDED, tool), 0.1)
     seen.ended(an_invocation(State.SUCCEEDED, tool), 0.2)
@@ -63,7 +63,7 @@ def test_unknown_tools_share_one_label() -> None:
     assert after - before == 3
 
 
-def test_broken_contracts_are_counted_by_side_and_replays_by_tool() -> None:
+def test_schema_violations_are_counted_by_side_and_replays_by_tool() -> None:
     seen, tool = observer(), a_tool(name="tools/core.m2/versions/1.0.0", qualified="core.m2")
     seen.ended(an_invocation(State.VALIDATION_FAILED, tool), 0.1)
     seen.ended(an_invocation(State.FAILED, tool, reason=Reason.RESULT_INVALID), 0.1)
@@ -82,7 +82,7 @@ def test_the_number_of_series_is_bounded(monkeypatch: Any) -> None:
     assert count("toolmesh_tool_invocations_total", tool="other", version="", status="failed", mutation_class="") == 3
 
 
-def test_a_result_that_broke_its_contract_is_told_to_whoever_reads_the_log(tmp_path: Path) -> None:
+def test_a_result_that_violates_its_schema_is_logged(tmp_path: Path) -> None:
     path = tmp_path / "log"
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT)
     seen = metrics.Metrics(Log("executor", level="error", descriptor=descriptor))

@@ -1,4 +1,4 @@
-"""Spans are for sampled calls, and only where somebody takes them."""
+"""Phase spans: only for sampled calls, and only while spans are recorded."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ def test_only_a_sampled_call_gets_spans(flags: str, sampled: bool) -> None:
     assert (SampledSpans(Tracing(TracerProvider())).begin() is not None) is sampled
 
 
-def test_where_nobody_takes_spans_none_are_made() -> None:
+def test_no_spans_are_made_without_recording() -> None:
     begin("01")
     assert SampledSpans(Tracing()).begin() is None

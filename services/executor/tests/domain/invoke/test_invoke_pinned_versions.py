@@ -6,7 +6,7 @@ import pytest
 from toolmesh.registry.v1 import tool_version_pb2 as vpb
 
 from libs.common.errors import MeshError, Reason
-from services.executor.adapters.registry.compile_tool import entry_of
+from services.executor.adapters.registry.compile_tool import compile_version
 from services.executor.tests.fakes import World
 from services.executor.tests.peers import registered
 from services.executor.tests.samples import a_manifest, a_request, a_tool
@@ -44,10 +44,10 @@ async def test_a_pin_on_any_other_tool_is_kept_too() -> None:
 def test_deferral_comes_and_goes_with_the_state() -> None:
     version = registered(a_manifest())
     version.state = vpb.LIFECYCLE_STATE_DEFERRED
-    deferred = entry_of(version)
+    deferred = compile_version(version)
     assert deferred.tool is not None
     assert deferred.tool.deferred
     version.state = vpb.LIFECYCLE_STATE_AVAILABLE
-    loaded = entry_of(version, deferred)
+    loaded = compile_version(version, deferred)
     assert loaded.tool is not None
     assert not loaded.tool.deferred

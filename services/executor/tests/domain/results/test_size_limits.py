@@ -10,7 +10,7 @@ from toolmesh.registry.v1 import tool_manifest_pb2 as mpb
 from libs.common.errors import Reason
 from libs.common.json.jsonio import dump
 from libs.common.rpc.limits import MAX_MESSAGE_BYTES
-from services.executor.adapters.registry.compile_arguments import intake_of
+from services.executor.adapters.registry.compile_arguments import compile_arguments
 from services.executor.adapters.registry.json_schema import output_contract
 from services.executor.convert.invocation import envelope_of, preview_of, response_of, result_of
 from services.executor.domain.hooks.answers import MAX_CONTEXTS
@@ -105,7 +105,7 @@ async def test_a_default_that_was_filled_in_everywhere_is_named_once() -> None:
     schema = {"type": "object", "properties": {"list": {"type": "array", "items": entry}}}
     manifest = a_manifest()
     manifest.input.CopyFrom(mpb.InputContract(schema=dump(schema), mutation_policy=mpb.INPUT_MUTATION_POLICY_DEFAULTS))
-    world = World(a_tool(input_schema=schema, output=ANYTHING, intake=intake_of(manifest, Confinement())))
+    world = World(a_tool(input_schema=schema, output=ANYTHING, intake=compile_arguments(manifest, Confinement())))
 
     async def count(arguments: dict[str, Any]) -> Any:
         return {"units": sum(each["unit"] == "m" for each in arguments["list"])}

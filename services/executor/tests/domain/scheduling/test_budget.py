@@ -14,18 +14,18 @@ import redis.asyncio
 from libs.common.errors import MeshError, Reason
 from libs.common.ids import new_id
 from libs.common.testing.clock import ManualClock
-from services.executor.adapters.budget.redis_budget import RedisSpending
+from services.executor.adapters.budget.redis_budget import RedisBudget
 from services.executor.domain.model import Reservation, SpendingLimit
 
 SPENDER = """
 import asyncio, json, sys
 from libs.common.errors import MeshError
 from libs.common.ids import new_id
-from services.executor.adapters.budget.redis_budget import RedisSpending
+from services.executor.adapters.budget.redis_budget import RedisBudget
 from services.executor.domain.model import Reservation, SpendingLimit
 
 async def main(url, bucket, calls):
-    spending = RedisSpending(url)
+    spending = RedisBudget(url)
     limits = (SpendingLimit(bucket + "/a", window=600, max_calls=70, max_cost_micros=330), SpendingLimit(bucket + "/b", max_calls=90))
 
     async def one():
@@ -51,8 +51,8 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-async def spending(valkey_url: str, clock: ManualClock) -> AsyncIterator[RedisSpending]:
-    made = RedisSpending(valkey_url, clock=clock)
+async def spending(valkey_url: str, clock: ManualClock) -> AsyncIterator[RedisBudget]:
+    made = RedisBudget(valkey_url, clock=clock)
     yield made
     await made.close()
 
@@ -68,7 +68,7 @@ def a_reservation(*limits: SpendingLimit, **changes: Any) -> Reservation:
     return Reservation(limits=limits, **fields)
 
 
-async def refusal(spending: RedisSpending, reservation: Reservation) -> MeshError:
+async def refusal(spending: RedisBudget, reservation: Reservation) -> MeshError:
     with pytest.raises(MeshError) as caught:
         await spending.reserve(reservation)
     return caught.value
@@ -84,7 +84,7 @@ def test_several_processes_together_get_exactly_what_there_is(valkey_url: str, b
     assert answers.count("RATE_LIMITED") == 134
 
 
-async def test_a_refused_call_counts_in_none_of_its_buckets(spending: RedisSpending, bucket: str) -> None:
+async def test_a_refused_call_counts_in_none_of_its_buckets(spending: RedisBudget, bucket: str) -> None:
     wide, narrow = SpendingLimit(bucket + "/w", window=60, max_calls=2), SpendingLimit(bucket + "/n", max_calls=1)
     await spending.reserve(a_reservation(wide, narrow))
     assert (await refusal(spending, a_reservation(wide, narrow))).reason is Reason.BUDGET_EXHAUSTED
@@ -92,9 +92,7 @@ async def test_a_refused_call_counts_in_none_of_its_buckets(spending: RedisSpend
     assert (await refusal(spending, a_reservation(wide))).reason is Reason.RATE_LIMITED
 
 
-async def test_the_window_slides_and_says_exactly_when(
-    spending: RedisSpending, clock: ManualClock, bucket: str
-) -> None:
+async def test_the_window_slides_and_says_exactly_when(spending: RedisBudget, clock: ManualClock, bucket: str) -> None:
     limit = SpendingLimit(bucket, window=10, max_calls=2, source="mine")
     await spending.reserve(a_reservation(limit))
     clock.advance(3)
@@ -110,9 +108,7 @@ async def test_the_window_slides_and_says_exactly_when(
     assert (await refusal(spending, a_reservation(limit))).retry_after == 3
 
 
-async def test_cost_waits_for_as_many_calls_as_it_takes(
-    spending: RedisSpending, clock: ManualClock, bucket: str
-) -> None:
+async def test_cost_waits_for_as_many_calls_as_it_takes(spending: RedisBudget, clock: ManualClock, bucket: str) -> None:
     limit = SpendingLimit(bucket, window=10, max_cost_micros=10)
     for cost in (4, 0, 3, 3):
         await spending.reserve(a_reservation(limit, cost_micros=cost))
@@ -125,13 +121,13 @@ async def test_cost_waits_for_as_many_calls_as_it_takes(
     await spending.reserve(a_reservation(limit, cost_micros=7))
 
 
-async def test_what_never_fits_is_not_promised_for_sooner_than_a_window(spending: RedisSpending, bucket: str) -> None:
+async def test_what_never_fits_is_not_promised_for_sooner_than_a_window(spending: RedisBudget, bucket: str) -> None:
     assert (await refusal(spending, a_reservation(SpendingLimit(bucket, window=10, max_calls=0)))).retry_after == 10
     dear = a_reservation(SpendingLimit(bucket, window=10, max_cost_micros=1), cost_micros=2)
     assert (await refusal(spending, dear)).retry_after == 10
 
 
-async def test_the_longest_wait_is_told(spending: RedisSpending, clock: ManualClock, bucket: str) -> None:
+async def test_the_longest_wait_is_told(spending: RedisBudget, clock: ManualClock, bucket: str) -> None:
     short = SpendingLimit(bucket + "/s", window=5, max_calls=1, source="short")
     long = SpendingLimit(bucket + "/l", window=50, max_calls=1, source="long")
     await spending.reserve(a_reservation(short, long))
@@ -140,7 +136,7 @@ async def test_the_longest_wait_is_told(spending: RedisSpending, clock: ManualCl
 
 
 async def test_what_is_under_way_ends_with_its_settlement_or_its_lease(
-    spending: RedisSpending, clock: ManualClock, bucket: str
+    spending: RedisBudget, clock: ManualClock, bucket: str
 ) -> None:
     limit = SpendingLimit(bucket, max_concurrent=2)
     ended, killed = a_reservation(limit, lease=6), a_reservation(limit, lease=6)
@@ -156,7 +152,7 @@ async def test_what_is_under_way_ends_with_its_settlement_or_its_lease(
     await spending.reserve(a_reservation(limit))
 
 
-async def test_ancestors_pay_for_what_is_derived_from_them(spending: RedisSpending, bucket: str) -> None:
+async def test_ancestors_pay_for_what_is_derived_from_them(spending: RedisBudget, bucket: str) -> None:
     root = SpendingLimit(f"token:{bucket}/root", max_calls=3, source="root")
     children = [SpendingLimit(f"token:{bucket}/{name}", max_calls=2) for name in "ab"]
     for child in (children[0], children[0], children[1]):
@@ -165,7 +161,7 @@ async def test_ancestors_pay_for_what_is_derived_from_them(spending: RedisSpendi
     assert (error.reason, error.metadata["limit"], error.retry_after) == (Reason.BUDGET_EXHAUSTED, "root", None)
 
 
-async def test_running_time_is_granted_as_far_as_it_lasts(spending: RedisSpending, bucket: str) -> None:
+async def test_running_time_is_granted_as_far_as_it_lasts(spending: RedisBudget, bucket: str) -> None:
     limit = SpendingLimit(f"token:{bucket}", max_running=10)
     first = a_reservation(limit, seconds=8)
     assert await spending.reserve(first) == 8
@@ -178,7 +174,7 @@ async def test_running_time_is_granted_as_far_as_it_lasts(spending: RedisSpendin
     assert await spending.reserve(a_reservation(limit, seconds=8)) == 7
 
 
-async def test_what_never_ran_is_given_back(spending: RedisSpending, bucket: str) -> None:
+async def test_what_never_ran_is_given_back(spending: RedisBudget, bucket: str) -> None:
     window = SpendingLimit(bucket + "/w", window=60, max_calls=1, max_cost_micros=5)
     token = SpendingLimit(bucket + "/t", max_calls=1, max_cost_micros=5, max_running=1)
     for _ in range(3):
@@ -192,7 +188,7 @@ async def test_what_never_ran_is_given_back(spending: RedisSpending, bucket: str
     assert (await refusal(spending, a_reservation(token))).reason is Reason.BUDGET_EXHAUSTED
 
 
-async def test_a_preview_needs_a_call_of_its_token_and_takes_none(spending: RedisSpending, bucket: str) -> None:
+async def test_a_preview_needs_a_call_of_its_token_and_takes_none(spending: RedisBudget, bucket: str) -> None:
     token = SpendingLimit(f"token:{bucket}", max_calls=1, max_running=10)
     for ran in (0.5, None, 0.5):
         preview = a_reservation(token, use=False)
@@ -206,7 +202,7 @@ async def test_a_preview_needs_a_call_of_its_token_and_takes_none(spending: Redi
     assert (error.reason, error.metadata["exceeded"]) == (Reason.BUDGET_EXHAUSTED, "calls")
 
 
-async def test_a_preview_counts_in_rates_and_among_what_is_under_way(spending: RedisSpending, bucket: str) -> None:
+async def test_a_preview_counts_in_rates_and_among_what_is_under_way(spending: RedisBudget, bucket: str) -> None:
     rate = SpendingLimit(bucket + "/w", window=60, max_calls=1)
     await spending.reserve(a_reservation(rate, use=False))
     assert (await refusal(spending, a_reservation(rate, use=False))).metadata["exceeded"] == "calls"
@@ -215,7 +211,7 @@ async def test_a_preview_counts_in_rates_and_among_what_is_under_way(spending: R
     assert (await refusal(spending, a_reservation(places, use=False))).metadata["exceeded"] == "concurrent"
 
 
-async def test_a_call_that_nothing_ran_for_takes_a_call_and_no_time(spending: RedisSpending, bucket: str) -> None:
+async def test_a_call_that_nothing_ran_for_takes_a_call_and_no_time(spending: RedisBudget, bucket: str) -> None:
     limits = (SpendingLimit(bucket, window=60, max_calls=2), SpendingLimit(f"token:{bucket}", max_running=1))
     for _ in range(2):
         spared = a_reservation(*limits, seconds=0.0)
@@ -225,7 +221,7 @@ async def test_a_call_that_nothing_ran_for_takes_a_call_and_no_time(spending: Re
     assert await spending.reserve(a_reservation(limits[1])) == 1
 
 
-async def test_repeating_changes_nothing(spending: RedisSpending, bucket: str) -> None:
+async def test_repeating_changes_nothing(spending: RedisBudget, bucket: str) -> None:
     limits = (
         SpendingLimit(bucket + "/w", window=60, max_calls=2, max_cost_micros=6),
         SpendingLimit(bucket + "/t", max_calls=2, max_cost_micros=6, max_running=4),
@@ -240,9 +236,7 @@ async def test_repeating_changes_nothing(spending: RedisSpending, bucket: str) -
     assert (await refusal(spending, a_reservation(*limits))).reason is Reason.BUDGET_EXHAUSTED
 
 
-async def test_a_reservation_that_comes_after_its_settlement_takes_nothing(
-    spending: RedisSpending, bucket: str
-) -> None:
+async def test_a_reservation_that_comes_after_its_settlement_takes_nothing(spending: RedisBudget, bucket: str) -> None:
     limit = SpendingLimit(bucket, max_concurrent=1)
     late = a_reservation(limit)
     await spending.settle(late, ran=None)
@@ -250,7 +244,7 @@ async def test_a_reservation_that_comes_after_its_settlement_takes_nothing(
     await spending.reserve(a_reservation(limit))
 
 
-async def test_nothing_is_kept_longer_than_it_counts(spending: RedisSpending, valkey_url: str, bucket: str) -> None:
+async def test_nothing_is_kept_longer_than_it_counts(spending: RedisBudget, valkey_url: str, bucket: str) -> None:
     limits = (
         SpendingLimit(bucket + "/w", window=60, max_calls=9, max_cost_micros=99, max_concurrent=9),
         SpendingLimit(bucket + "/t", max_calls=9, max_running=9),
@@ -267,7 +261,7 @@ async def test_nothing_is_kept_longer_than_it_counts(spending: RedisSpending, va
 
 
 async def test_a_store_that_forgot_the_script_learns_it_again(
-    spending: RedisSpending, valkey_url: str, bucket: str
+    spending: RedisBudget, valkey_url: str, bucket: str
 ) -> None:
     limit = SpendingLimit(bucket, max_calls=2)
     await spending.reserve(a_reservation(limit))
@@ -278,7 +272,7 @@ async def test_a_store_that_forgot_the_script_learns_it_again(
 
 
 async def test_by_the_clock_of_the_store(valkey_url: str, bucket: str) -> None:
-    spending = RedisSpending(valkey_url)
+    spending = RedisBudget(valkey_url)
     limit = SpendingLimit(bucket, window=60, max_calls=1)
     await spending.reserve(a_reservation(limit))
     assert 0 < ((await refusal(spending, a_reservation(limit))).retry_after or 0) <= 60
@@ -286,7 +280,7 @@ async def test_by_the_clock_of_the_store(valkey_url: str, bucket: str) -> None:
 
 
 async def test_a_dead_store_is_told_at_once(unused_port: int) -> None:
-    spending = RedisSpending(f"redis://127.0.0.1:{unused_port}/0")
+    spending = RedisBudget(f"redis://127.0.0.1:{unused_port}/0")
     error = await refusal(spending, a_reservation(SpendingLimit("limit:x", max_calls=1)))
     assert (error.reason, error.row.retryable) == (Reason.SERVICE_UNAVAILABLE, True)
     await spending.close()

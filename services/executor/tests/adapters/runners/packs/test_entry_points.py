@@ -1,4 +1,4 @@
-"""What an entry point may name."""
+"""Parsing of entry points."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from services.executor.adapters.runners.packs.entry_points import Command, Function, command_of, function_of
+from services.executor.adapters.runners.packs.entry_points import Command, Function, parse_command, parse_function
 
 
-def test_a_function_is_found_by_pack_module_and_name() -> None:
-    assert function_of("textkit/words:statistics") == Function("textkit", "words", "statistics")
-    assert function_of("textkit/deep.er.words:f") == Function("textkit", "deep.er.words", "f")
+def test_a_function_is_parsed_into_pack_module_and_name() -> None:
+    assert parse_function("textkit/words:statistics") == Function("textkit", "words", "statistics")
+    assert parse_function("textkit/deep.er.words:f") == Function("textkit", "deep.er.words", "f")
 
 
 @pytest.mark.parametrize(
@@ -31,13 +31,13 @@ def test_a_function_is_found_by_pack_module_and_name() -> None:
         "textkit/words.:f",
     ],
 )
-def test_nothing_else_is_a_function(entry_point: str) -> None:
-    assert function_of(entry_point) is None
+def test_other_forms_are_not_a_function(entry_point: str) -> None:
+    assert parse_function(entry_point) is None
 
 
 def test_a_command_is_a_program_and_its_templates() -> None:
-    assert command_of('["/usr/bin/sort", "-r"]') == Command("/usr/bin/sort", ("-r",))
-    assert command_of('["pack:textkit/bin/a.py", "{x}"]') == Command("bin/a.py", ("{x}",), pack="textkit")
+    assert parse_command('["/usr/bin/sort", "-r"]') == Command("/usr/bin/sort", ("-r",))
+    assert parse_command('["pack:textkit/bin/a.py", "{x}"]') == Command("bin/a.py", ("{x}",), pack="textkit")
 
 
 @pytest.mark.parametrize(
@@ -66,10 +66,10 @@ def test_a_command_is_a_program_and_its_templates() -> None:
         ["/usr/bin/sort"] * 200,
     ],
 )
-def test_nothing_else_is_a_command(elements: object) -> None:
-    assert command_of(json.dumps(elements)) is None
+def test_other_forms_are_not_a_command(elements: object) -> None:
+    assert parse_command(json.dumps(elements)) is None
 
 
 @pytest.mark.parametrize("entry_point", ["", "not json", '["/usr/bin/sort"', "\ud800"])
-def test_what_is_no_json_is_no_command(entry_point: str) -> None:
-    assert command_of(entry_point) is None
+def test_invalid_json_is_not_a_command(entry_point: str) -> None:
+    assert parse_command(entry_point) is None

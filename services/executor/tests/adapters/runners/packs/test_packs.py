@@ -1,4 +1,4 @@
-"""Tool packs: what is taken, what is refused, and what a digest covers."""
+"""Tool packs: what is accepted, what is refused, and what a digest covers."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import pytest
 
 from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.packs import packs
-from services.executor.adapters.runners.packs.packs import PackError, copied, load_packs
+from services.executor.adapters.runners.packs.packs import PackError, copy_pack, load_packs
 from services.executor.tests.packing import make_pack
 
 FILES = {"words.py": "X = 1\n", "deep/er/__init__.py": "", "bin/run.py": "print()\n"}
 
 
-def test_a_pack_is_copied_with_all_that_is_in_it(tmp_path: Path) -> None:
+def test_a_pack_is_copied_completely(tmp_path: Path) -> None:
     source = make_pack(tmp_path, "kit", {**FILES, "__pycache__/x.pyc": "?"}, programs=["bin/run.py"], lib="lib")
-    pack = copied(source, tmp_path / "copy")
+    pack = copy_pack(source, tmp_path / "copy")
     assert (pack.name, pack.programs, pack.lib) == ("kit", frozenset({"bin/run.py"}), "lib")
     assert pack.files == {*FILES, "pack.json"}
     assert pack.label.startswith("kit@sha256:")
@@ -28,20 +28,20 @@ def test_a_pack_is_copied_with_all_that_is_in_it(tmp_path: Path) -> None:
     assert not pack.has_module("missing")
 
 
-def test_what_runs_is_the_copy(tmp_path: Path) -> None:
+def test_later_changes_of_a_pack_have_no_effect(tmp_path: Path) -> None:
     source = make_pack(tmp_path, "kit", FILES)
-    pack = copied(source, tmp_path / "copy")
+    pack = copy_pack(source, tmp_path / "copy")
     (source / "words.py").write_text("X = 2\n")
     assert (pack.folder / "words.py").read_text() == "X = 1\n"
 
 
-def test_any_user_may_read_the_copy_and_nobody_else_change_it(tmp_path: Path) -> None:
+def test_the_copy_is_world_readable_and_owner_writable(tmp_path: Path) -> None:
     source = make_pack(tmp_path, "kit", FILES)
     (source / "words.py").chmod(0o600)
     (source / "bin" / "run.py").chmod(0o777)
     before = os.umask(0o077)
     try:
-        pack = copied(source, tmp_path / "copy")
+        pack = copy_pack(source, tmp_path / "copy")
     finally:
         os.umask(before)
     modes = {
@@ -50,12 +50,12 @@ def test_any_user_may_read_the_copy_and_nobody_else_change_it(tmp_path: Path) ->
     assert modes == {"words.py": 0o644, "bin/run.py": 0o755, "deep/er": 0o755, "": 0o755}
 
 
-def test_the_digest_is_that_of_names_contents_and_what_is_a_program(tmp_path: Path) -> None:
+def test_the_digest_covers_names_contents_and_executable_bits(tmp_path: Path) -> None:
     def digest_of(nth: int, files: dict[str, str], *, program: bool = False) -> str:
         source = make_pack(tmp_path / str(nth), "kit", files)
         if program:
             (source / "words.py").chmod(0o755)
-        return copied(source, tmp_path / f"copy{nth}").digest
+        return copy_pack(source, tmp_path / f"copy{nth}").digest
 
     same = [digest_of(1, FILES), digest_of(2, dict(reversed(FILES.items())))]
     others = [
@@ -85,9 +85,9 @@ def test_the_digest_is_that_of_names_contents_and_what_is_a_program(tmp_path: Pa
         {"surprise": True},
     ],
 )
-def test_a_description_that_is_wrong_is_refused(tmp_path: Path, described: dict[str, object]) -> None:
+def test_an_invalid_description_is_refused(tmp_path: Path, described: dict[str, object]) -> None:
     with pytest.raises(PackError):
-        copied(
+        copy_pack(
             make_pack(tmp_path, "kit", FILES, **described)
             if "name" not in described
             else _renamed(tmp_path, described),
@@ -103,54 +103,56 @@ def _renamed(tmp_path: Path, described: dict[str, object]) -> Path:
     return source
 
 
-def test_a_description_that_is_no_json_is_refused(tmp_path: Path) -> None:
+def test_a_description_that_is_not_json_is_refused(tmp_path: Path) -> None:
     source = make_pack(tmp_path, "kit", FILES)
     (source / "pack.json").write_text('{"name": "kit", "name": "kit"}')
     with pytest.raises(PackError):
-        copied(source, tmp_path / "copy")
+        copy_pack(source, tmp_path / "copy")
 
 
-def test_a_link_inside_a_pack_becomes_the_file_it_leads_to(tmp_path: Path) -> None:
+def test_a_link_inside_a_pack_is_copied_as_a_file(tmp_path: Path) -> None:
     source = make_pack(tmp_path, "kit", FILES)
     (source / "alias.py").symlink_to("words.py")
-    pack = copied(source, tmp_path / "copy")
+    pack = copy_pack(source, tmp_path / "copy")
     assert (pack.folder / "alias.py").read_text() == "X = 1\n"
     assert not (pack.folder / "alias.py").is_symlink()
 
 
 @pytest.mark.parametrize("target", ["/etc/hostname", "../other/secret.py", ".", "deep", "gone.py"])
-def test_a_link_that_leads_anywhere_else_is_refused(tmp_path: Path, target: str) -> None:
+def test_a_link_out_of_a_pack_is_refused(tmp_path: Path, target: str) -> None:
     source = make_pack(tmp_path, "kit", FILES)
     make_pack(tmp_path, "other", {"secret.py": "S = 1"})
     (source / "alias.py").symlink_to(target)
     with pytest.raises(PackError):
-        copied(source, tmp_path / "copy")
+        copy_pack(source, tmp_path / "copy")
 
 
-def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+def test_special_files_are_refused(tmp_path: Path) -> None:
     source = make_pack(tmp_path, "kit", FILES)
     os.mkfifo(source / "pipe")
     with pytest.raises(PackError):
-        copied(source, tmp_path / "copy")
+        copy_pack(source, tmp_path / "copy")
 
 
 @pytest.mark.parametrize(("bound", "value"), [("MAX_BYTES", 8), ("MAX_FILES", 2)])
-def test_a_pack_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, value: int) -> None:
+def test_size_and_files_of_a_pack_are_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, value: int
+) -> None:
     monkeypatch.setattr(packs, bound, value)
     with pytest.raises(PackError):
-        copied(make_pack(tmp_path, "kit", FILES), tmp_path / "copy")
+        copy_pack(make_pack(tmp_path, "kit", FILES), tmp_path / "copy")
 
 
-def test_one_bad_pack_costs_nobody_else(tmp_path: Path) -> None:
+def test_an_invalid_pack_does_not_affect_the_others(tmp_path: Path) -> None:
     make_pack(tmp_path / "a", "good", FILES)
     make_pack(tmp_path / "a", "bad", FILES, surprise=1)
     (tmp_path / "a" / "no-pack").mkdir()
     make_pack(tmp_path / "b", "further", FILES)
-    found = load_packs([tmp_path / "a", tmp_path / "b"], tmp_path / "copies", _no_log())
-    assert set(found) == {"good", "further"}
+    loaded = load_packs([tmp_path / "a", tmp_path / "b"], tmp_path / "copies", _no_log())
+    assert set(loaded) == {"good", "further"}
 
 
-def test_of_two_packs_with_one_name_neither_runs(tmp_path: Path) -> None:
+def test_packs_with_equal_names_are_all_left_out(tmp_path: Path) -> None:
     for folder in ("a", "b", "c"):
         make_pack(tmp_path / folder, "kit", {**FILES, "which.py": folder})
     folders = [tmp_path / name for name in ("a", "b", "c")]

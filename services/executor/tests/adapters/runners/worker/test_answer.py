@@ -1,4 +1,4 @@
-"""What a worker answered is the word of code that nobody vouches for."""
+"""Parsing of tool answers, which are untrusted."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from libs.common.errors import Reason
-from services.executor.adapters.runners.worker.answer import MalformedError, answer_of, printable
+from services.executor.adapters.runners.worker.answer import MalformedAnswerError, parse_answer, printable
 from services.executor.domain.tool import Effect
 
 
 def read(**frame: Any) -> Any:
-    return answer_of({"id": "i", **frame}, "i", 1000)
+    return parse_answer({"id": "i", **frame}, "i", 1000)
 
 
-def test_a_value_comes_with_what_was_said_beside_it() -> None:
+def test_a_value_comes_with_its_notes() -> None:
     notes = {
         "effects": [["file:a", "create"]],
         "costs": [["tokens", 5]],
@@ -47,13 +47,13 @@ def test_a_value_comes_with_what_was_said_beside_it() -> None:
         ("memory", Reason.TOOL_OUT_OF_MEMORY, True),
     ],
 )
-def test_failures_are_told_apart(kind: str, reason: Reason, ends: bool) -> None:
+def test_each_failure_kind_has_its_own_error(kind: str, reason: Reason, ends: bool) -> None:
     answer = read(failed={"kind": kind, "message": "said", "detail": "inside"}, notes={})
     assert answer.failure.reason is reason
     assert answer.ends_worker is ends
 
 
-def test_what_an_exception_said_never_reaches_the_caller() -> None:
+def test_the_message_of_an_exception_does_not_reach_the_caller() -> None:
     failure = read(failed={"kind": "error", "message": "KeyError", "detail": "secret"}).failure
     assert failure.metadata == {"exception": "KeyError"}
     assert "secret" not in str(failure)
@@ -81,9 +81,9 @@ def test_what_an_exception_said_never_reaches_the_caller() -> None:
         {"value": 1, "notes": {"undo": {"all": "x" * 100_000}}},
     ],
 )
-def test_what_is_no_answer_is_not_taken_for_one(frame: dict[str, Any]) -> None:
-    with pytest.raises(MalformedError):
-        answer_of({"id": "i", **frame}, "i", 1000)
+def test_a_malformed_answer_is_refused(frame: dict[str, Any]) -> None:
+    with pytest.raises(MalformedAnswerError):
+        parse_answer({"id": "i", **frame}, "i", 1000)
 
 
 JSON = st.recursive(
@@ -94,20 +94,20 @@ JSON = st.recursive(
 
 
 @given(notes=JSON, failed=JSON)
-def test_no_frame_breaks_the_reader(notes: Any, failed: Any) -> None:
+def test_any_frame_is_parsed_or_refused(notes: Any, failed: Any) -> None:
     for frame in ({"value": 1, "notes": notes}, {"failed": failed, "notes": notes}, {"failed": {"kind": failed}}):
         try:
-            answer_of({"id": "i", **frame}, "i", 1000)
-        except MalformedError:
+            parse_answer({"id": "i", **frame}, "i", 1000)
+        except MalformedAnswerError:
             continue
 
 
-def test_a_message_is_bounded_and_shows_all_that_is_in_it() -> None:
+def test_a_message_is_bounded_and_printable() -> None:
     assert printable("a\x1b[31mb\u202ec\n") == "a[31mbc"
     assert len(printable("x" * 10_000)) == 500
 
 
-def test_a_call_has_a_page_of_the_log_whoever_wrote_the_frame() -> None:
+def test_log_lines_are_bounded_in_total() -> None:
     for frame in ({"value": 1}, {"failed": {"kind": "failure"}}):
         lines = read(**frame, notes={"log": ["x" * 1000] * 1000}).lines
         assert [len(line) for line in lines] == [1000, 1000, 1000, 1000, 96]

@@ -1,4 +1,4 @@
-"""Frames: bounded while they are read, and strict about what is in them."""
+"""Frames: bounded while they are read, and parsed strictly."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from services.executor.adapters.runners.worker import frames
-from services.executor.adapters.runners.worker.frames import FrameError, framed, receive
+from services.executor.adapters.runners.worker.frames import FrameError, encode_frame, read_frame
 
 
 def stream(content: bytes, *, ends: bool = True) -> asyncio.StreamReader:
@@ -20,51 +20,51 @@ def stream(content: bytes, *, ends: bool = True) -> asyncio.StreamReader:
 
 
 @pytest.mark.parametrize("value", [{}, {"a": [1, 2.5, None, True, "ü\n"]}, {"big": 2**63}])
-async def test_what_is_framed_is_received(value: dict[str, Any]) -> None:
-    reader = stream(framed(value) + framed({"next": 1}))
-    assert await receive(reader, 1000) == value
-    assert await receive(reader, 1000) == {"next": 1}
+async def test_an_encoded_frame_is_read_back(value: dict[str, Any]) -> None:
+    reader = stream(encode_frame(value) + encode_frame({"next": 1}))
+    assert await read_frame(reader, 1000) == value
+    assert await read_frame(reader, 1000) == {"next": 1}
 
 
-async def test_a_frame_beyond_the_limit_is_refused_by_its_head_alone() -> None:
-    # Nothing follows the head: whoever waited for the body would wait for ever.
+async def test_an_oversized_frame_is_refused_by_its_length() -> None:
+    # No body follows: waiting for it would never end.
     with pytest.raises(FrameError) as caught:
-        await receive(stream((1001).to_bytes(4, "big"), ends=False), 1000)
+        await read_frame(stream((1001).to_bytes(4, "big"), ends=False), 1000)
     assert caught.value.size == 1001
 
 
 @pytest.mark.parametrize("content", [b"", b"\0\0", b"\0\0\0\5{}"])
-async def test_an_end_in_the_middle_is_an_end(content: bytes) -> None:
+async def test_a_truncated_frame_is_an_incomplete_read(content: bytes) -> None:
     with pytest.raises(asyncio.IncompleteReadError):
-        await receive(stream(content), 1000)
+        await read_frame(stream(content), 1000)
 
 
 @pytest.mark.parametrize(
     "body", [b"[]", b"1", b"{", b"\xff", b'{"a":1,"a":2}', b'{"a":NaN}', b'{"a":1e999}', b'{"a":123456789012345678901}']
 )
-async def test_what_is_no_object_of_the_mesh_is_refused(body: bytes) -> None:
+async def test_a_frame_that_is_not_a_strict_json_object_is_refused(body: bytes) -> None:
     with pytest.raises(FrameError):
-        await receive(stream(len(body).to_bytes(4, "big") + body), 1000)
+        await read_frame(stream(len(body).to_bytes(4, "big") + body), 1000)
 
 
 async def test_nesting_is_bounded() -> None:
     body = b'{"a":' + b"[" * 70 + b"]" * 70 + b"}"
     with pytest.raises(FrameError):
-        await receive(stream(len(body).to_bytes(4, "big") + body), 1000)
+        await read_frame(stream(len(body).to_bytes(4, "big") + body), 1000)
 
 
-async def test_what_stands_in_a_text_is_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_separators_inside_strings_are_not_counted_as_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frames, "MAX_VALUES", 100)
     value = {"csv": '1,"[{,' * 200, "rows": ["\\", ",,,"]}
-    assert await receive(stream(framed(value)), 10_000) == value
+    assert await read_frame(stream(encode_frame(value)), 10_000) == value
     many = {"a": [","] * 200}
     with pytest.raises(FrameError):
-        await receive(stream(framed(many)), 10_000)
+        await read_frame(stream(encode_frame(many)), 10_000)
 
 
 async def test_many_small_values_are_refused_before_they_fill_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frames, "MAX_VALUES", 100)
     body = b'{"a":[' + b"[]," * 200 + b"0]}"
     with pytest.raises(FrameError) as caught:
-        await receive(stream(len(body).to_bytes(4, "big") + body), 10_000)
+        await read_frame(stream(len(body).to_bytes(4, "big") + body), 10_000)
     assert caught.value.size == len(body)

@@ -1,4 +1,7 @@
-"""The pool of warm workers: bounded, never shared between keys, and fair. Its processes are fakes at the sandbox's port."""
+"""The pool of warm workers: bounded, never shared between keys, and fair.
+
+Its processes are fakes at the sandbox's port.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +15,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from libs.common.errors import MeshError
-from services.executor.adapters.runners.worker.pool import Key, Limits, Pool
+from libs.common.telemetry.log import Log
+from services.executor.adapters.runners.worker.pool import PoolLimits, WorkerKey, WorkerPool
 from services.executor.adapters.runners.worker.worker import Worker
 from services.executor.adapters.sandbox.port import ExitKind, ExitReport
 from services.executor.tests.waiting import until
 
-A, B, C = (Key(f"digest-{name}", f"tenant-{name}", "s") for name in "abc")
-A2 = Key("digest-other", "tenant-a", "s")
+A, B, C = (WorkerKey(f"digest-{name}", f"tenant-{name}", "s") for name in "abc")
+A2 = WorkerKey("digest-other", "tenant-a", "s")
+
+
+def pool_of(**limits: Any) -> WorkerPool:
+    return WorkerPool(PoolLimits(**limits), Log("executor"))
 
 
 class FakeProcess:
-    """A confined process that ends when it is told to."""
+    """A sandboxed process that ends when it is killed."""
 
     def __init__(self) -> None:
         self.gone = asyncio.Event()
@@ -43,12 +51,12 @@ class FakeProcess:
 class Starter:
     """Starts workers, and notes for whom."""
 
-    started: Counter[Key] = field(default_factory=Counter)
-    keys: dict[Worker, Key] = field(default_factory=dict)
+    started: Counter[WorkerKey] = field(default_factory=Counter)
+    keys: dict[Worker, WorkerKey] = field(default_factory=dict)
     failure: Exception | None = None
     gate: asyncio.Event | None = None
 
-    def of(self, key: Key) -> Any:
+    def of(self, key: WorkerKey) -> Any:
         async def start() -> Worker:
             if self.gate is not None:
                 await self.gate.wait()
@@ -72,14 +80,14 @@ def starter() -> Starter:
     return Starter()
 
 
-async def take(pool: Pool, starter: Starter, key: Key) -> Worker:
+async def take(pool: WorkerPool, starter: Starter, key: WorkerKey) -> Worker:
     worker = await pool.take(key, starter.of(key))
     worker.calls += 1
     return worker
 
 
-async def test_an_idle_worker_is_taken_again(starter: Starter) -> None:
-    pool = Pool(Limits())
+async def test_an_idle_worker_is_reused(starter: Starter) -> None:
+    pool = pool_of()
     first = await take(pool, starter, A)
     pool.give_back(first)
     assert await take(pool, starter, A) is first
@@ -87,17 +95,19 @@ async def test_an_idle_worker_is_taken_again(starter: Starter) -> None:
     await pool.close()
 
 
-@pytest.mark.parametrize("other", [B, A2, Key(A.digest, A.tenant, "other"), Key(A.digest, "tenant-x", A.sandbox)])
-async def test_no_other_key_ever_gets_it(starter: Starter, other: Key) -> None:
-    pool = Pool(Limits())
+@pytest.mark.parametrize(
+    "other", [B, A2, WorkerKey(A.digest, A.tenant, "other"), WorkerKey(A.digest, "tenant-x", A.sandbox)]
+)
+async def test_a_worker_is_not_shared_between_keys(starter: Starter, other: WorkerKey) -> None:
+    pool = pool_of()
     first = await take(pool, starter, A)
     pool.give_back(first)
     assert await take(pool, starter, other) is not first
     await pool.close()
 
 
-async def test_the_longest_idle_makes_room(starter: Starter) -> None:
-    pool = Pool(Limits(most=2))
+async def test_the_longest_idle_worker_is_evicted(starter: Starter) -> None:
+    pool = pool_of(max_workers=2)
     oldest, newest = await take(pool, starter, A), await take(pool, starter, B)
     pool.give_back(oldest)
     pool.give_back(newest)
@@ -108,8 +118,8 @@ async def test_the_longest_idle_makes_room(starter: Starter) -> None:
     await pool.close()
 
 
-async def test_a_tenant_makes_room_for_itself_only(starter: Starter) -> None:
-    pool = Pool(Limits(most=10, most_per_tenant=1))
+async def test_a_tenant_at_its_limit_evicts_its_own_worker(starter: Starter) -> None:
+    pool = pool_of(max_workers=10, max_per_tenant=1)
     mine, other = await take(pool, starter, A), await take(pool, starter, B)
     pool.give_back(other)
     pool.give_back(mine)
@@ -119,8 +129,8 @@ async def test_a_tenant_makes_room_for_itself_only(starter: Starter) -> None:
     await pool.close()
 
 
-async def test_who_finds_no_place_waits_for_one(starter: Starter) -> None:
-    pool = Pool(Limits(most=1))
+async def test_a_call_waits_when_the_pool_is_full(starter: Starter) -> None:
+    pool = pool_of(max_workers=1)
     first = await take(pool, starter, A)
     waiting = [asyncio.create_task(take(pool, starter, key)) for key in (B, A)]
     await asyncio.sleep(0)
@@ -133,8 +143,8 @@ async def test_who_finds_no_place_waits_for_one(starter: Starter) -> None:
     await pool.close()
 
 
-async def test_one_who_cannot_be_served_holds_nobody_up(starter: Starter) -> None:
-    pool = Pool(Limits(most=2, most_per_tenant=1))
+async def test_a_waiter_that_cannot_be_served_does_not_block_others(starter: Starter) -> None:
+    pool = pool_of(max_workers=2, max_per_tenant=1)
     held = await take(pool, starter, A)
     stuck = asyncio.create_task(take(pool, starter, A2))
     await asyncio.sleep(0)
@@ -145,8 +155,8 @@ async def test_one_who_cannot_be_served_holds_nobody_up(starter: Starter) -> Non
     await pool.close()
 
 
-async def test_who_leaves_while_waiting_takes_nothing_along(starter: Starter) -> None:
-    pool = Pool(Limits(most=1))
+async def test_a_canceled_waiter_releases_its_grant(starter: Starter) -> None:
+    pool = pool_of(max_workers=1)
     first = await take(pool, starter, A)
     waiting = [asyncio.create_task(take(pool, starter, A)) for _ in range(3)]
     await asyncio.sleep(0)
@@ -158,8 +168,8 @@ async def test_who_leaves_while_waiting_takes_nothing_along(starter: Starter) ->
     await pool.close()
 
 
-async def test_a_start_that_fails_gives_its_place_back(starter: Starter) -> None:
-    pool = Pool(Limits(most=1))
+async def test_a_failed_start_releases_its_permit(starter: Starter) -> None:
+    pool = pool_of(max_workers=1)
     starter.failure = RuntimeError()
     with pytest.raises(RuntimeError):
         await take(pool, starter, A)
@@ -169,8 +179,8 @@ async def test_a_start_that_fails_gives_its_place_back(starter: Starter) -> None
     await pool.close()
 
 
-async def test_a_start_that_is_canceled_gives_its_place_back(starter: Starter) -> None:
-    pool = Pool(Limits(most=1))
+async def test_a_canceled_start_releases_its_permit(starter: Starter) -> None:
+    pool = pool_of(max_workers=1)
     starter.gate = asyncio.Event()
     starting = asyncio.create_task(take(pool, starter, A))
     await asyncio.sleep(0)
@@ -182,18 +192,18 @@ async def test_a_start_that_is_canceled_gives_its_place_back(starter: Starter) -
     await pool.close()
 
 
-async def test_an_idle_worker_that_ends_gives_its_place_back(starter: Starter) -> None:
-    pool = Pool(Limits(most=1))
+async def test_an_idle_worker_that_ends_releases_its_permit(starter: Starter) -> None:
+    pool = pool_of(max_workers=1)
     first = await take(pool, starter, A)
     pool.give_back(first)
-    await first._confined.kill()
+    await first._process.kill()
     await until(lambda: len(pool) == 0)
     assert await take(pool, starter, A) is not first
     await pool.close()
 
 
-async def test_workers_are_kept_for_so_many_calls_and_so_long(starter: Starter) -> None:
-    pool = Pool(Limits(calls=2, idle_seconds=0.02))
+async def test_workers_end_after_their_calls_and_idle_time(starter: Starter) -> None:
+    pool = pool_of(max_calls=2, idle_seconds=0.02)
     worker = await take(pool, starter, A)
     pool.give_back(worker)
     assert await take(pool, starter, A) is worker
@@ -206,8 +216,8 @@ async def test_workers_are_kept_for_so_many_calls_and_so_long(starter: Starter) 
     await pool.close()
 
 
-async def test_closing_ends_all_and_lets_nobody_wait(starter: Starter) -> None:
-    pool = Pool(Limits(most=2))
+async def test_close_ends_all_workers_and_fails_the_waiters(starter: Starter) -> None:
+    pool = pool_of(max_workers=2)
     busy, idle = await take(pool, starter, A), await take(pool, starter, B)
     pool.give_back(idle)
     pool.give_back(await take(pool, starter, B))
@@ -229,14 +239,16 @@ STEPS = st.lists(st.tuples(st.sampled_from([A, A2, B, C]), st.integers(0, 3), st
 
 @settings(max_examples=60, deadline=None)
 @given(steps=STEPS, most=st.integers(1, 3), per_tenant=st.integers(1, 3))
-def test_whatever_happens_limits_hold_and_everybody_is_served(steps: Any, most: int, per_tenant: int) -> None:
-    """Calls of every kind, some canceled, some whose worker dies: never too many, never the wrong one, never one left waiting."""
+def test_limits_hold_and_every_call_is_served(steps: Any, most: int, per_tenant: int) -> None:
+    """Calls of every kind, some canceled, some whose worker dies: never too many, never the wrong one, never one left
+    waiting.
+    """
 
     async def scenario() -> None:
-        pool, starter = Pool(Limits(most=most, most_per_tenant=per_tenant)), Starter()
+        pool, starter = pool_of(max_workers=most, max_per_tenant=per_tenant), Starter()
         using: set[Worker] = set()
 
-        async def call(key: Key, pauses: int, end: str) -> None:
+        async def call(key: WorkerKey, pauses: int, end: str) -> None:
             worker = await take(pool, starter, key)
             assert starter.keys[worker] == key
             assert worker not in using
@@ -254,7 +266,7 @@ def test_whatever_happens_limits_hold_and_everybody_is_served(steps: Any, most: 
             if end == "g":
                 pool.give_back(worker)
             elif end == "k":
-                await worker._confined.kill()
+                await worker._process.kill()
                 pool.give_back(worker)
             else:
                 await pool.discard(worker)
@@ -266,7 +278,7 @@ def test_whatever_happens_limits_hold_and_everybody_is_served(steps: Any, most: 
             await asyncio.sleep(0)
             if end == "x":
                 task.cancel()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             outcomes = await asyncio.gather(*tasks, return_exceptions=True)
         assert all(outcome is None or isinstance(outcome, asyncio.CancelledError) for outcome in outcomes)
         await pool.close()

@@ -1,4 +1,4 @@
-"""Folders, read as what they hold."""
+"""Copying, measuring and hashing folder trees."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from services.executor.adapters.runners.workspace import file_tree as trees
+from services.executor.adapters.runners.workspace import file_tree
 from services.executor.adapters.runners.workspace.file_tree import (
     FOLDER,
     STAGING,
-    ForeignError,
-    TooLargeError,
+    TreeTooLargeError,
+    UnsupportedFileError,
     copy_tree,
     digest_of,
+    disk_usage,
     read_tree,
-    taken,
 )
 from services.executor.adapters.sandbox.scratch.remove_tree import remove_tree
 
@@ -34,27 +34,27 @@ def volume(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_copy_holds_what_the_volume_holds(volume: Path, tmp_path: Path) -> None:
+def test_a_copy_has_the_content_of_the_volume(volume: Path, tmp_path: Path) -> None:
     tree = copy_tree(volume, tmp_path / "copy", ROOM)
     assert tree == read_tree(tmp_path / "copy", ROOM) == read_tree(volume, ROOM)
-    assert {path for path, found in tree.items() if found == FOLDER} == {"sub", "sub/deep"}
+    assert {path for path, digest in tree.items() if digest == FOLDER} == {"sub", "sub/deep"}
     assert tree["a.txt"] == digest_of(volume / "a.txt") != tree["sub/b.txt"]
 
 
-def test_a_copy_is_no_second_name_for_the_original(volume: Path, tmp_path: Path) -> None:
+def test_a_copy_shares_no_inode_with_the_original(volume: Path, tmp_path: Path) -> None:
     copy_tree(volume, tmp_path / "copy", ROOM)
     (tmp_path / "copy" / "a.txt").write_text("changed")
     assert (volume / "a.txt").read_text() == "a"
 
 
-def test_whoever_runs_in_the_sandbox_can_change_the_copy(volume: Path, tmp_path: Path) -> None:
+def test_a_copy_is_writable_for_every_user(volume: Path, tmp_path: Path) -> None:
     (volume / "a.txt").chmod(0o400)
     copy_tree(volume, tmp_path / "copy", ROOM)
     assert stat.S_IMODE((tmp_path / "copy" / "a.txt").stat().st_mode) == 0o666
     assert stat.S_IMODE((tmp_path / "copy" / "sub").stat().st_mode) == 0o777
 
 
-def test_links_devices_and_our_own_folder_are_not_copied(volume: Path, tmp_path: Path) -> None:
+def test_links_devices_and_the_staging_folder_are_not_copied(volume: Path, tmp_path: Path) -> None:
     (volume / "link").symlink_to("/etc")
     (volume / "sub" / "file-link").symlink_to("b.txt")
     os.mkfifo(volume / "pipe")
@@ -64,7 +64,7 @@ def test_links_devices_and_our_own_folder_are_not_copied(volume: Path, tmp_path:
 
 
 @pytest.mark.parametrize("what", ["link", "dangling", "pipe", "name"])
-def test_after_a_run_they_are_not_passed_over(volume: Path, what: str) -> None:
+def test_links_and_devices_after_a_run_are_refused(volume: Path, what: str) -> None:
     match what:
         case "link":
             (volume / "sub" / "x").symlink_to("b.txt")
@@ -74,46 +74,46 @@ def test_after_a_run_they_are_not_passed_over(volume: Path, what: str) -> None:
             os.mkfifo(volume / "x")
         case "name":
             os.close(os.open(os.fsencode(volume) + b"/\xff", os.O_CREAT))
-    with pytest.raises(ForeignError):
+    with pytest.raises(UnsupportedFileError):
         read_tree(volume, ROOM)
 
 
-def test_room_is_kept_while_copying_and_while_reading(volume: Path, tmp_path: Path) -> None:
+def test_the_size_limit_applies_to_copying_and_reading(volume: Path, tmp_path: Path) -> None:
     (volume / "big").write_bytes(b"x" * 2000)
     for room, fits in ((2002, True), (2001, False)):
         for nth, read in enumerate([lambda r: copy_tree(volume, tmp_path / f"{r}", r), lambda r: read_tree(volume, r)]):
             if fits:
                 assert read(room), nth
             else:
-                with pytest.raises(TooLargeError):
+                with pytest.raises(TreeTooLargeError):
                     read(room)
 
 
-def test_a_file_that_is_mostly_holes_counts_as_what_it_seems(volume: Path) -> None:
+def test_a_sparse_file_counts_with_its_apparent_size(volume: Path) -> None:
     with (volume / "holes").open("wb") as file:
         file.truncate(1 << 40)
-    with pytest.raises(TooLargeError):
+    with pytest.raises(TreeTooLargeError):
         read_tree(volume, ROOM)
 
 
-def test_depth_and_number_are_bounded(volume: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_depth_and_number_of_entries_are_bounded(volume: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (volume / "/".join("d" * 70)).mkdir(parents=True)
-    with pytest.raises(TooLargeError):
+    with pytest.raises(TreeTooLargeError):
         read_tree(volume, ROOM)
     remove_tree(volume / "d")
-    monkeypatch.setattr(trees, "MAX_ENTRIES", 3)
-    with pytest.raises(TooLargeError):
+    monkeypatch.setattr(file_tree, "MAX_ENTRIES", 3)
+    with pytest.raises(TreeTooLargeError):
         read_tree(volume, ROOM)
 
 
-def test_what_its_maker_closed_is_read_all_the_same(volume: Path) -> None:
+def test_entries_without_permissions_are_read(volume: Path) -> None:
     open_tree = read_tree(volume, ROOM)
     (volume / "sub" / "b.txt").chmod(0)
     (volume / "sub").chmod(0)
     assert read_tree(volume, ROOM) == open_tree
 
 
-def test_what_its_maker_closed_is_removed_all_the_same(volume: Path) -> None:
+def test_entries_without_permissions_are_removed(volume: Path) -> None:
     (volume / "sub" / "deep").chmod(0)
     (volume / "sub").chmod(0)
     (volume / "link").symlink_to("sub")
@@ -122,32 +122,32 @@ def test_what_its_maker_closed_is_removed_all_the_same(volume: Path) -> None:
     remove_tree(volume)
 
 
-def test_what_a_folder_takes_is_what_is_on_the_disk(volume: Path) -> None:
+def test_disk_usage_counts_blocks(volume: Path) -> None:
     (volume / "big").write_bytes(b"x" * 100_000)
-    size, entries = taken(volume)
+    size, entries = disk_usage(volume)
     assert size >= 100_000
     assert entries == 5
 
 
 @pytest.mark.parametrize(("name", "times"), [("d", 1500), ("n" * 250, 20)])
-def test_folders_however_deep_can_be_removed(volume: Path, name: str, times: int) -> None:
-    """Further than any path leads, and deeper than whoever calls itself for each of them gets."""
+def test_very_deep_folders_can_be_removed(volume: Path, name: str, times: int) -> None:
+    """Deeper than the path length limit and the recursion limit."""
     nest(volume / "sub", name, times)
     assert len(str(volume)) + (len(name) + 1) * times > min(4096, 2 * sys.getrecursionlimit())
     remove_tree(volume)
     assert not volume.exists()
 
 
-def test_whoever_nests_too_deeply_is_told_so_while_it_writes(volume: Path) -> None:
+def test_disk_usage_refuses_too_deep_folders(volume: Path) -> None:
     nest(volume / "sub", "d", 1500)
-    with pytest.raises(TooLargeError):
-        taken(volume)
+    with pytest.raises(TreeTooLargeError):
+        disk_usage(volume)
     remove_tree(volume)
 
 
-def test_what_lies_further_than_a_path_leads_is_counted(volume: Path) -> None:
+def test_disk_usage_counts_entries_beyond_the_path_length_limit(volume: Path) -> None:
     nest(volume / "sub", "n" * 250, 20)
-    size, entries = taken(volume)
+    size, entries = disk_usage(volume)
     assert (size >= 100_000, entries) == (True, 25)
     remove_tree(volume)
 
@@ -165,8 +165,8 @@ def nest(folder: Path, name: str, times: int) -> None:
         os.chdir(before)
 
 
-def test_what_goes_while_a_volume_is_copied_is_not_in_the_copy(volume: Path, tmp_path: Path) -> None:
-    """Others make their changes real while somebody copies: neither may spoil the other's call."""
+def test_entries_that_disappear_during_the_copy_are_skipped(volume: Path, tmp_path: Path) -> None:
+    """A concurrent commit must not fail the copy."""
 
     def wanted() -> bool:
         (volume / "a.txt").unlink(missing_ok=True)
@@ -176,12 +176,12 @@ def test_what_goes_while_a_volume_is_copied_is_not_in_the_copy(volume: Path, tmp
     assert copy_tree(volume, tmp_path / "copy", ROOM, wanted) == {"sub": FOLDER, "sub/deep": FOLDER}
 
 
-def test_what_cannot_be_named_is_not_copied(volume: Path, tmp_path: Path) -> None:
+def test_names_that_are_not_utf8_are_not_copied(volume: Path, tmp_path: Path) -> None:
     os.close(os.open(os.fsencode(volume) + b"/\xff", os.O_CREAT))
     assert set(copy_tree(volume, tmp_path / "copy", ROOM)) == {"a.txt", "sub", "sub/b.txt", "sub/deep"}
 
 
-def test_nothing_and_what_is_neither_differ(volume: Path) -> None:
+def test_a_missing_path_and_another_type_have_different_digests(volume: Path) -> None:
     (volume / "link").symlink_to("a.txt")
     assert digest_of(volume / "gone") == digest_of(volume / "a.txt" / "below") == ""
     assert digest_of(volume / "link") not in ("", FOLDER, digest_of(volume / "a.txt"))

@@ -1,4 +1,4 @@
-"""Workspaces: what a run changed is seen, and real only when it is kept."""
+"""Workspaces: changes are observed, and applied only by a commit."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from libs.common.errors import MeshError, Reason
 from services.executor.adapters.runners.worker.worker import WorkerGoneError
-from services.executor.adapters.runners.workspace import file_tree as trees
-from services.executor.adapters.runners.workspace.apply_changes import keep_changes
+from services.executor.adapters.runners.workspace import file_tree
+from services.executor.adapters.runners.workspace.apply_changes import apply_changes
 from services.executor.adapters.runners.workspace.file_tree import FOLDER, STAGING, read_tree
 from services.executor.adapters.runners.workspace.workspace import Volumes, Workspace, difference
 from services.executor.adapters.sandbox.port import ExitKind, ExitReport
@@ -55,19 +55,19 @@ async def opened(volume: Path, scratch: Path, **changes: Any) -> tuple[Workspace
 
 
 async def effects(workspace: Workspace) -> list[tuple[str, str]]:
-    found = await workspace.effects()
-    assert all(effect.observed for effect in found)
-    return [(effect.operation, effect.resource) for effect in found]
+    effects = await workspace.observe_effects()
+    assert all(effect.observed for effect in effects)
+    return [(effect.operation, effect.resource) for effect in effects]
 
 
 async def test_a_run_that_changes_nothing_has_no_effects(volume: Path, scratch: Path) -> None:
     workspace, _ = await opened(volume, scratch)
     assert await effects(workspace) == []
-    await workspace.drop()
+    await workspace.rollback()
     assert is_empty(scratch)
 
 
-async def test_changes_are_seen_and_kept(volume: Path, scratch: Path) -> None:
+async def test_changes_are_observed_and_committed(volume: Path, scratch: Path) -> None:
     workspace, copy = await opened(volume, scratch)
     (copy / "a.txt").write_text("A")
     (copy / "new").mkdir()
@@ -84,24 +84,24 @@ async def test_changes_are_seen_and_kept(volume: Path, scratch: Path) -> None:
     ]
     assert (volume / "a.txt").read_text() == before
     expected = read_tree(copy, MIB)
-    await workspace.keep()
+    await workspace.commit()
     assert read_tree(volume, MIB) == expected
     assert is_empty(scratch)
     assert not (volume / STAGING).exists()
 
 
-async def test_dropped_changes_never_happened(volume: Path, scratch: Path) -> None:
+async def test_a_rollback_leaves_the_volume_unchanged(volume: Path, scratch: Path) -> None:
     before = read_tree(volume, MIB)
     workspace, copy = await opened(volume, scratch)
     (copy / "a.txt").write_text("A")
-    await workspace.effects()
-    await workspace.drop()
-    await workspace.drop()
+    await workspace.observe_effects()
+    await workspace.rollback()
+    await workspace.rollback()
     assert read_tree(volume, MIB) == before
     assert is_empty(scratch)
 
 
-async def test_a_change_cannot_be_hidden_behind_old_times(volume: Path, scratch: Path) -> None:
+async def test_a_change_with_restored_times_is_observed(volume: Path, scratch: Path) -> None:
     workspace, copy = await opened(volume, scratch)
     before = (copy / "a.txt").stat()
     (copy / "a.txt").write_text("!")
@@ -110,7 +110,7 @@ async def test_a_change_cannot_be_hidden_behind_old_times(volume: Path, scratch:
 
 
 @pytest.mark.parametrize(("was", "becomes"), [("a.txt", "folder"), ("sub", "file")])
-async def test_a_file_and_a_folder_can_change_places(volume: Path, scratch: Path, was: str, becomes: str) -> None:
+async def test_a_file_can_replace_a_folder_and_the_reverse(volume: Path, scratch: Path, was: str, becomes: str) -> None:
     workspace, copy = await opened(volume, scratch)
     if becomes == "folder":
         (copy / was).unlink()
@@ -120,31 +120,31 @@ async def test_a_file_and_a_folder_can_change_places(volume: Path, scratch: Path
         (copy / was / "b.txt").unlink()
         (copy / was).rmdir()
         (copy / was).write_text("now a file")
-    await workspace.effects()
+    await workspace.observe_effects()
     expected = read_tree(copy, MIB)
-    await workspace.keep()
+    await workspace.commit()
     assert read_tree(volume, MIB) == expected
 
 
-async def test_modes_and_owners_are_the_volumes_own(volume: Path, scratch: Path) -> None:
+async def test_a_commit_keeps_modes_and_owners_of_the_volume(volume: Path, scratch: Path) -> None:
     (volume / "a.txt").chmod(0o640)
     workspace, copy = await opened(volume, scratch)
     for name in ("a.txt", "new"):
         (copy / name).write_text("#!/bin/sh\n")
         (copy / name).chmod(0o6777)
-    await workspace.effects()
-    await workspace.keep()
+    await workspace.observe_effects()
+    await workspace.commit()
     modes = {name: stat.S_IMODE((volume / name).stat().st_mode) for name in ("a.txt", "new")}
     assert modes == {"a.txt": 0o640, "new": 0o644}
     assert (volume / "new").stat().st_uid == (volume / "sub").stat().st_uid
 
 
 @pytest.mark.parametrize("what", ["link", "pipe"])
-async def test_what_cannot_be_kept_spoils_the_run(volume: Path, scratch: Path, what: str) -> None:
+async def test_an_unsupported_entry_fails_the_run(volume: Path, scratch: Path, what: str) -> None:
     workspace, copy = await opened(volume, scratch)
     (copy / "x").symlink_to("/etc/passwd") if what == "link" else os.mkfifo(copy / "x")
     with pytest.raises(MeshError) as caught:
-        await workspace.effects()
+        await workspace.observe_effects()
     assert caught.value.reason is Reason.EXECUTION_FAILED
 
 
@@ -152,12 +152,12 @@ async def test_what_cannot_be_kept_spoils_the_run(volume: Path, scratch: Path, w
 
 
 @pytest.mark.parametrize("who", ["changed", "removed", "created", "made a link"])
-async def test_nothing_is_kept_where_somebody_else_was_faster(volume: Path, scratch: Path, who: str) -> None:
+async def test_a_commit_fails_if_the_volume_changed_meanwhile(volume: Path, scratch: Path, who: str) -> None:
     workspace, copy = await opened(volume, scratch)
     (copy / "a.txt").write_text("A")
     (copy / "new.txt").write_text("new")
     (copy / "sub" / "b.txt").write_text("B")
-    await workspace.effects()
+    await workspace.observe_effects()
     match who:
         case "changed":
             (volume / "sub" / "b.txt").write_text("theirs")
@@ -169,75 +169,75 @@ async def test_nothing_is_kept_where_somebody_else_was_faster(volume: Path, scra
             (volume / "new.txt").symlink_to("/etc/passwd")
     before = read_tree(volume, MIB) if who != "made a link" else None
     with pytest.raises(MeshError) as caught:
-        await workspace.keep()
+        await workspace.commit()
     assert caught.value.reason is Reason.PARTIAL_FAILURE
     assert caught.value.metadata == {"kept": "0", "changes": "3", "cause": "changed"}
     assert before is None or read_tree(volume, MIB) == before
     assert is_empty(scratch)
 
 
-async def test_a_link_on_the_way_is_never_followed(volume: Path, scratch: Path, tmp_path: Path) -> None:
+async def test_a_commit_does_not_follow_links(volume: Path, scratch: Path, tmp_path: Path) -> None:
     workspace, copy = await opened(volume, scratch)
     (copy / "sub" / "c.txt").write_text("c")
-    await workspace.effects()
+    await workspace.observe_effects()
     outside = tmp_path / "outside"
     outside.mkdir()
     (volume / "sub" / "b.txt").unlink()
     (volume / "sub").rmdir()
     (volume / "sub").symlink_to(outside)
     with pytest.raises(MeshError):
-        await workspace.keep()
+        await workspace.commit()
     assert list(outside.iterdir()) == []
 
 
-async def test_what_nobody_else_touched_is_kept_whatever_they_did_elsewhere(volume: Path, scratch: Path) -> None:
+async def test_a_commit_succeeds_if_only_other_paths_changed(volume: Path, scratch: Path) -> None:
     workspace, copy = await opened(volume, scratch)
     (copy / "a.txt").write_text("A")
-    await workspace.effects()
+    await workspace.observe_effects()
     (volume / "theirs.txt").write_text("theirs")
-    await workspace.keep()
+    await workspace.commit()
     assert (volume / "a.txt").read_text() == "A"
     assert (volume / "theirs.txt").read_text() == "theirs"
 
 
-async def test_two_runs_that_change_one_file_do_not_both_win(volume: Path, scratch: Path) -> None:
+async def test_of_two_commits_to_one_file_one_fails(volume: Path, scratch: Path) -> None:
     runs = [await opened(volume, scratch) for _ in range(4)]
     for nth, (workspace, copy) in enumerate(runs):
         (copy / "a.txt").write_text(f"from {nth}")
-        await workspace.effects()
-    kept = await asyncio.gather(*(workspace.keep() for workspace, _ in runs), return_exceptions=True)
+        await workspace.observe_effects()
+    kept = await asyncio.gather(*(workspace.commit() for workspace, _ in runs), return_exceptions=True)
     winners = [nth for nth, outcome in enumerate(kept) if outcome is None]
     assert len(winners) == 1
     assert (volume / "a.txt").read_text() == f"from {winners[0]}"
 
 
-async def test_an_error_in_the_middle_says_how_far_it_came(volume: Path, scratch: Path) -> None:
+async def test_a_partial_commit_reports_how_many_changes_were_applied(volume: Path, scratch: Path) -> None:
     (volume / "sub" / "hidden").symlink_to("/nowhere")
     workspace, copy = await opened(volume, scratch)
     # The link was never shown, so the folder looks empty inside; outside it cannot be removed.
     (copy / "sub" / "b.txt").unlink()
     (copy / "sub").rmdir()
-    await workspace.effects()
+    await workspace.observe_effects()
     with pytest.raises(MeshError) as caught:
-        await workspace.keep()
+        await workspace.commit()
     assert caught.value.metadata == {"kept": "1", "changes": "2", "cause": "failed"}
 
 
-def test_what_a_killed_executor_left_is_cleared_away(volume: Path, tmp_path: Path) -> None:
+def test_the_staging_folder_of_a_killed_executor_is_removed(volume: Path, tmp_path: Path) -> None:
     (volume / STAGING).mkdir()
     (volume / STAGING / "0").write_text("half")
     copy = tmp_path / "copy"
     copy.mkdir()
     (copy / "n").write_text("n")
     changes = difference({}, read_tree(copy, MIB))
-    assert keep_changes(volume, copy, changes).done == 1
+    assert apply_changes(volume, copy, changes).applied == 1
     assert not (volume / STAGING).exists()
 
 
 # Room.
 
 
-async def test_a_volume_that_may_be_changed_must_fit(volume: Path, scratch: Path) -> None:
+async def test_a_writable_volume_must_fit_into_the_scratch_space(volume: Path, scratch: Path) -> None:
     (volume / "big").write_bytes(b"x" * 2 * MIB)
     with pytest.raises(MeshError) as caught:
         await opened(volume, scratch, scratch_bytes=MIB)
@@ -245,26 +245,26 @@ async def test_a_volume_that_may_be_changed_must_fit(volume: Path, scratch: Path
     await until(lambda: is_empty(scratch))
 
 
-async def test_a_volume_that_is_only_read_need_not_fit(volume: Path, scratch: Path) -> None:
+async def test_a_read_only_volume_that_does_not_fit_is_bound(volume: Path, scratch: Path) -> None:
     (volume / "big").write_bytes(b"x" * 2 * MIB)
     volumes = Volumes({"files": volume}, lambda: scratch)
     workspace = await volumes.open(tool(scratch_bytes=MIB, writes=()))
     assert workspace.writable == ()
     assert workspace.readable == ((str(volume), "/volumes/files"),)
-    assert await workspace.effects() == ()
-    await workspace.drop()
+    assert await workspace.observe_effects() == ()
+    await workspace.rollback()
 
 
-async def test_a_run_that_outgrew_its_room_is_not_kept(volume: Path, scratch: Path) -> None:
+async def test_a_run_that_exceeds_its_scratch_space_fails(volume: Path, scratch: Path) -> None:
     workspace, copy = await opened(volume, scratch, scratch_bytes=MIB)
     (copy / "big").write_bytes(b"x" * 2 * MIB)
     with pytest.raises(MeshError) as caught:
-        await workspace.effects()
+        await workspace.observe_effects()
     assert caught.value.reason is Reason.RESOURCE_LIMIT_EXCEEDED
     assert caught.value.metadata["limit"] == "scratch"
 
 
-async def test_what_a_volume_took_before_the_run_is_not_held_against_it(
+async def test_block_rounding_of_the_original_is_not_counted(
     volume: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Small files take more of the disk than they hold."""
@@ -272,12 +272,12 @@ async def test_what_a_volume_took_before_the_run_is_not_held_against_it(
         (volume / f"{nth}").write_text("x")
     workspace, _ = await opened(volume, scratch, scratch_bytes=MIB)
     looked, killed = asyncio.Queue[int](), list[str]()
-    loop, taken = asyncio.get_running_loop(), trees.taken
+    loop, measure = asyncio.get_running_loop(), file_tree.disk_usage
 
     def look(folder: Path) -> tuple[int, int]:
-        found = taken(folder)
-        loop.call_soon_threadsafe(looked.put_nowait, found[0])
-        return found
+        usage = measure(folder)
+        loop.call_soon_threadsafe(looked.put_nowait, usage[0])
+        return usage
 
     async def kill() -> None:
         killed.append("killed")
@@ -285,13 +285,13 @@ async def test_what_a_volume_took_before_the_run_is_not_held_against_it(
     async def step() -> list[int]:
         return [await looked.get() for _ in range(3)]
 
-    monkeypatch.setattr(trees, "taken", look)
-    assert min(await workspace.watched(kill, step())) > MIB
+    monkeypatch.setattr(file_tree, "disk_usage", look)
+    assert min(await workspace.run_watched(kill, step())) > MIB
     assert killed == []
-    await workspace.drop()
+    await workspace.rollback()
 
 
-async def test_an_end_for_want_of_room_is_told_as_one_whoever_hears_of_it_first(volume: Path, scratch: Path) -> None:
+async def test_a_size_violation_is_reported_before_the_error_of_the_killed_process(volume: Path, scratch: Path) -> None:
     workspace, copy = await opened(volume, scratch, scratch_bytes=MIB)
     (copy / "big").write_bytes(b"x" * 2 * MIB)
     struck, told = asyncio.Event(), asyncio.Event()
@@ -305,18 +305,18 @@ async def test_an_end_for_want_of_room_is_told_as_one_whoever_hears_of_it_first(
         raise WorkerGoneError(ExitReport(ExitKind.KILLED))
 
     with pytest.raises(MeshError) as caught:
-        await workspace.watched(kill, step())
+        await workspace.run_watched(kill, step())
     assert caught.value.reason is Reason.RESOURCE_LIMIT_EXCEEDED
-    await workspace.drop()
+    await workspace.rollback()
 
 
-def test_only_volumes_that_are_here_are_offered(volume: Path, scratch: Path) -> None:
+def test_only_existing_volumes_are_available(volume: Path, scratch: Path) -> None:
     volumes = Volumes({"files": volume}, lambda: scratch)
-    assert volumes.offers(tool())
-    assert not volumes.offers(tool(reads=("files", "others")))
+    assert volumes.has_all(tool())
+    assert not volumes.has_all(tool(reads=("files", "others")))
 
 
-# The difference of two trees.
+# The difference of two file_tree.
 
 PATHS = st.sampled_from(["a", "b", "a/x", "a/y", "a/x/1", "c", "c/z"])
 
@@ -337,9 +337,7 @@ TREES = st.dictionaries(PATHS, st.sampled_from(["1", "2", FOLDER]), max_size=6).
 
 
 @given(before=TREES, after=TREES)
-def test_the_difference_turns_one_tree_into_the_other_step_by_step(
-    before: dict[str, str], after: dict[str, str]
-) -> None:
+def test_the_difference_turns_one_tree_into_the_other(before: dict[str, str], after: dict[str, str]) -> None:
     tree = dict(before)
     for change in difference(before, after):
         path, parent = change.relative, change.relative.rpartition("/")[0]

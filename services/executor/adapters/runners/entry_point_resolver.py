@@ -1,0 +1,65 @@
+"""Resolves the entry points of tools to code on this machine, once per tool digest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from libs.common.runtime.bounded_cache import BoundedCache
+from services.executor.adapters.runners.packs.packs import Pack
+from services.executor.adapters.runners.sandbox_plan import path_inside
+from services.executor.domain import errors
+from services.executor.domain.tool import Tool
+
+_CACHE_SIZE = 4096
+_MAX_LABEL = 255
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedEntryPoint(Generic[T]):
+    """The code of a tool and the sandbox that it runs in."""
+
+    target: T
+    """What the runner starts or loads."""
+    sandbox: str
+    """The sandbox and the code in it, as the audit record names them."""
+    pack: Pack | None = None
+
+    @property
+    def binds(self) -> list[tuple[str, str]]:
+        """The pack's folder and its path inside the sandbox; empty for a program of the system."""
+        return [] if self.pack is None else [(str(self.pack.folder), path_inside(self.pack))]
+
+
+class EntryPointResolver(Generic[T]):
+    """Caches the resolution of each tool digest, also of tools that cannot run here."""
+
+    def __init__(self, resolve: Callable[[Tool], ResolvedEntryPoint[T] | None]) -> None:
+        self._resolve = resolve
+        self._resolved: BoundedCache[str, ResolvedEntryPoint[T] | None] = BoundedCache(_CACHE_SIZE)
+
+    def find(self, tool: Tool) -> ResolvedEntryPoint[T] | None:
+        """Return the resolved entry point; None if the tool cannot run here."""
+        if tool.digest in self._resolved:
+            return self._resolved[tool.digest]
+        return self._resolved.put(tool.digest, self._resolve(tool))
+
+    def require(self, tool: Tool) -> ResolvedEntryPoint[T]:
+        """Return the resolved entry point. Raises TOOL_UNAVAILABLE if the tool cannot run here."""
+        resolved = self.find(tool)
+        if resolved is None:
+            raise errors.nothing_runs_it(tool.name)
+        return resolved
+
+    def sandbox_name(self, tool: Tool) -> str | None:
+        """Return the sandbox and code label; None if the tool cannot run here."""
+        resolved = self.find(tool)
+        return None if resolved is None else resolved.sandbox
+
+
+def sandbox_label(sandbox: str, kind: str, code: str) -> str:
+    """Return the label of a sandbox, a runner kind and a program or pack, truncated for the audit record."""
+    return f"{sandbox} {kind} {code}"[:_MAX_LABEL]
