@@ -14,14 +14,14 @@ V = TypeVar("V")
 class SingleFlight(Generic[K, V]):
     """Runs a computation once per key for all concurrent callers.
 
-    A caller that is canceled does not stop the computation for the others. Every caller gets the same result or exception.
+    A canceled caller does not stop the computation for the others. Every caller gets the same result or exception.
     """
 
     def __init__(self) -> None:
         self._running: dict[K, asyncio.Task[V]] = {}
 
     async def run(self, key: K, compute: Callable[[], Coroutine[Any, Any, V]]) -> V:
-        """Join the running computation for the key, or start it. Context variables of the first caller are not inherited."""
+        """Join the running computation for the key, or start it without the caller's context variables."""
         task = self._running.get(key)
         if task is None:
             task = asyncio.get_running_loop().create_task(compute(), context=Context())
