@@ -42,7 +42,7 @@ def _protoc(arguments: list[str]) -> None:
 
 
 def write() -> None:
-    """Replace the committed output, file by file and only where it differs: whoever imports it meanwhile finds it whole."""
+    """Replace the committed output file by file, only where it differs, so that concurrent imports see whole files."""
     gen = ROOT / "gen"
     with tempfile.TemporaryDirectory() as scratch:
         fresh = Path(scratch)

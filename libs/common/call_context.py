@@ -17,8 +17,8 @@ class Call:
     """One call. Its fields are assigned by hand, because a dataclass costs every call more."""
 
     __slots__ = (
-        "_trace", "deadline", "deadline_timer", "identity", "method", "offered", "peer", "request_id", "span", "started",
-        "token",
+        "_trace", "deadline", "deadline_timer", "identity", "method", "offered", "peer", "request_id", "span",
+        "started", "token",
     )  # fmt: skip
 
     def __init__(

@@ -40,7 +40,7 @@ class RemoteTrace(NamedTuple):
 
 
 def continue_trace(traceparent: str | None, tracestate: str = "", *, sample_ratio: float = 0.0) -> TraceContext:
-    """Continue the caller's trace, or begin one. The caller's sampling decision holds; malformed headers are ignored."""
+    """Continue the caller's trace and its sampling decision, or begin a trace. Malformed headers are ignored."""
     match = _TRACEPARENT.match(traceparent) if traceparent and not traceparent.startswith("ff") else None
     if match is None or match.group(1) == _ZERO_TRACE or match.group(2) == _ZERO_SPAN:
         sampled = sample_ratio > 0 and random.random() < sample_ratio  # noqa: S311  (sampling, not a secret)

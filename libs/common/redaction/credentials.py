@@ -82,9 +82,10 @@ _NOT_SECRET = frozenset(
     re.findall(
         r"\S+",
         "null none nil true false undefined required optional empty string str text bytes int number any unset missing"
-        " redacted hidden masked invalid expired wrong incorrect correct valid changed reset not the a an your my here there set"
-        " ok env vault input prompt getpass type value yes no unknown default n/a na forgotten rejected disabled enabled"
-        " unchanged accepted protected encrypted confirmed mismatch mandatory password authentication configured generated",
+        " redacted hidden masked invalid expired wrong incorrect correct valid changed reset not the a an your my here"
+        " there set ok env vault input prompt getpass type value yes no unknown default n/a na forgotten rejected"
+        " disabled enabled unchanged accepted protected encrypted confirmed mismatch mandatory password authentication"
+        " configured generated",
     )
 )
 _PLACEHOLDER = re.compile(

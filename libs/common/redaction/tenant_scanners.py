@@ -31,7 +31,7 @@ class TenantScanners:
 
 
 def read_tenant_scanners(document: Any) -> TenantScanners:
-    """Return the scanners of a parsed JSON document: `{"default": rules, "tenants": {name: rules}}`. Raises RuleError."""
+    """Return the scanners of a parsed document, `{"default": rules, "tenants": {name: rules}}`. Raises RuleError."""
     if not isinstance(document, dict) or not document.keys() <= {"default", "tenants"}:
         raise RuleError("the rules are an object with default and tenants")
     tenants = document.get("tenants", {})
