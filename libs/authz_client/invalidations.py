@@ -40,7 +40,7 @@ class InvalidationFollower:
         self._stub = TokenServiceStub(channel)
         self._view, self._log, self._silence = view, log, silence
         self._following: asyncio.Task[None] | None = None
-        self._well = True
+        self._connected = True
 
     async def start(self) -> None:
         """Start to follow; does not wait for the issuer."""
@@ -68,33 +68,33 @@ class InvalidationFollower:
     async def _follow(self) -> bool:
         """Apply messages until the stream ends; return whether there was any."""
         call = self._stub.WatchInvalidations(pb.WatchInvalidationsRequest())
-        heard, begun = False, list[pb.WatchInvalidationsResponse]()
+        received, pending = False, list[pb.WatchInvalidationsResponse]()
         try:
             while True:
                 async with asyncio.timeout(self._silence):
                     message = await call.read()
                 if not isinstance(message, pb.WatchInvalidationsResponse):
-                    return heard
-                begun.append(message)
+                    return received
+                pending.append(message)
                 if not message.continued:
-                    self._apply(begun)
-                    heard, begun = True, []
-                    self._well = True
+                    self._apply(pending)
+                    received, pending = True, []
+                    self._connected = True
         finally:
             call.cancel()
 
     def _apply(self, messages: list[pb.WatchInvalidationsResponse]) -> None:
         """Apply several messages as one: half of a snapshot would pass for a complete list."""
         self._view.apply(
-            [revoked_of(one) for message in messages for one in message.revocations],
+            [revoked_of(revocation) for message in messages for revocation in message.revocations],
             policy_set_version=messages[-1].policy_set_version,
             snapshot=messages[0].snapshot,
         )
 
     def _report(self, reason: str) -> None:
-        if self._well:
+        if self._connected:
             self._log.warning("issuer is unreachable", reason=reason)
-        self._well = False
+        self._connected = False
 
 
 def revoked_of(message: pb.Revocation) -> Revoked:

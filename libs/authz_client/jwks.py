@@ -1,4 +1,4 @@
-"""The mesh's public keys, fetched from the issuer over the mesh's own mutual TLS."""
+"""Fetches the mesh's public keys from the issuer, over the mesh's mutual TLS."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from libs.common.telemetry.log import Log
 
 
 def authz_channel(address: Address, settings: ProcessSettings, *, repeatable: Sequence[str] = ()) -> grpc.aio.Channel:
-    """Open the channel to the issuer. Fetching keys is repeated when it fails, and so are the methods named beside it."""
+    """Open the channel to the issuer. Fetching keys and the methods in `repeatable` are retried."""
     service = "toolmesh.authz.v1.AuthzService"
     return channel_to("authz", address, settings, service=service, retry=["GetJwks", *repeatable])
 
 
 class FollowingVerifier(TokenVerifier):
-    """Verifies with the keys that the issuer publishes, and refuses what the issuer takes back."""
+    """Verifies tokens with the issuer's public keys and refuses revoked ones."""
 
     def __init__(self, channel: grpc.aio.Channel, settings: ProcessSettings, log: Log) -> None:
         self.view = RevocationView(SystemClock())
@@ -46,7 +46,7 @@ class FollowingVerifier(TokenVerifier):
 
 
 def verifier_from(channel: grpc.aio.Channel, settings: ProcessSettings, log: Log) -> FollowingVerifier:
-    """Return what verifies the tokens of callers. Whoever serves with it starts and stops it."""
+    """Return the verifier of callers' tokens. The server that uses it starts and stops it."""
     return FollowingVerifier(channel, settings, log)
 
 

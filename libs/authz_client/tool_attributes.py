@@ -1,4 +1,6 @@
-"""What policy is told about a tool, whoever asks about it: of one version everybody tells the same, or two who ask would get two answers."""
+"""Builds the tool attributes of a policy check. All services use it, so the same version gets the same decision
+everywhere.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,12 @@ from toolmesh.authz.v1.authz_service_pb2 import CallFacts
 from toolmesh.registry.v1 import tool_manifest_pb2 as pb
 from toolmesh.registry.v1.tool_version_pb2 import ToolVersion
 
-# What comes with the executor is trusted like the executor; nobody vouches for anything else yet.
+# Built-in tools are trusted like the executor itself; other tools have no trust yet.
 BUILTIN_TRUST = 100
 
 
 def tool_attributes(version: ToolVersion) -> CallFacts:
-    """Return what holds for every call of a version."""
+    """Return the attributes that every call of a version has."""
     manifest = version.manifest
     return CallFacts(
         tool_version=version.name,
@@ -29,5 +31,5 @@ def tool_attributes(version: ToolVersion) -> CallFacts:
 
 
 def trust_in(manifest: pb.ToolManifest) -> int:
-    """Return how far a tool is trusted, 0 to 100."""
+    """Return the trust in a tool, 0 to 100."""
     return BUILTIN_TRUST if manifest.execution.runner == pb.RUNNER_KIND_BUILTIN else 0

@@ -1,7 +1,7 @@
-"""What every service shares. Imported before gRPC is, so what gRPC reads from the environment is said here."""
+"""The library that all services share. Imported before gRPC, so gRPC's environment variables are set here."""
 
 import os
 
-# Children of ours become other programs at once. gRPC would ready each of them to go on using it, and under load one in
-# a hundred dies of that before it has begun.
+# Child processes execute another program at once. gRPC's fork support would prepare each of them to use gRPC, and under
+# load one in a hundred dies of that.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")

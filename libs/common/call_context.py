@@ -1,4 +1,4 @@
-"""The call that is being served: who asks, by when, within which trace. Set once by the chain, read anywhere below."""
+"""The current call: its caller, deadline and trace. Set once by the chain, read anywhere below."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 
 
 class Call:
-    """One call under way. What every call pays for is written out by hand: fields with defaults that are made one by one cost more."""
+    """One call. Its fields are assigned by hand, because a dataclass costs every call more."""
 
     __slots__ = (
-        "_trace", "deadline", "identity", "method", "offered", "peer", "request_id", "span", "started", "timebox", "token",
+        "_trace", "deadline", "deadline_timer", "identity", "method", "offered", "peer", "request_id", "span",
+        "started", "token",
     )  # fmt: skip
 
     def __init__(
@@ -34,17 +35,17 @@ class Call:
     ) -> None:
         self.method, self._trace, self.peer, self.identity, self.token = method, trace, peer, identity, token
         self.deadline = deadline
-        """By when the answer must be there, on time.monotonic()."""
+        """When the response is due, on time.monotonic()."""
         self.started = time.monotonic() if started is None else started
         self.request_id = request_id
         self.offered: float | None = None
-        """How many seconds the caller left for this hop when the call arrived."""
+        """The seconds that the caller left for this hop when the call arrived."""
         self.span: Any = None
-        self.timebox: DeadlineTimer | None = None
+        self.deadline_timer: DeadlineTimer | None = None
 
     @property
     def trace(self) -> TraceContext:
-        """Where the call stands in its trace. Made when it is first looked at: most calls are answered before anybody does."""
+        """The trace context, made at first use: most calls end before it is needed."""
         trace = self._trace
         if isinstance(trace, RemoteTrace):
             trace = self._trace = trace.continued()
@@ -55,19 +56,19 @@ class Call:
         self._trace = trace
 
     def remaining(self) -> float | None:
-        """Return the seconds that are left, never less than zero; None when there is no deadline."""
+        """Return the remaining seconds, never less than zero; None without a deadline."""
         return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
 
     @property
     def caller(self) -> Identity:
-        """The verified caller. Only methods whose policy row asks for a caller may read it."""
+        """The verified caller. Only for methods whose policy row requires a caller."""
         if self.identity is None:
             raise LookupError(f"{self.method} has no caller; its policy row does not ask for one")
         return self.identity
 
     @property
     def tenant(self) -> str:
-        """The tenant of the caller; empty where there is no caller, or it belongs to none."""
+        """The tenant of the caller; empty without a caller or a tenant."""
         return self.identity.tenant if self.identity is not None else ""
 
 
@@ -75,12 +76,12 @@ _CURRENT: ContextVar[Call | None] = ContextVar("toolmesh_call", default=None)
 
 
 def current_call() -> Call | None:
-    """Return the call being served, or None outside of one."""
+    """Return the current call, or None outside of one."""
     return _CURRENT.get()
 
 
 def serving() -> Call:
-    """Return the call being served; outside of one this is a programming error."""
+    """Return the current call; raises LookupError outside of one."""
     call = _CURRENT.get()
     if call is None:
         raise LookupError("no call is being served here")
@@ -93,6 +94,5 @@ def enter(call: Call) -> None:
 
 
 def margin(remaining: float) -> float:
-    """Return what a hop keeps back to answer in time: a tenth of what is left, between 1 ms and 100 ms: on a
-    busy machine an answer takes a while to leave."""
+    """Return the time that a hop reserves to respond: a tenth of the remaining time, between 1 ms and 100 ms."""
     return min(max(remaining * 0.1, 0.001), 0.1)

@@ -1,4 +1,4 @@
-"""The one exception of the mesh. Its reason is a row of the error table; edges translate it, nobody else does."""
+"""The exception of the mesh. Its reason is a row of the error table; only the edges translate it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["MeshError", "Reason", "Row", "Violation"]
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One broken rule: where, which, and a sentence. Never the offending value."""
+    """One violation: its path, its rule and a message. Never the offending value."""
 
     path: str
     rule: str
@@ -20,7 +20,7 @@ class Violation:
 
 
 class MeshError(Exception):
-    """A failure with a reason. The message and metadata are shown to callers: no path, secret or stack belongs in them."""
+    """A failure with a reason. Callers see the message and the metadata: no paths, secrets or stack traces."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Identifiers that sort by the time they were made."""
+"""Time-ordered identifiers."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ def new_id() -> str:
     return f"{millis[:8]}-{millis[8:]}-{tail}"
 
 
-# What follows the time in an id. Made for many ids at once: asking the system for chance costs more than all the rest of an id.
+# The random tails of ids, made in batches: asking the system for randomness costs more than the rest of an id.
 _TAILS: list[str] = []
 _FETCHED = 256
 _DIGITS = 19
-# The digit that says which layout of RFC 9562 this is has two random bits.
+# The variant digit of RFC 9562 has two random bits.
 _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
-# After a fork, both processes would give away the same.
+# After a fork both processes would use the same tails.
 os.register_at_fork(after_in_child=_TAILS.clear)
 
 
 def _fetch() -> str:
-    """Make tails that were never given away before, and return one of them."""
+    """Refill the tails and return one."""
     digits = os.urandom(_FETCHED * _DIGITS // 2).hex()
     chances = [digits[start : start + _DIGITS] for start in range(0, _FETCHED * _DIGITS, _DIGITS)]
     tails = [f"7{chance[:3]}-{_VARIANT[chance[3]]}{chance[4:7]}-{chance[7:]}" for chance in chances]

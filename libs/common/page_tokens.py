@@ -1,4 +1,4 @@
-"""Page tokens that only continue the query they were made for (AIP-158)."""
+"""Page tokens that are bound to their query (AIP-158)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from libs.common.json.canonical import canonical
 
 
 def encode(query: Any, cursor: list[Any]) -> str:
-    """Return an opaque token for the place after `cursor` in the results of `query`."""
+    """Return an opaque token that continues `query` after `cursor`."""
     body = orjson.dumps([_fingerprint(query), cursor])
     return base64.urlsafe_b64encode(body).rstrip(b"=").decode()
 
@@ -33,8 +33,10 @@ def decode(query: Any, token: str) -> list[Any] | None:
 
 
 def decode_cursor(query: Any, token: str) -> int | None:
-    """Return the cursor of a token that is one number, as places in a list of rows are; None for the first page. Whoever asks may have
-    written the token: what is no number that a row can have raises PAGE_TOKEN_INVALID."""
+    """Return the cursor of a token that holds one number; None for the first page.
+
+    The caller may have forged the token: a number that no row can have raises PAGE_TOKEN_INVALID.
+    """
     cursor = decode(query, token)
     if cursor is None:
         return None

@@ -1,7 +1,7 @@
-"""Facts: dataclasses of which one or more are made for every call, and which nobody changes.
+"""Dataclasses for the warm path, which are made many times per call and never changed.
 
-That nobody does is the type checker's business. Python would see to it at run time by setting each field through a detour that costs
-several times the assignment, with dozens of fields a call.
+The type checker treats them as frozen. At run time they are not: a frozen dataclass sets each field through a detour
+that costs several times the assignment.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ else:
     from dataclasses import dataclass
 
     def fact(*, frozen, slots):
-        """Make a dataclass that is equal and hashed by its fields."""
+        """Make a dataclass that compares and hashes by its fields."""
         return dataclass(slots=slots, unsafe_hash=frozen)
 
 

@@ -1,7 +1,7 @@
-"""Sealing: what must be stored as it is, but must not be readable where it is stored.
+"""Encrypts stored values so that the database cannot reveal them.
 
-AES-256-GCM under a key that never enters the database. What is sealed is bound to its place: moved to another row, it no
-longer opens. The last key in order of file names seals, every key opens, so a key is rotated by adding a file.
+AES-256-GCM under a key that never enters the database. A value is bound to its location: moved to another row, it
+cannot be opened. The last key in order of file names encrypts, every key decrypts; a key is rotated by adding a file.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _FORMAT = b"\x01"
 
 
 class SealError(Exception):
-    """What was stored does not open: its key is gone, or it was changed or moved."""
+    """A stored value cannot be opened: its key is missing, or it was changed or moved."""
 
 
 class Seal:
-    """Seals and opens bytes. Never shows its keys."""
+    """Encrypts and decrypts bytes. Never shows its keys."""
 
     def __init__(self, keys: Sequence[bytes]) -> None:
         if not keys or any(len(key) != KEY_BYTES for key in keys):
@@ -35,20 +35,20 @@ class Seal:
         self._by_id = {_key_id(key): AESGCM(key) for key in keys}
         self._current = _key_id(keys[-1])
 
-    def seal(self, content: bytes, place: str) -> bytes:
-        """Return the content so that only `open` with the same place reads it."""
+    def seal(self, content: bytes, location: str) -> bytes:
+        """Return the content encrypted; only `open` with the same location decrypts it."""
         nonce = os.urandom(_NONCE_BYTES)
         head = _FORMAT + self._current + nonce
-        return head + self._by_id[self._current].encrypt(nonce, content, place.encode())
+        return head + self._by_id[self._current].encrypt(nonce, content, location.encode())
 
-    def open(self, sealed: bytes, place: str) -> bytes:
-        """Return what was sealed. Raises SealError."""
+    def open(self, sealed: bytes, location: str) -> bytes:
+        """Return the decrypted content. Raises SealError."""
         end = len(_FORMAT) + _ID_BYTES
         key = self._by_id.get(sealed[len(_FORMAT) : end])
         if not sealed.startswith(_FORMAT) or key is None:
             raise SealError
         try:
-            return key.decrypt(sealed[end : end + _NONCE_BYTES], sealed[end + _NONCE_BYTES :], place.encode())
+            return key.decrypt(sealed[end : end + _NONCE_BYTES], sealed[end + _NONCE_BYTES :], location.encode())
         except (InvalidTag, ValueError):
             raise SealError from None
 
@@ -57,8 +57,9 @@ class Seal:
 
 
 def read_seal(folder: Path | str) -> Seal:
-    """Read the keys of a folder, a base64 text of 32 bytes in each `*.key`. Raises ValueError, naming the file and never
-    its content."""
+    """Read the keys of a folder: 32 bytes in base64 in each `*.key`. Raises ValueError that names the file, not its
+    content.
+    """
     files = sorted(Path(folder).glob("*.key"))
     if not files:
         raise ValueError(f"there is no *.key in {folder}")

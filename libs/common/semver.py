@@ -9,7 +9,7 @@ from functools import total_ordering
 
 from libs.common.errors import MeshError, Reason
 
-# Of ASCII letters and digits alone, and no number with leading zeros: otherwise two texts would be the same version.
+# ASCII only, and no leading zeros: otherwise two texts would be the same version.
 _NUMBER = r"(0|[1-9][0-9]*)"
 _IDENTIFIER = r"(?:0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*)"
 _PRERELEASE, _BUILD = rf"{_IDENTIFIER}(?:\.{_IDENTIFIER})*", r"[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*"
@@ -23,7 +23,7 @@ MAX_DIGITS = 10
 @total_ordering
 @dataclass(frozen=True)
 class Version:
-    """One version; ordered as the specification orders them, build parts ignored."""
+    """One version, ordered by the specification; builds are ignored."""
 
     major: int
     minor: int
@@ -33,7 +33,7 @@ class Version:
 
     @classmethod
     def parse(cls, text: str) -> Version:
-        """Read `1.2.3-rc.1+build`; anything else raises INVALID_REQUEST."""
+        """Parse `1.2.3-rc.1+build`; anything else raises INVALID_REQUEST."""
         match = _VERSION.fullmatch(text)
         if match is None or any(len(part) > MAX_DIGITS for part in match.groups()[:3]):
             raise MeshError(Reason.INVALID_REQUEST, message="not a semantic version", metadata={"version": text[:128]})
@@ -64,24 +64,27 @@ class Version:
 
 Core = tuple[int, int, int]
 Span = tuple[Core, Core | None]
-"""Releases from the first on, and below the second; None means without an end."""
+"""A range of releases: from the first, below the second; None is unbounded."""
 _ZERO: Core = (0, 0, 0)
 _EVERY_RELEASE: Span = (_ZERO, None)
 
 
 @dataclass(frozen=True)
 class Constraint:
-    """What a caller accepts: exact, `latest`, `^1.2`, `~1.2`, `1.x`, comparisons such as `>=1.2 <2`, `1.2 - 1.4`, or any of
-    several with `||` between them. A range never accepts a pre-release; who wants one names it exactly."""
+    """A version constraint: exact, `latest`, `^1.2`, `~1.2`, `1.x`, comparisons such as `>=1.2 <2`, `1.2 - 1.4`, or
+    several separated by `||`.
+
+    A range never accepts a pre-release; only its exact name does.
+    """
 
     text: str
     releases: tuple[Span, ...]
-    """What it accepts, in order, without touching neighbours."""
+    """The accepted ranges, in order, without adjacent ones."""
     prereleases: frozenset[Version] = frozenset()
 
     @classmethod
     def parse(cls, text: str) -> Constraint:
-        """Read a constraint; empty and `*` mean `latest`. Nonsense raises INVALID_REQUEST."""
+        """Parse a constraint; empty and `*` mean `latest`. Raises INVALID_REQUEST."""
         text = text.strip()
         if not text.isascii():
             raise _no_constraint(text)
@@ -90,29 +93,28 @@ class Constraint:
         return union([_alternative(part.strip()) for part in text.split("||")], text)
 
     def accepts(self, version: Version) -> bool:
-        """Say whether a version is one of those that are meant."""
+        """Return whether the constraint accepts a version."""
         if version.prerelease:
             return version in self.prereleases
         core = version.core
         return any(low <= core and (end is None or core < end) for low, end in self.releases)
 
     def means(self, version: Version) -> bool:
-        """Say whether a version is accepted and, where a build is named, has that build: precedence ignores builds, but who names one
-        means it."""
+        """Return whether a version is accepted and has the constraint's build, if that names one."""
         if "+" not in self.text:
             return self.accepts(version)
         parts = (part.strip().partition("+") for part in self.text.split("||"))
         return any(_alternative(rest).accepts(version) and build in ("", version.build) for rest, _, build in parts)
 
     def within(self, other: Constraint) -> bool:
-        """Say whether everything that this accepts is accepted by the other one too."""
+        """Return whether the other constraint accepts everything that this one accepts."""
         return self.prereleases <= other.prereleases and all(
             any(low <= span[0] and _ends_by(span[1], end) for low, end in other.releases) for span in self.releases
         )
 
 
 def union(constraints: Iterable[Constraint], text: str = "") -> Constraint:
-    """Return what accepts whatever one of these accepts."""
+    """Return the union of constraints."""
     parts = list(constraints)
     spans: list[Span] = []
     for low, end in sorted((span for part in parts for span in part.releases), key=lambda span: span[0]):
@@ -197,7 +199,7 @@ def _wildcard_end(low: Core, given: int) -> Core:
 
 
 def _partial(text: str) -> tuple[Core, int]:
-    """Read `1`, `1.2`, `1.2.3` or `1.x`; return the lowest version meant and how many numbers were given."""
+    """Parse `1`, `1.2`, `1.2.3` or `1.x`; return the lowest version and the count of numbers."""
     match = _PARTIAL.fullmatch(text)
     if match is None or any(len(part) > MAX_DIGITS for part in match.groups() if part):
         raise _no_constraint(text)

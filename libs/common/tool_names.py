@@ -1,4 +1,4 @@
-"""Resource names of tools (AIP-122): facts that cross services as strings."""
+"""Resource names of tools (AIP-122)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ToolName:
 
     @classmethod
     def parse(cls, reference: str) -> ToolName:
-        """Read `echo`, `acme.send_email` or `tools/acme.send_email`; anything else raises TOOL_NOT_FOUND."""
+        """Parse `echo`, `acme.send_email` or `tools/acme.send_email`; anything else raises TOOL_NOT_FOUND."""
         match = _REFERENCE.fullmatch(reference)
         if match is None:
             raise MeshError(Reason.TOOL_NOT_FOUND, metadata={"tool": reference[:320]})
@@ -46,7 +46,7 @@ class ToolName:
 
 
 def split_version_name(name: str) -> tuple[ToolName, str]:
-    """Take a version's resource name apart; anything else raises INVALID_REQUEST."""
+    """Parse a version's resource name; anything else raises INVALID_REQUEST."""
     match = _VERSION_NAME.fullmatch(name)
     if match is None:
         raise MeshError(Reason.INVALID_REQUEST, message="not the resource name of a tool version")
@@ -54,18 +54,18 @@ def split_version_name(name: str) -> tuple[ToolName, str]:
 
 
 def is_pattern(text: str) -> bool:
-    """Say whether a text has the form of a pattern of tools, with or without wildcards."""
+    """Return whether a text is a tool pattern, with or without wildcards."""
     return len(text) <= _LONGEST_PATTERN and _PATTERN.fullmatch(text) is not None
 
 
 def grant_covers(pattern: str, tool: ToolName) -> bool:
-    """Say whether a grant such as `arith*`, `acme.*` or `*` covers the tool. Without a namespace it means `core`."""
+    """Return whether a grant such as `arith*`, `acme.*` or `*` covers the tool. Without a namespace it means `core`."""
     namespace, tool_id = _parts(pattern)
     return matches(namespace, tool.namespace) and matches(tool_id, tool.tool_id)
 
 
 def grant_within(pattern: str, outer: str) -> bool:
-    """Say whether every tool that a grant covers is covered by the outer one too; a no may mean that it cannot be shown."""
+    """Return whether the outer grant covers every tool of the inner; False may mean that it cannot be shown."""
     (namespace, tool_id), (outer_namespace, outer_id) = _parts(pattern), _parts(outer)
     return covers(outer_namespace, namespace) and covers(outer_id, tool_id)
 

@@ -1,4 +1,4 @@
-"""W3C trace context, read and written by hand: the warm path cannot afford a tracing framework on unsampled calls."""
+"""W3C trace context, parsed by hand: unsampled calls on the warm path cannot afford a tracing framework."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ZERO_TRACE, _ZERO_SPAN = "0" * 32, "0" * 16
 
 
 class TraceContext(NamedTuple):
-    """Where a call stands in its trace. A tuple, because one is made for every call."""
+    """The trace context of a call. A tuple, because one is made for every call."""
 
     trace_id: str
     span_id: str
@@ -23,12 +23,12 @@ class TraceContext(NamedTuple):
 
     @property
     def traceparent(self) -> str:
-        """The header that the next hop receives: its parent is this span."""
+        """The `traceparent` header for the next hop."""
         return f"00-{self.trace_id}-{self.span_id}-{'01' if self.sampled else '00'}"
 
 
 class RemoteTrace(NamedTuple):
-    """What a caller said of its trace, which nobody has looked at yet."""
+    """The trace headers of a caller, not yet parsed."""
 
     traceparent: str | None
     tracestate: str
@@ -40,7 +40,7 @@ class RemoteTrace(NamedTuple):
 
 
 def continue_trace(traceparent: str | None, tracestate: str = "", *, sample_ratio: float = 0.0) -> TraceContext:
-    """Continue the caller's trace, or begin one. The caller's sampling decision holds; a malformed header is ignored."""
+    """Continue the caller's trace and its sampling decision, or begin a trace. Malformed headers are ignored."""
     match = _TRACEPARENT.match(traceparent) if traceparent and not traceparent.startswith("ff") else None
     if match is None or match.group(1) == _ZERO_TRACE or match.group(2) == _ZERO_SPAN:
         sampled = sample_ratio > 0 and random.random() < sample_ratio  # noqa: S311  (sampling, not a secret)

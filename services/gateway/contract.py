@@ -152,7 +152,8 @@ METHODS: tuple[Method, ...] = (
             Param("tags", "Only tools with all of these tags.", {"type": "array", "items": _text(64), "maxItems": 16}),
             Param(
                 "usable_only",
-                "Only tools that the caller may use now, by its token and by policy; a page may then hold fewer, even none.",
+                "Only tools that the caller may use now, by its token and by policy; a page may then hold fewer, "
+                "even none.",
                 {"type": "boolean"},
             ),
         ),

@@ -166,7 +166,7 @@ def piece_json(pieces: list[FetchResultResponse]) -> Json:
 
 
 def version_json(version: ToolVersion) -> Json:
-    """Return a tool version. Its two schemas stand beside the manifest, where callers look for them, and not inside it."""
+    """Return a tool version. Its two schemas stand beside the manifest, not inside it."""
     shown = _as_json(version)
     manifest = shown["manifest"] or {}
     for side in ("input", "output"):

@@ -62,8 +62,8 @@ def words(enum: EnumDescriptor) -> Mapping[int, str]:
 class MessageJson:
     """Turns messages into JSON. `json_fields` names the bytes that hold JSON.
 
-    The reader of a message type is built once: the object of an empty message, and a reader for each field. A message then
-    costs only the fields that are set.
+    The reader of a message type is built once: the object of an empty message, and a reader for each field. A message
+    then costs only the fields that are set.
     """
 
     def __init__(self, json_fields: Collection[str]) -> None:

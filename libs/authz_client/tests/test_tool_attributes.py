@@ -1,4 +1,4 @@
-"""What the registry admits about a tool, authz can be told: otherwise no call of it could be decided, and no list with it be filtered."""
+"""Every attribute that the registry admits fits into an authz request."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def _bounds(child: Authority, parent: Authority) -> Iterator[tuple[bool, str, st
     yield set(child.groups) <= set(parent.groups), "groups", "the parent does not hold all of them"
     yield parent.session_id in ("", child.session_id), "session_id", "must be the parent's"
     yield bool(child.confirmation) or not parent.confirmation, "confirmation", "the parent's holder must prove a key"
-    # An agent never becomes the subject itself again, and one token of one call stays with whoever made it.
+    # An agent never becomes the subject itself again, and an invocation token stays with its maker.
     yield bool(child.agent) or not parent.agent, "agent", "must name who acts"
     yield child.tier != INVOCATION or child.agent == parent.agent, "agent", "must be the parent's"
 

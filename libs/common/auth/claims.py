@@ -1,7 +1,7 @@
-"""The claims of a capability token, written and read in one place: what the issuer signs is what everyone reads.
+"""Writes and reads the claims of a capability token.
 
-Reading trusts the signature and nothing else. Every claim has a shape and a bound, and a derived token is held against everyone it came
-from, step by step, from what it carries itself.
+Reading trusts the signature and nothing else. Every claim has a type and a bound, and a derived token is checked
+against each of its ancestors.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_CHAIN = 8
 MAX_GRANTS, MAX_SCOPES, MAX_GROUPS, MAX_RESOURCES, MAX_CONSTRAINTS, MAX_AUDIENCES = 256, 64, 64, 64, 32, 8
 _DID = re.compile(r"did:[a-z0-9]+:[A-Za-z0-9._:%-]+")
 _SCOPE = re.compile(r"[a-z][a-z0-9_.:-]*")
-# What no name holds: other readers end a text there, break a line, or cannot keep it at all.
+# Control characters: other readers end or break a text there.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _THUMBPRINT = re.compile(r"[A-Za-z0-9_-]{43}")
 _PROOFS = ("jkt", "x5t#S256")
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 def claims_of(authority: Authority) -> dict[str, Any]:
-    """Return an authority as claims. What is empty and means nothing is left out."""
+    """Return an authority as claims. Empty claims are left out."""
     audiences = authority.audiences
     claims: dict[str, Any] = {
         "sub": authority.subject,
@@ -63,7 +63,7 @@ def claims_of(authority: Authority) -> dict[str, Any]:
 
 
 def descendants_claims(parent: Identity) -> dict[str, Any]:
-    """Return `act` and `line` of a token that is derived from this one: everyone before it, and the parent itself."""
+    """Return `act` and `line` of a token that is derived from this one: all ancestors, and the parent itself."""
     before = parent.claims.get("line", [])
     entry = claims_of(parent.authority) | {"jti": parent.token_id, "iat": int(parent.issued_at), "kid": parent.key_id}
     chain = (*parent.chain, (parent.actor, parent.token_id))
@@ -71,8 +71,11 @@ def descendants_claims(parent: Identity) -> dict[str, Any]:
 
 
 def identity_of(claims: Mapping[str, Any], key_id: str = "") -> Identity:
-    """Read verified claims. Raises TOKEN_MALFORMED for claims of the wrong shape or beyond their bounds, and AUTHORITY_EXCEEDED when a
-    token of the chain holds more than the one it came from."""
+    """Read verified claims.
+
+    Raises TOKEN_MALFORMED for claims of the wrong shape or beyond their bounds, and AUTHORITY_EXCEEDED when a token of
+    the chain exceeds its parent.
+    """
     try:
         return _identity(claims, key_id)
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
@@ -80,7 +83,7 @@ def identity_of(claims: Mapping[str, Any], key_id: str = "") -> Identity:
 
 
 def authority_of(claims: Mapping[str, Any]) -> Authority:
-    """Read what bounds a token's children; wrong shapes raise KeyError, TypeError or ValueError."""
+    """Read the authority of a token. Wrong shapes raise KeyError, TypeError or ValueError."""
     tier = claims.get("tier", USER)
     if tier not in _TIERS:
         raise ValueError("no such tier")
@@ -204,7 +207,7 @@ def _confirmation(cnf: Mapping[str, Any]) -> str:
 def _audiences(aud: Any) -> tuple[str, ...]:
     named = _several([aud] if isinstance(aud, str) else aud, MAX_AUDIENCES, lambda a: _text(a, 255, 1))
     if not named:
-        raise ValueError("for nobody")
+        raise ValueError("no audience")
     return named
 
 

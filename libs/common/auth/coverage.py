@@ -1,4 +1,4 @@
-"""Whether a token covers one call: its tool, its resources, its arguments and its session. Pure; refuses when in doubt."""
+"""Decides whether a token covers one call: its tool, resources, arguments and session. Pure; refuses when in doubt."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from libs.common.json.globs import matches
 from libs.common.semver import Constraint, Version
 from libs.common.tool_names import ToolName, grant_covers
 
-# A part of a resource's name that another reader may take for a way upwards, or for another character.
+# A segment that another reader may take for a parent folder or for another character.
 _EVASIVE = re.compile(r"(?:^|[/\\:])\.{1,2}(?:[/\\]|$)|%2[ef]|%5c|%25|[\x00-\x1f\x7f]", re.IGNORECASE)
 
-# What is refused when a bound token names another session, and in which words.
+# The refusal of a call in another session than the token's.
 SESSION = "session_id"
 OTHER_SESSION = "The token is bound to another session."
 
 Satisfies: TypeAlias = Callable[[bytes, Any], str | None]
-"""Holds arguments against a JSON Schema: None if they satisfy it, else the JSON pointer of what does not."""
+"""Checks arguments against a JSON Schema: None if they satisfy it, else the JSON Pointer of the first violation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a token does not cover a call. The path leads into the arguments, or is empty."""
+    """Why a token does not cover a call. The path points into the arguments, or is empty."""
 
     reason: Reason
     path: str
@@ -46,8 +46,8 @@ def not_covered(
 ) -> Refusal | None:
     """Return why the token does not cover this call, or None if it does.
 
-    `resources` are those that the arguments name, as `kind:value`. While the arguments are not known (None), constraints on them and on
-    resources are left open: whoever knows them asks again.
+    `resources` are those that the arguments name, as `kind:value`. While the arguments are unknown (None), constraints
+    on arguments and resources are not checked; the check is repeated once they are known.
     """
     if not granted(identity.tools, tool, version):
         return Refusal(Reason.TOOL_NOT_IN_TOKEN, "", f"The token does not grant {tool.qualified} at version {version}.")
@@ -59,18 +59,18 @@ def not_covered(
 
 
 def bounds_arguments(identity: Identity, tool: ToolName) -> bool:
-    """Say whether the token covers a call of this tool only with some arguments, so that they must be known."""
+    """Return whether the token restricts the arguments of this tool, so that they must be known."""
     named = any(grant_covers(constraint.tool, tool) for constraint in identity.argument_constraints)
     return named or bool(identity.resources)
 
 
 def outside_session(identity: Identity, session_id: str) -> bool:
-    """Say whether a call names another session than the one that the token is bound to. Who names none means that one."""
+    """Return whether a call names another session than the token's. A call without a session means the token's."""
     return identity.session_id not in ("", session_id) and session_id != ""
 
 
 def granted(grants: Iterable[Grant], tool: ToolName, version: Version) -> bool:
-    """Say whether one of the grants names the tool at this version. An empty constraint means any, pre-releases included."""
+    """Return whether a grant names the tool at this version. An empty constraint allows all, pre-releases included."""
     return any(
         grant_covers(grant.tool, tool)
         and (not grant.version_constraint or Constraint.parse(grant.version_constraint).accepts(version))
@@ -79,7 +79,7 @@ def granted(grants: Iterable[Grant], tool: ToolName, version: Version) -> bool:
 
 
 def resource_allowed(patterns: Iterable[str], resource: str) -> bool:
-    """Say whether a resource is one of those meant. A name that could mean another place than it shows never is."""
+    """Return whether a pattern matches the resource. Evasive names never match."""
     return not _EVASIVE.search(resource) and any(matches(pattern, resource) for pattern in patterns)
 
 

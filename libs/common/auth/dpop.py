@@ -1,5 +1,7 @@
-"""Proofs that whoever shows a token also holds the key it is bound to (RFC 9449), or sits at the other end of the connection
-whose certificate it is bound to (RFC 8705). Pure but for the memory of proofs that were shown before."""
+"""Checks that the holder of a token has the key (RFC 9449) or the certificate (RFC 8705) that it is bound to.
+
+Pure, except for the cache of used proofs.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,10 @@ from libs.common.errors import MeshError, Reason
 from libs.common.json.canonical import canonical
 
 KEY, CERTIFICATE = "jkt:", "x5t#S256:"
-# Asymmetric ones only: whoever could check a symmetric proof could also make one.
+# Asymmetric only: a verifier of symmetric proofs could also make them.
 KEY_TYPES = {"ES256": "EC", "EdDSA": "OKP", "RS256": "RSA"}
 MAX_PROOF_BYTES = 8_192
-# A proof is made for one request; it may be this old or, as clocks differ, this much too young.
+# Largest age of a proof, and how far it may lie in the future, because clocks differ.
 PROOF_SECONDS = 60.0
 SKEW_SECONDS = 5.0
 _MEMBERS = {"EC": ("crv", "kty", "x", "y"), "OKP": ("crv", "kty", "x"), "RSA": ("e", "kty", "n")}
@@ -32,7 +34,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The request that a proof must be made for. What is empty is not known here, and not compared."""
+    """The request that a proof must be made for. Empty fields are unknown and not compared."""
 
     method: str
     path: str
@@ -40,16 +42,17 @@ class Target:
     authority: str = ""
 
 
-class ShownProofs:
-    """Remembers the proofs that were shown, for as long as they could be shown again. Bounded: what does not fit is refused,
-    because to forget a proof would be to accept it twice."""
+class ProofCache:
+    """Remembers used proofs for as long as they are valid. When full it refuses proofs: forgetting one would accept it
+    twice.
+    """
 
     def __init__(self, limit: int = 100_000) -> None:
         self._limit = limit
         self._until: dict[bytes, float] = {}
 
     def first_time(self, proof: bytes, now: float) -> bool:
-        """Note a proof; say whether it was not shown before."""
+        """Record a proof; return whether it was not used before."""
         if self._until.get(proof, 0.0) > now:
             return False
         if len(self._until) >= self._limit:
@@ -60,13 +63,15 @@ class ShownProofs:
         return True
 
 
-def check_proof(proof: str, *, token: str, thumbprint: str, target: Target, now: float, shown: ShownProofs) -> None:
-    """Return if the proof was made now, for this request and this token, by the key with this thumbprint, and not used before.
-    Raises TOKEN_PROOF_INVALID, which names what is wrong."""
+def check_proof(proof: str, *, token: str, thumbprint: str, target: Target, now: float, used: ProofCache) -> None:
+    """Return if the proof is recent, for this request and token, by this key, and not used before.
+
+    Raises TOKEN_PROOF_INVALID, whose metadata names the problem.
+    """
     claims = _verified(proof, thumbprint)
     if claims.get("htm") != target.method:
         raise refused("htm")
-    if not _same_place(claims.get("htu"), target):
+    if not _same_uri(claims.get("htu"), target):
         raise refused("htu")
     made, name = claims.get("iat"), claims.get("jti")
     if not isinstance(made, int | float) or isinstance(made, bool):
@@ -77,13 +82,13 @@ def check_proof(proof: str, *, token: str, thumbprint: str, target: Target, now:
         raise refused("ath")
     if not isinstance(name, str) or not name:
         raise refused("jti")
-    # By key and name together: what one holder calls its proofs is no business of another's.
-    if not shown.first_time(hashlib.sha256(f"{thumbprint}\n{name}".encode()).digest(), now):
+    # By key and name together: two holders may use the same name.
+    if not used.first_time(hashlib.sha256(f"{thumbprint}\n{name}".encode()).digest(), now):
         raise refused("replay")
 
 
 def check_certificate(pem: bytes | None, thumbprint: str) -> None:
-    """Return if the certificate of the connection is the one that the token is bound to. Raises TOKEN_PROOF_INVALID."""
+    """Return if the connection's certificate is the one that the token is bound to. Raises TOKEN_PROOF_INVALID."""
     if not pem or certificate_thumbprint(pem) != thumbprint:
         raise refused("certificate")
 
@@ -101,17 +106,17 @@ def key_thumbprint(jwk: Mapping[str, Any]) -> str:
 
 
 def encoded(digest: bytes) -> str:
-    """Return a digest as JOSE writes it."""
+    """Return a digest as base64url without padding."""
     return urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
 def refused(problem: str) -> MeshError:
-    """The holder of a bound token did not prove to hold its key."""
+    """Return the error of a holder who did not prove the key."""
     return MeshError(Reason.TOKEN_PROOF_INVALID, metadata={"problem": problem})
 
 
 def _verified(proof: str, thumbprint: str) -> Mapping[str, Any]:
-    """Return the claims of a proof that this very key signed."""
+    """Return the claims of a proof that this key signed."""
     if not proof:
         raise refused("missing")
     try:
@@ -132,8 +137,8 @@ def _verified(proof: str, thumbprint: str) -> Mapping[str, Any]:
         raise error if error.reason is Reason.TOKEN_PROOF_INVALID else refused("form") from None
 
 
-def _same_place(htu: Any, target: Target) -> bool:
-    """Compare where a proof was made for with where it arrived, as far as that is known; query and fragment do not count."""
+def _same_uri(htu: Any, target: Target) -> bool:
+    """Compare the proof's URI with the request's, as far as that is known; query and fragment do not count."""
     if not isinstance(htu, str):
         return False
     try:

@@ -1,4 +1,4 @@
-"""Who a caller is, and what it may do, once its token has been verified."""
+"""The identity and the authority of a caller whose token was verified."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Ancestor", "ArgumentConstraint", "Authority", "Budget", "Grant", "Id
 
 @dataclass(frozen=True, slots=True)
 class TokenLineage:
-    """Everything that a token stands or falls with: itself and whoever it was derived from."""
+    """What revokes a token: its own id, key and holders, and those of its ancestors."""
 
     marks: frozenset[str] = frozenset()
     """`token:{id}` and `key:{id}` of the token and of each ancestor."""
@@ -25,7 +25,7 @@ class Ancestor:
     """A token that another one was derived from."""
 
     actor: str
-    """Who held it: the agent, or the subject itself."""
+    """Its holder: the agent, or the subject itself."""
     token_id: str
     key_id: str
     """The key that signed it."""
@@ -49,7 +49,7 @@ class Identity:
     groups: tuple[str, ...] = ()
     trust_level: int = 0
     chain: tuple[tuple[str, str], ...] = ()
-    """Actor and token id of everyone the authority passed through, the originator first."""
+    """Actor and token id of each delegation, the originator first."""
     session_id: str = ""
     claims: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     audiences: tuple[str, ...] = ()
@@ -66,19 +66,21 @@ class Identity:
     key_id: str = ""
     """The key that signed it."""
     lineage: tuple[Ancestor, ...] = ()
-    """The tokens it was derived from, the originator's first; each step was checked to be a subset of the one before."""
+    """The tokens it was derived from, the originator's first; each was checked to be a subset of the one before."""
     token_lineage: TokenLineage = field(default=TokenLineage(), repr=False, compare=False)
-    """What it falls with when that is revoked."""
+    """What revokes it."""
 
     @property
     def actor(self) -> str:
-        """Who holds the token: the agent, or the subject itself."""
+        """The holder of the token: the agent, or the subject itself."""
         return self.agent or self.subject
 
     @property
     def kind(self) -> str:
-        """What acts, as policy tells callers apart: `agent`, `service` or `user`. A token of one call is its maker's, so its own tier
-        says nothing; whose chain it ends does."""
+        """The kind of the caller for policy: `agent`, `service` or `user`.
+
+        The tier of an invocation token says nothing about its maker; the beginning of its chain does.
+        """
         if self.agent or self.tier == "agent":
             return "agent"
         began = self.lineage[0].authority.tier if self.lineage else self.tier
@@ -91,7 +93,7 @@ class Identity:
 
     @property
     def authority(self) -> Authority:
-        """Everything about it that a derived token must not exceed."""
+        """The authority that a derived token must not exceed."""
         return Authority(
             subject=self.subject,
             tier=self.tier,
@@ -114,7 +116,7 @@ class Identity:
 
 
 def lineage_of(identity: Identity) -> TokenLineage:
-    """Return what a token stands or falls with. Read once for each token, and kept with it."""
+    """Return what revokes a token. Computed once for each token and kept with it."""
     marks = {f"token:{identity.token_id}", f"key:{identity.key_id}"}
     holders = {(identity.subject, identity.issued_at), (identity.actor, identity.issued_at)}
     for ancestor in identity.lineage:

@@ -1,4 +1,4 @@
-"""The outer form of a signed token (RFC 7515, RFC 7519), read strictly: three parts, plain letters, no key of its own, no name twice."""
+"""Parses the outer form of a signed token (RFC 7515, RFC 7519) strictly: no embedded key, no repeated name."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from libs.common.errors import MeshError, Reason
 from libs.common.json.jsonio import parse_object
 
 ALGORITHMS = ["RS256", "ES256", "EdDSA"]
-# How far the clocks of honest machines may differ, in seconds: a token may be this much too young or too old.
+# Clock difference that is tolerated, in seconds.
 CLOCK_SKEW = 5.0
 MAX_HEADER_BYTES = 2048
 MAX_TOKEN_BYTES = 16_384
 _COMPACT = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*")
 _KNOWN = {"alg", "kid", "typ"}
-# By these a token would say itself which key it is to be verified with.
+# Header parameters by which a token would choose its own verification key.
 _BRINGS_A_KEY = {"jku", "jwk", "x5u", "x5c", "x5t", "x5t#S256"}
 
 
 def header_of(
     token: str, *, max_bytes: int, types: Collection[str] = ("jwt",), also: Collection[str] = ()
 ) -> dict[str, str]:
-    """Return the header of a token that has the right form, before anything of it is believed.
+    """Return the header of a well-formed token, before its signature is verified.
 
-    Raises TOKEN_MALFORMED, or TOKEN_SIGNATURE_INVALID for an algorithm that is not accepted and for a header that brings a key. `types`
-    are the media types that are accepted, beside none; `also` are further parameters that may be there and are not looked at.
+    Raises TOKEN_MALFORMED, or TOKEN_SIGNATURE_INVALID for an algorithm that is not accepted and for a header with a
+    key. `types` are the accepted media types, beside none; `also` are further parameters that are ignored.
     """
     if len(token) > max_bytes or not _COMPACT.fullmatch(token):
         raise MeshError(Reason.TOKEN_MALFORMED)
@@ -45,8 +45,7 @@ def header_of(
 
 
 def payload_of(token: str) -> dict[str, Any]:
-    """Return the claims of a token of the right form; they are true only once its signature is verified. A claim that is there twice
-    raises TOKEN_MALFORMED: two readers could each believe another one."""
+    """Return the unverified claims of a well-formed token. A repeated claim raises TOKEN_MALFORMED."""
     return _object(token.split(".")[1], len(token))
 
 

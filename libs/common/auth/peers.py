@@ -1,11 +1,11 @@
-"""Who is at the other end of a connection: the name in its mesh certificate."""
+"""The mesh name of a peer, from its certificate."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
 
-# The names that certificates of the mesh carry beside those of the services themselves.
+# Mesh names beside those of the services.
 EDGE = "edge"
 OPERATOR = "operator"
 ORCHESTRATOR = "orchestrator"
@@ -29,7 +29,7 @@ def peer_name(trust_domain: str, sans: Iterable[str]) -> str:
 def peer_of(trust_domain: str, identity_key: str | None, identities: tuple[bytes, ...]) -> str:
     """Return the mesh name of a gRPC peer; empty for a peer without a mesh certificate. Each peer calls many times."""
     if identity_key != _ALTERNATIVE_NAME:
-        # Without alternative names gRPC falls back to the common name, which nothing here vouches for.
+        # Without alternative names gRPC falls back to the common name, which is not trusted.
         return ""
     prefix = f"spiffe://{trust_domain}/".encode()
     names = [san for san in identities if san.startswith(prefix)]

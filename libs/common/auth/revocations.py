@@ -1,4 +1,4 @@
-"""What was taken back, as every process of the mesh sees it: sets that are close at hand, and how old they may be."""
+"""The revocations that a process knows, and how old that knowledge may be."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from libs.common.auth.identity import TokenLineage
 from libs.common.runtime.clock import Clock
 
-# A view that heard nothing for this long is not believed: whoever relies on it must ask the issuer.
+# A view without news for this long is not trusted; its user must ask the issuer.
 MAX_SILENCE = 5.0
 _REPLACED_SETS = 64
 
@@ -17,36 +17,36 @@ TargetKind = Literal["token", "subject", "key"]
 
 
 class Revoked(NamedTuple):
-    """One revocation, as far as those who must keep to it need to know it."""
+    """One revocation, as services need it."""
 
     kind: TargetKind
     target: str
     revoked_at: float
-    """Seconds since the epoch. Of a subject, only tokens made at or before it are revoked."""
+    """Seconds since the epoch. For a subject, only tokens issued at or before it are revoked."""
     expires_at: float
-    """From when on nothing can hold that it applies to."""
+    """After this time no token exists that it applies to."""
 
 
 @dataclass(slots=True)
 class RevocationView:
-    """What is revoked, and which policies are asked now. Written by whoever follows the issuer, read with every call."""
+    """The revocations and the active policy set. Written by the follower of the issuer, read with every call."""
 
     clock: Clock
     max_silence: float = MAX_SILENCE
     policy_set_version: str = ""
-    """The set of policies that is asked now; empty before the first word from the issuer."""
+    """The active policy set; empty before the first message of the issuer."""
     _marks: dict[str, float] = field(default_factory=dict)
     _subjects: dict[str, tuple[float, float]] = field(default_factory=dict)
     _replaced: dict[str, None] = field(default_factory=dict)
-    _heard: float = float("-inf")
+    _updated_at: float = float("-inf")
     _listeners: list[Callable[[], None]] = field(default_factory=list)
 
     def clears(self, token_lineage: TokenLineage) -> bool:
-        """Say whether a token of this token_lineage is known not to be revoked. Never waits: this is asked with every call."""
-        return self.clock.monotonic() - self._heard <= self.max_silence and not self.refuses(token_lineage)
+        """Return whether a token is known not to be revoked. Never waits: it is called with every call."""
+        return self.clock.monotonic() - self._updated_at <= self.max_silence and not self.refuses(token_lineage)
 
     def refuses(self, token_lineage: TokenLineage) -> bool:
-        """Say whether a token of this token_lineage is known to be revoked."""
+        """Return whether a token is known to be revoked."""
         if self._marks and not self._marks.keys().isdisjoint(token_lineage.marks):
             return True
         if self._subjects:
@@ -57,31 +57,31 @@ class RevocationView:
         return False
 
     def believed(self) -> bool:
-        """Say whether the view is young enough to rely on what is not in it."""
-        return self.clock.monotonic() - self._heard <= self.max_silence
+        """Return whether the view is recent enough to be trusted."""
+        return self.clock.monotonic() - self._updated_at <= self.max_silence
 
     def outdated(self, policy_set_version: str) -> bool:
-        """Say whether a set of policies is known to have been replaced by another."""
+        """Return whether a policy set is known to be replaced."""
         return policy_set_version in self._replaced and policy_set_version != self.policy_set_version
 
     def revoked_keys(self) -> frozenset[str]:
-        """Return the ids of keys that must not be used any more."""
+        """Return the ids of revoked keys."""
         return frozenset(mark.removeprefix("key:") for mark in self._marks if mark.startswith("key:"))
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Call this whenever something more is revoked."""
+        """Call the listener whenever something more is revoked."""
         self._listeners.append(listener)
 
     def apply(self, revoked: Iterable[Revoked], *, policy_set_version: str, snapshot: bool) -> None:
-        """Take over a word from the issuer; a snapshot replaces what was known before."""
-        self._heard = self.clock.monotonic()
+        """Apply a message of the issuer; a snapshot replaces the known revocations."""
+        self._updated_at = self.clock.monotonic()
         if policy_set_version != self.policy_set_version:
             self._change_set(policy_set_version)
         if snapshot:
             self._marks, self._subjects = {}, {}
         more = [one for one in revoked if self._add(one)]
         if more:
-            self._forget_what_is_over()
+            self._drop_expired()
             for listener in self._listeners:
                 listener()
 
@@ -105,8 +105,8 @@ class RevocationView:
         self._marks[mark] = one.expires_at
         return not known
 
-    def _forget_what_is_over(self) -> None:
-        """Keep the sets as small as what can still matter; done only when they grow."""
+    def _drop_expired(self) -> None:
+        """Drop revocations that no longer matter; done only when the sets grow."""
         now = self.clock.now().timestamp()
         self._marks = {mark: until for mark, until in self._marks.items() if until > now}
-        self._subjects = {name: told for name, told in self._subjects.items() if told[1] > now}
+        self._subjects = {name: revoked for name, revoked in self._subjects.items() if revoked[1] > now}

@@ -1,7 +1,7 @@
-"""Verification of capability tokens: signature, issuer, audience, time. Signed once, verified in every process.
+"""Verifies capability tokens: signature, issuer, audience, time.
 
-Verifying RS256 costs more than the rest of a warm call together, so a verified token is remembered by its hash. The
-memory is bounded, never outlives the token, and is dropped when the keys change.
+Verifying RS256 costs more than the rest of a warm call, so verified tokens are cached by their hash. The cache is
+bounded, never outlives a token, and is cleared when the keys change.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["ALGORITHMS", "CLOCK_SKEW", "TokenVerifier", "identity_of"]
 
 
 class TokenVerifier:
-    """Turns a bearer token into an identity, or says precisely why not."""
+    """Turns a token into an identity, or raises the precise reason for its refusal."""
 
     def __init__(
         self,
@@ -42,7 +42,9 @@ class TokenVerifier:
         revocations: RevocationView | None = None,
         second_opinion: Callable[[str, bytes], Awaitable[None]] | None = None,
     ) -> None:
-        """`revocations` is asked about every token, remembered or not; `second_opinion` is for when it cannot be believed."""
+        """`revocations` is checked for every token, cached or not; `second_opinion` is asked while it cannot be
+        trusted.
+        """
         self._fetch = fetch_jwks
         self._issuer, self._audience = issuer, audience
         self._refetch_seconds = refetch_seconds
@@ -55,14 +57,16 @@ class TokenVerifier:
         self.revocations, self._second_opinion = revocations, second_opinion
 
     async def start(self) -> None:
-        """Begin to follow what is revoked, where that takes following."""
+        """Start following revocations, if the verifier does."""
 
     async def stop(self) -> None:
         """Stop following."""
 
     def known(self, token: str) -> Identity | None:
-        """Return the identity behind a token that was verified before and still holds for all that is known. None says nothing
-        about a token: whoever gets it asks `verify`. Never waits, for this is asked with every call."""
+        """Return the identity of a cached token that still holds, else None: then call `verify`.
+
+        Never waits, because it is called with every call.
+        """
         if time.monotonic() - self._fetched_at > self._refresh_seconds:
             return None
         known = self._known.get(hashlib.sha256(token.encode()).digest())
@@ -71,15 +75,18 @@ class TokenVerifier:
         return known if self.revocations is None or self.revocations.clears(known.token_lineage) else None
 
     async def verify(self, token: str) -> Identity:
-        """Return the identity behind a token. Raises TOKEN_MALFORMED, TOKEN_SIGNATURE_INVALID, TOKEN_AUDIENCE_INVALID,
-        TOKEN_EXPIRED or TOKEN_REVOKED; SERVICE_UNAVAILABLE when the keys cannot be had, or nobody knows what is revoked."""
+        """Return the identity behind a token.
+
+        Raises TOKEN_MALFORMED, TOKEN_SIGNATURE_INVALID, TOKEN_AUDIENCE_INVALID, TOKEN_EXPIRED or TOKEN_REVOKED;
+        SERVICE_UNAVAILABLE when keys or revocations are unknown.
+        """
         self._refresh_in_the_background()
         key = hashlib.sha256(token.encode()).digest()
         known = self._known.get(key)
         if known is not None:
             if known.expires_at + CLOCK_SKEW > time.time():
                 if self.revocations is not None and not self.revocations.clears(known.token_lineage):
-                    await self._doubted(known, token, key)
+                    await self._check_revocation(known, token, key)
                 return known
             del self._known[key]
             raise MeshError(Reason.TOKEN_EXPIRED)
@@ -87,32 +94,32 @@ class TokenVerifier:
         identity = replace(identity, token_lineage=lineage_of(identity))
         self._known.put(key, identity)
         if self.revocations is not None and not self.revocations.clears(identity.token_lineage):
-            await self._doubted(identity, token, key)
+            await self._check_revocation(identity, token, key)
         return identity
 
-    async def _doubted(self, identity: Identity, token: str, key: bytes) -> None:
-        """Refuse a token that is revoked, or of which nobody can say that it is not."""
+    async def _check_revocation(self, identity: Identity, token: str, key: bytes) -> None:
+        """Refuse a token that is revoked, or that cannot be shown not to be."""
         assert self.revocations is not None
         if self.revocations.refuses(identity.token_lineage):
             raise MeshError(Reason.TOKEN_REVOKED)
         if self._second_opinion is None:
-            message = "what is revoked is not known at the moment"
+            message = "revocations are unknown at the moment"
             raise MeshError(Reason.SERVICE_UNAVAILABLE, message=message, retry_after=1.0)
         await self._second_opinion(token, key)
 
     async def refresh(self) -> None:
-        """Fetch the keys now and forget every token if they changed."""
+        """Fetch the keys now; clear the cache if they changed."""
         async with self._lock:
             await self._load()
 
     def _refresh_in_the_background(self) -> None:
-        """A key that the issuer no longer publishes must stop working here too, without a call having to wait for that."""
+        """Refresh old keys in the background, so that withdrawn keys stop working without a call waiting for it."""
         age = time.monotonic() - self._fetched_at
         if self._keys and age > self._refresh_seconds and (self._refreshing is None or self._refreshing.done()):
             self._refreshing = asyncio.ensure_future(self._refresh_quietly())
 
     async def _refresh_quietly(self) -> None:
-        # The issuer being away is no reason to stop trusting the keys it last published.
+        # While the issuer is unreachable, its last keys stay trusted.
         with contextlib.suppress(MeshError):
             await self.refresh()
 
@@ -123,7 +130,7 @@ class TokenVerifier:
         key = await self._key(kid)
         if header["alg"] != key.algorithm_name:
             raise MeshError(Reason.TOKEN_SIGNATURE_INVALID)
-        # Read strictly before the library reads it leniently.
+        # Parsed strictly here before the library parses it leniently.
         claims = payload_of(token)
         self._verify_signature_and_time(token, key)
         return claims, kid
@@ -151,7 +158,7 @@ class TokenVerifier:
     async def _key(self, kid: str) -> jwt.PyJWK:
         if kid not in self._keys:
             async with self._lock:
-                # An unknown key may be a new one; an attacker's made-up key ids must not become a flood of fetches.
+                # An unknown key may be new, but made-up key ids must not cause a flood of fetches.
                 if kid not in self._keys and time.monotonic() - self._fetched_at >= self._refetch_seconds:
                     await self._load()
         try:

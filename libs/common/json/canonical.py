@@ -15,19 +15,19 @@ import rfc8785
 
 from libs.common.errors import MeshError, Reason
 
-# What a float may have become: a fraction, an exponent, or the null of what is no number.
+# What a float can be written as: a fraction, an exponent, or null for NaN.
 _MAY_BE_FLOAT = re.compile(rb"[0-9][.eE]|null")
 _SHORT = 512
 
 
 def canonical(value: Any) -> bytes:
-    """Return the one byte string that every equal value has."""
+    """Return the canonical form: equal values have equal bytes."""
     # orjson's sorted form equals RFC 8785 except for floats and for keys beyond the basic plane; see the tests.
     try:
         form = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except TypeError:
         return _write(value)
-    # Quickly told for most values; what is long is sooner told from its parts, and so is a text that only looks like one of these.
+    # A fast check for most values. Long values, and texts that look like floats, are checked part by part.
     if len(form) <= _SHORT and form.isascii() and not _MAY_BE_FLOAT.search(form):
         return form
     return form if _plain(value) else _write(value)

@@ -1,6 +1,6 @@
-"""Patterns with `*`, and whether one of them covers another.
+"""Glob patterns with `*`, and whether one covers another.
 
-A `*` stands for any run of characters, none included; every other character stands for itself. Nothing else is special.
+A `*` stands for any run of characters, also an empty one; every other character stands for itself.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ ANY = "*"
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Say whether the pattern matches the whole text. Takes at most as many steps as the product of both lengths."""
+    """Return whether the pattern matches the whole text, in at most len(pattern) * len(text) steps."""
     if ANY not in pattern or pattern == ANY:
         # Most patterns are a name or everything.
         return pattern in (ANY, text)
     at, star, resume = 0, -1, 0
     position = 0
     while position < len(text):
-        # A star is looked for first: the text may itself hold one, and only a star of the pattern may take it for more.
+        # The star is checked first: the text may itself contain one.
         if at < len(pattern) and pattern[at] == ANY:
             star, resume = at, position
             at += 1
@@ -31,9 +31,9 @@ def matches(pattern: str, text: str) -> bool:
 
 
 def covers(parent: str, child: str) -> bool:
-    """Say whether everything that `child` matches is matched by `parent`; a no may mean that it cannot be shown.
+    """Return whether `parent` matches everything that `child` matches; False may mean that it cannot be shown.
 
-    The child is read as a text in which its stars are letters like no other. Only a star of the parent can take such a letter, and that
-    star would take whatever the child's star may stand for.
+    The child is matched as a text in which its stars are unique characters. Only a star of the parent can match such a
+    character, and that star would match whatever the child's star stands for.
     """
     return matches(parent, child)

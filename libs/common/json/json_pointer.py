@@ -10,7 +10,7 @@ _LONGEST_INDEX = 9
 
 
 def steps_of(pointer: str) -> tuple[str, ...]:
-    """Return the steps of a pointer, unescaped. The empty pointer has none: it means the whole."""
+    """Return the unescaped steps of a pointer. The empty pointer has none: it means the whole value."""
     return tuple(step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:])
 
 
@@ -25,7 +25,7 @@ def escaped(step: str) -> str:
 
 
 def entries(value: Any, step: str) -> Iterator[Any]:
-    """Yield the keys or indices that one step means here; none when there is nothing. A key named * is among those that * means."""
+    """Yield the keys or indices that one step selects. `*` selects all, also a key named `*`."""
     if isinstance(value, dict):
         yield from list(value) if step == EVERY else [step] if step in value else []
     elif isinstance(value, list):
@@ -36,7 +36,7 @@ def entries(value: Any, step: str) -> Iterator[Any]:
 
 
 def places(value: Any, steps: Sequence[str], at: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield every place that the steps lead to, as its own pointer and what is there. What is absent is not yielded."""
+    """Yield the pointer and the value of every match of the steps."""
     if not steps:
         yield at, value
         return
@@ -45,5 +45,5 @@ def places(value: Any, steps: Sequence[str], at: str = "") -> Iterator[tuple[str
 
 
 def is_whole(text: str) -> bool:
-    """Say whether a text is a whole number of at most nine digits."""
+    """Return whether a text is a whole number of at most nine digits."""
     return text.isascii() and text.isdecimal() and len(text) <= _LONGEST_INDEX

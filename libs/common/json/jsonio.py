@@ -1,7 +1,7 @@
-"""JSON as the contract allows it: nothing is rounded, dropped or decided by accident.
+"""Strict JSON: nothing is rounded, dropped or ambiguous.
 
-orjson is fast but lenient in two ways that matter for evidence: a duplicate key silently wins over the first, and an
-integer past 64 bits silently becomes a float. Both are found here with a cheap second look instead of a slow parser.
+orjson is lenient in two ways that matter for evidence: a duplicate key silently wins over the first, and an integer
+past 64 bits silently becomes a float. Both are found here with a cheap second check instead of a slow parser.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ JsonValue: TypeAlias = bool | int | float | str | list[Any] | dict[str, Any] | N
 MAX_DEPTH = 64
 MAX_BYTES = 3 * 1024 * 1024
 
-# Takes every string whole, with the colon behind it if it is a key: in valid JSON nothing else is followed by one. The
-# possessive quantifiers keep a long string from being tried again at each of its characters.
+# Matches whole strings, with the colon of a key: in valid JSON nothing else is followed by one. Possessive quantifiers
+# keep a long string from being retried at each of its characters.
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"\s*+(:?)')
-# The same, and a string that breaks off takes the rest: for text that is not valid JSON.
+# The same for invalid JSON: an unterminated string takes the rest.
 _ANY_STRING = re.compile(rb'(?s)"[^"\\]*+(?:\\.[^"\\]*+)*+"?+')
-# 18 digits always fit into 64 bits; only longer runs need a closer look.
+# 18 digits always fit into 64 bits; only longer runs need a check.
 _LONG_DIGITS = re.compile(rb"[0-9]{19}")
 _NUMBER = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|(-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)')
-# What is neither a float nor made of parts.
+# Scalars that are not floats.
 _PLAIN = frozenset({str, int, bool, type(None)})
 _LOWEST, _HIGHEST = -(2**63), 2**64 - 1
 
@@ -42,22 +42,23 @@ def parse(payload: bytes, *, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DE
     try:
         value: JsonValue = orjson.loads(payload)
     except orjson.JSONDecodeError as error:
-        # The parser has a limit of its own, far above; whatever it stopped at, the text was too deep before.
+        # The parser's own depth limit is far above ours.
         if _depth_after(error.doc[: error.pos].encode(errors="replace")) > max_depth:
             raise _too_deep(max_depth) from None
         raise MeshError(Reason.INVALID_JSON, message=f"not valid JSON: {error.msg}") from None
     keys, floats = _measure(value, max_depth)
-    # Every member has a colon, so as many colons as keys means no key twice; more may be in texts, and are looked at more closely.
+    # Every member has a colon: as many colons as keys means no duplicate key. Strings may contain more; those are
+    # checked.
     if keys != payload.count(b":") and _STRING.findall(payload).count(b":") != keys:
         raise MeshError(Reason.INVALID_JSON, message="an object has the same key twice")
-    # An integer that did not fit has become a float by now.
+    # An integer that did not fit is a float by now.
     if floats and _LONG_DIGITS.search(payload):
         _refuse_wide_integers(payload)
     return value
 
 
 def parse_object(payload: bytes, *, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
-    """Parse a JSON object; empty bytes mean the empty object. Anything but an object raises INVALID_JSON."""
+    """Parse a JSON object; empty bytes are the empty object. Anything else raises INVALID_JSON."""
     value = parse(payload, max_bytes=max_bytes) if payload else {}
     if not isinstance(value, dict):
         raise MeshError(Reason.INVALID_JSON, message="a JSON object is needed here")
@@ -65,7 +66,7 @@ def parse_object(payload: bytes, *, max_bytes: int = MAX_BYTES) -> dict[str, Any
 
 
 def dump(value: Any) -> bytes:
-    """Serialise for the wire; the order of keys is kept. Raises INVALID_JSON for what has no JSON form."""
+    """Serialize; the order of keys is kept. Raises INVALID_JSON for values without a JSON form."""
     try:
         return orjson.dumps(value)
     except TypeError as error:
@@ -73,7 +74,7 @@ def dump(value: Any) -> bytes:
 
 
 def _measure(value: JsonValue, max_depth: int) -> tuple[int, bool]:
-    """Count the keys of all objects, level by level, and refuse what is nested too deeply. Say also whether a float is among them."""
+    """Count the keys of all objects, refuse deep nesting, and return whether there is a float."""
     keys, depth, floats = 0, 0, type(value) is float
     level: list[Any] = [value] if type(value) is dict or type(value) is list else []
     while level:
@@ -94,7 +95,7 @@ def _measure(value: JsonValue, max_depth: int) -> tuple[int, bool]:
 
 
 def _depth_after(read: bytes) -> int:
-    """Say how many lists and objects are open at the end of what was read, wherever in a text that is."""
+    """Return how many lists and objects are open at the end of the text."""
     bare = _ANY_STRING.sub(b"", read)
     return bare.count(b"[") + bare.count(b"{") - bare.count(b"]") - bare.count(b"}")
 

@@ -1,7 +1,7 @@
 """Finds the resources that a payload names: `<kind>:<value>` wherever its JSON Schema has `x-resource: "<kind>"`. Pure.
 
-The mark holds for every string and number below it. A part of the schema that cannot be followed marks resources of kind
-`unknown`, so that a token confined to resources is refused rather than believed.
+The mark holds for every string and number below it. A part of the schema that cannot be followed marks resources of
+kind `unknown`, so that a token confined to resources is refused rather than believed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Finds sensitive parts of JSON values and of text, and removes them. Pure: no clock, no network, no state but caches.
+"""Finds and removes sensitive parts of JSON values and text. Pure: no clock, no network, no state but caches.
 
-`scanner.Scanner` is the way in. What it removes is replaced by `[redacted:kind]` and named by place and kind, never by value.
+The entry point is `scanner.Scanner`. Removed parts become `[redacted:kind]` and are reported by pointer and kind, never
+by value.
 """

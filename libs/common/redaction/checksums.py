@@ -1,4 +1,4 @@
-"""The rules that tell a real number from one that only looks like it."""
+"""Checksums and ranges that tell real numbers from look-alikes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _CARDS: tuple[tuple[str, str, frozenset[int]], ...] = (
     ("6759", "6763", frozenset({12, 13, 14, 15, 16, 18, 19})),
 )
 
-# How long an IBAN is, by country.
+# Length of an IBAN, by country.
 _IBAN_LENGTHS = {
     country: length
     for length, countries in {
@@ -58,7 +58,7 @@ _IBAN_LENGTHS = {
 
 
 def luhn(digits: str) -> bool:
-    """Say whether the last digit is the check digit of the others (ISO/IEC 7812-1)."""
+    """Return whether the last digit is the check digit of the others (ISO/IEC 7812-1)."""
     total = 0
     for place, digit in enumerate(reversed(digits)):
         value = ord(digit) - 48
@@ -67,7 +67,7 @@ def luhn(digits: str) -> bool:
 
 
 def is_card(digits: str) -> bool:
-    """Say whether the digits are a payment card number: a known range, its length, and the check digit."""
+    """Return whether the digits are a payment card number: a known range, its length, and the check digit."""
     length = len(digits)
     if not 12 <= length <= 19 or len(set(digits)) == 1:
         return False
@@ -76,12 +76,12 @@ def is_card(digits: str) -> bool:
 
 
 def iban_length(country: str) -> int:
-    """Return how long an IBAN of this country is; 0 for a country without."""
+    """Return the length of an IBAN of this country; 0 for a country without."""
     return _IBAN_LENGTHS.get(country, 0)
 
 
 def is_iban(compact: str) -> bool:
-    """Say whether upper-case letters and digits without spaces are an IBAN: country, length and ISO 7064 check."""
+    """Return whether upper-case letters and digits without spaces are an IBAN: country, length and ISO 7064 check."""
     if iban_length(compact[:2]) != len(compact) or not compact[2:4].isdigit():
         return False
     turned = compact[4:] + compact[:4]
@@ -89,7 +89,7 @@ def is_iban(compact: str) -> bool:
 
 
 def is_ssn(digits: str) -> bool:
-    """Say whether nine digits can be a US social security number: the ranges that were never issued are not."""
+    """Return whether nine digits can be a US social security number: the ranges that were never issued are not."""
     area, group, serial = digits[:3], digits[3:5], digits[5:]
     return area not in ("000", "666") and area < "900" and group != "00" and serial != "0000"
 

@@ -1,4 +1,4 @@
-"""E-mail addresses, and network addresses where somebody wants them removed."""
+"""Finds e-mail addresses, and network addresses where a rule asks for them."""
 
 from __future__ import annotations
 
@@ -25,18 +25,19 @@ def find_emails(text: str) -> Iterator[Span]:
     """Yield the e-mail addresses in a text."""
     for at in positions(text, "@"):
         window = text[max(0, at - _LONGEST_LOCAL) : at]
-        # What may stand in a local part in theory; in practice it begins behind the last quote, bracket or equals sign.
+        # The local part may contain these in theory; in practice it begins after the last quote, bracket or equals
+        # sign.
         local = window[len(window.rstrip(_LOCAL)) :].rpartition("=")[2].lstrip("'.`{|/&?#-")
-        found = _DOMAIN.match(text, at + 1)
+        match = _DOMAIN.match(text, at + 1)
         start = at - len(local)
-        if not local or local.endswith(".") or found is None or _FILE_ENDINGS.fullmatch(found.group(1)):
+        if not local or local.endswith(".") or match is None or _FILE_ENDINGS.fullmatch(match.group(1)):
             continue
-        if not _is_login(text, start, local, found.end()):
-            yield Span(start, found.end(), EMAIL)
+        if not _is_login(text, start, local, match.end()):
+            yield Span(start, match.end(), EMAIL)
 
 
 def _is_login(text: str, start: int, local: str, end: int) -> bool:
-    """`ssh://git@host/` and `git@host:path` say how to get somewhere, not whom to write to."""
+    """Return whether it is a login such as `ssh://git@host/` or `git@host:path`, not an e-mail address."""
     return (
         text[max(0, start - 2) : start] == "//"
         or "//" in local
@@ -45,14 +46,14 @@ def _is_login(text: str, start: int, local: str, end: int) -> bool:
 
 
 def find_addresses(text: str) -> Iterator[Span]:
-    """Yield the network addresses in a text; a version with four numbers cannot be told from one."""
+    """Yield the network addresses in a text; a version with four numbers looks the same."""
     for pattern in (_IPV4, _IPV6):
-        for found in pattern.finditer(text):
-            before, after = text[max(0, found.start() - 1) : found.start()], text[found.end() : found.end() + 2]
+        for match in pattern.finditer(text):
+            before, after = text[max(0, match.start() - 1) : match.start()], text[match.end() : match.end() + 2]
             inside = before.isalnum() or (before != "" and before in ".:_-") or after[:1].isalnum()
             goes_on = after[:1] == "." and after[1:].isdigit()
-            if not inside and not goes_on and _is_address(found.group()):
-                yield Span(found.start(), found.end(), IP)
+            if not inside and not goes_on and _is_address(match.group()):
+                yield Span(match.start(), match.end(), IP)
 
 
 def _is_address(text: str) -> bool:

@@ -1,6 +1,6 @@
-"""Secrets that betray themselves: tokens and keys by their form, and whatever stands behind a telling word.
+"""Finds secrets: tokens and keys by their format, and values after a telling word.
 
-Every expression is bounded and anchored behind a literal that was found first, so a text is read a few times at most.
+Every expression is bounded and anchored at a literal that was found first, so a text is read a few times at most.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ JWT, PRIVATE_KEY, BEARER, PASSWORD, SECRET = "jwt", "private_key", "bearer", "pa
 CREDENTIALS, SECURITY_CODE = "credentials", "security_code"
 
 _WORD = r"(?![A-Za-z0-9_-])"
-# Beginning, kind, and what must follow. A beginning is looked for as it stands; only then is anything else tried.
+# Prefix, kind, and what must follow. The prefix is searched literally before anything else is tried.
 _KEYS: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
     (beginning, kind, re.compile(re.escape(beginning) + rest))
     for beginning, kind, rest in (
@@ -54,7 +54,7 @@ _JWT = re.compile(r"eyJ[A-Za-z0-9_-]{10,4096}+\.eyJ[A-Za-z0-9_-]{4,16384}+(?:\.[
 _ENCODED = re.compile(r"[A-Za-z0-9_-]+")
 _PEM = re.compile(r"-----(BEGIN|END) (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----")
 _PEM_END = "-----END "
-# What stands between the first and the last line of one, with the ends of its lines also as JSON writes them.
+# The lines of a key, with line ends also as JSON escapes.
 _PEM_BODY = string.ascii_letters + string.digits + "+/=\\ \t\r\n"
 _BEARER = re.compile(r"\b(bearer|basic)[ :]{1,2}([A-Za-z0-9._~+/-]{8,4096}+={0,2})", re.I)
 _AUTHORIZATION = re.compile(r"authorization[\"']?\s{0,2}[:=]\s{0,2}[\"']?\Z", re.I)
@@ -68,7 +68,7 @@ _ASSIGNED = re.compile(
     r"(?:\\{0,3}[\"'])?(\s{0,3}(?::=|=>|[=:])\s{0,3}|\s{1,3}(?:is|was)\s{1,2})((?:\\{0,3}[\"'`])?)([^\s\"'`]{1,512})",
     re.I,
 )
-# An option of a command, its value behind it.
+# A command line option and its value.
 _OPTION = re.compile(
     r"(?<![\w-])--(?:[a-z0-9]{1,16}-){0,2}(passw(?:or)?d|passphrase|pass|pwd|secret|api-?key|token)"
     r"\s{1,3}(?:([\"'])([^\"'\n]{3,255})|([^\s\"'-][^\s\"']{2,255}))",
@@ -76,15 +76,16 @@ _OPTION = re.compile(
 )
 # A line of a form: nothing but the name before the value, and nothing behind it.
 _FORM_NAME = re.compile(r"(?:^|\n)[ \t>*-]{0,8}passw(?:or)?d\Z", re.I)
-# Behind these the value is cut: it ends where the next field begins.
+# Characters that end a value: the next field begins there.
 _VALUE_END = re.compile(r"[&,;)\]}]")
 _NOT_SECRET = frozenset(
     re.findall(
         r"\S+",
-        "null none nil true false undefined required optional empty string str text bytes int number any unset missing redacted"
-        " hidden masked invalid expired wrong incorrect correct valid changed reset not the a an your my here there set ok env"
-        " vault input prompt getpass type value yes no unknown default n/a na forgotten rejected disabled enabled unchanged"
-        " accepted protected encrypted confirmed mismatch mandatory password authentication configured generated",
+        "null none nil true false undefined required optional empty string str text bytes int number any unset missing"
+        " redacted hidden masked invalid expired wrong incorrect correct valid changed reset not the a an your my here"
+        " there set ok env vault input prompt getpass type value yes no unknown default n/a na forgotten rejected"
+        " disabled enabled unchanged accepted protected encrypted confirmed mismatch mandatory password authentication"
+        " configured generated",
     )
 )
 _PLACEHOLDER = re.compile(
@@ -133,7 +134,7 @@ def _tokens(text: str) -> Iterator[Span]:
         found = _JWT.match(text, place)
         if found and _is_jose_header(found.group().partition(".")[0]):
             yield Span(place, found.end(), JWT)
-        # The rest of the same run of characters cannot hold what the run from its beginning does not.
+        # The rest of the same run cannot contain what the whole run does not.
         place = text.find("eyJ", found.end() if found else _ENCODED.match(text, place).end())  # type: ignore[union-attr]
 
 
@@ -151,13 +152,13 @@ def _private_keys(text: str) -> Iterator[Span]:
         if found.start() < end:
             continue
         if found[1] == "END":
-            # Its beginning was cut off, as that of whatever is long when only its last part is kept.
+            # Its beginning was cut off, as in a text that keeps only its last part.
             start, end = end + len(text[end : found.start()].rstrip(_PEM_BODY)), found.end()
             yield Span(start, end, PRIVATE_KEY)
             continue
         close = text.find(_PEM_END, found.end())
         line = text.find("-----", close + len(_PEM_END)) if close >= 0 else -1
-        # Without its end it was cut off; what is there of it is still secret.
+        # Without its end it was cut off; the part is still secret.
         end = line + 5 if line >= 0 else len(text)
         yield Span(found.start(), end, PRIVATE_KEY)
 
@@ -189,7 +190,7 @@ def _assignments(text: str) -> Iterator[Span]:
 
 
 def _fills_in(text: str, found: re.Match[str], value: str) -> bool:
-    """Say whether a name and a word have a line to themselves, which explains nothing and so discloses."""
+    """Return whether a name and a value have a line to themselves, as in a form."""
     behind = text[found.start(4) + len(value) : found.start(4) + len(value) + 1]
     alone = found.group(2).strip() == ":" and behind in ("", "\n", "\r") and len(value) >= 8 and value.isalnum()
     named = _FORM_NAME.search(text, max(0, found.start() - 9), found.end(1)) if alone else None
@@ -224,7 +225,7 @@ def _is_secret(word: str, sign: str, quote: str, value: str) -> bool:
 
 
 def _looks_made(value: str) -> bool:
-    """Say whether nobody would say it aloud: long, of letters and digits, and hard to guess."""
+    """Return whether a value looks random: long, of letters and digits, and hard to guess."""
     return (
         len(value) >= 16
         and any(map(str.isdigit, value))
@@ -235,12 +236,12 @@ def _looks_made(value: str) -> bool:
 
 
 def looks_secret(value: str) -> bool:
-    """Say whether a value of which a name suggests that it may be secret is one."""
+    """Return whether a value under a suspicious name is a secret."""
     return _looks_made(value) and not _UUID.fullmatch(value) and not _PLACEHOLDER.match(value)
 
 
 def is_placeholder(value: str) -> bool:
-    """Say whether a value only stands where a secret would."""
+    """Return whether a value is only a placeholder for a secret."""
     return value.lower() in _NOT_SECRET or _PLACEHOLDER.match(value) is not None
 
 

@@ -1,4 +1,4 @@
-"""Names of fields that tell what their value is, however they are spelled: `apiKey`, `API-KEY` and `user.api_key` are one."""
+"""Field names that announce a sensitive value, however spelled: `apiKey`, `API-KEY` and `user.api_key` are one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from libs.common.redaction.numbers import CARD, IBAN, PHONE, SSN
 from libs.common.runtime.bounded_cache import BoundedCache
 
 Verdict = Callable[[Any], bool]
-"""Says of a value whether its field's name means it."""
+"""Returns whether a value is what its field's name announces."""
 
 PERSONAL = "personal"
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_A-Za-z]+")
@@ -20,7 +20,7 @@ _LONGEST_NAME, _REMEMBERED = 128, 4096
 
 
 def _present(value: Any) -> bool:
-    """Everything but nothing: an empty text, a flag or null discloses nothing."""
+    """Any value that discloses something: not an empty text, a flag or null."""
     if isinstance(value, str):
         return len(value) > 1 and not is_placeholder(value)
     return (isinstance(value, int | float) and not isinstance(value, bool)) or (
@@ -37,7 +37,7 @@ def _made(value: Any) -> bool:
 
 
 def _token(value: Any) -> bool:
-    """A token of a caller has digits in it or is long; the tokens of a language are words and counts."""
+    """A secret token has digits in it or is long; the tokens of a language are words and counts."""
     if isinstance(value, list):
         return any(_token(item) for item in value)
     return isinstance(value, str) and len(value) >= 8 and (looks_secret(value) or any(map(str.isdigit, value)))
@@ -89,7 +89,7 @@ _ENDINGS: dict[str, tuple[str, Verdict]] = {
         ),
         (SECRET, _present),
     ),
-    # A count of what passed is a number.
+    # A count is a number, not a secret.
     "pass": (PASSWORD, lambda value: isinstance(value, str) and _present(value)),
     "token": (SECRET, _token),
     **dict.fromkeys(("key", "signature", "sig", "auth"), (SECRET, _made)),
@@ -105,7 +105,7 @@ _ENDINGS: dict[str, tuple[str, Verdict]] = {
     **dict.fromkeys(("dateofbirth", "dob", "birthdate", "taxid"), (PERSONAL, _digits(4, 20))),
     **dict.fromkeys(("passportnumber", "passportno"), (PERSONAL, _digits(4, 20, first=False))),
 }
-# What ends like a secret and is none.
+# Names that end like a secret and are none.
 _HARMLESS = frozenset(
     {
         "pagetoken",
@@ -133,7 +133,7 @@ class FieldNames:
         self._known: BoundedCache[str, tuple[str, Verdict] | None] = BoundedCache(_REMEMBERED)
 
     def means(self, name: str, value: Any) -> str:
-        """Return the kind of what a field of this name holds; empty if nothing about it is sensitive."""
+        """Return the kind of a field's value; empty if it is not sensitive."""
         if name in self._known:
             meaning = self._known[name]
         else:
@@ -154,7 +154,7 @@ class FieldNames:
         for ending in endings:
             if ending in _ENDINGS:
                 return _ENDINGS[ending]
-        # Written as one word, so that nothing shows where the last one begins.
+        # Without separators, the beginning of the last word is unknown.
         joined = endings[0] if endings else ""
         return next((_ENDINGS[end] for end in _JOINED if joined.endswith(end)), None)
 

@@ -1,9 +1,10 @@
-"""Patterns that somebody else wrote, compiled so that no text can make them slow.
+"""Compiles tenants' patterns so that no text can make them slow.
 
-The language is a part of the usual one: literals, `.`, classes, `\\d \\w \\s \\b`, groups, `|`, and the repetitions `?`, `{n}` and `{m,n}`.
-`*`, `+`, back-references and look-around are refused. Every repetition is compiled possessive and every group atomic, so an attempt
-never goes back, and what it can read is bounded when the pattern is compiled. A search over n characters therefore takes at most
-n times that bound. The price: `[A-Z]{1,5}X` never matches, because the class has taken the X. That is why a rule brings an example.
+The language is a subset of the usual one: literals, `.`, classes, `\\d \\w \\s \\b`, groups, `|`, and the repetitions
+`?`, `{n}` and `{m,n}`. `*`, `+`, back-references and look-around are refused. Every repetition is possessive and every
+group atomic, so an attempt never backtracks, and its length is bounded when the pattern is compiled. A search over n
+characters takes at most n times that bound. The price: `[A-Z]{1,5}X` never matches, because the class has taken the X.
+That is why a rule has an example.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01234567
 
 
 class PatternError(ValueError):
-    """A pattern that is outside the language or could be slow; says where and why."""
+    """The pattern is outside of the language or could be slow; the message says where and why."""
 
 
 class Part(NamedTuple):
-    """A piece of a pattern: how it is written for `re`, the least and most it matches, and the most an attempt at it can cost."""
+    """A part of a pattern: its text for `re`, the least and most it matches, and the highest cost of an attempt."""
 
     written: str
     least: int

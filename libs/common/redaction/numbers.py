@@ -1,6 +1,6 @@
-"""Numbers with an inner rule: payment cards, IBANs, social security numbers, and telephone numbers.
+"""Finds payment cards, IBANs, social security numbers and telephone numbers.
 
-Every expression here is bounded and its repetitions are possessive, so one attempt reads a few dozen characters at most.
+Every expression is bounded and its repetitions are possessive, so one attempt reads a few dozen characters at most.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from libs.common.redaction.spans import Span, stands_alone
 
 CARD, IBAN, SSN, PHONE = "payment_card", "iban", "us_ssn", "phone"
 
-# All of it begins with a digit or a plus, so that a text without digits is passed over at memory speed. The ways in: a long run,
-# a plus, an IBAN's bank letters, groups of digits. A date (2026-01-15) is none of them.
+# Everything begins with a digit or a plus, so that text without digits is skipped at memory speed. The entries: a long
+# run, a plus, an IBAN's bank letters, groups of digits. A date (2026-01-15) is none of them.
 _HINT = re.compile(
     r"[0-9+](?<![0-9]{2})(?:(?<=\+)\(?[0-9]|[0-9]{11}|[0-9] ?[A-Za-z]{4} ?[0-9]{2}|[0-9]{3} [0-9]{4} [0-9]"
     r"|[0-9]{1,3}[ .)/-]{1,2}[0-9]{2,6}[ ./-][0-9]{3}|[0-9]{3}(?:[\t\n]|\r\n|  )[0-9]{4,6}(?:[\t\n]|\r\n|  )[0-9]{4}"
@@ -22,9 +22,9 @@ _HINT = re.compile(
 )
 
 _CARD_RUN = re.compile(r"[0-9](?:[ -]?[0-9]){11,127}+")
-# How the digits of a card are written in groups: by four, or as on an Amex or Diners card.
+# The groups of a card's digits: by four, or as on an Amex or Diners card.
 _CARD_GROUPS = re.compile(r"[0-9]{4}([ -])(?:[0-9]{4}\1[0-9]{4}(?:\1[0-9]{1,4}){0,2}|[0-9]{6}\1[0-9]{4,5})\Z")
-# Groups further apart, as tables and forms have them. A column of numbers of which some would make a card is none.
+# Groups further apart, as in tables and forms. A column of numbers of which some would make a card is not one.
 _CARD_SPREAD = re.compile(
     r"(?<![0-9])(?<![0-9][\t\n])[0-9]{4}(\.|\t|\r?\n|  )"
     r"(?:[0-9]{4}\1[0-9]{4}\1[0-9]{4}|[0-9]{6}\1[0-9]{4,5})(?![0-9])(?!\1[0-9]{4}(?![0-9]))"
@@ -37,15 +37,16 @@ _IBAN_HEAD = re.compile(r"[A-Za-z]{2}[0-9]{2}(?=[ -]?[A-Za-z0-9])")
 _SSN_GROUPS = re.compile(r"[0-9]{3}([- ])[0-9]{2}\1[0-9]{4}")
 _NINE = re.compile(r"[0-9]{9}(?![0-9])")
 _INTERNATIONAL = re.compile(r"\+\(?[1-9](?:[ ().\-/]{0,3}[0-9]){7,14}+")
-# With the zeros that many countries dial for the plus, in front of a country's code.
+# With the zeros that many countries dial for the plus, before a country code.
 _DIALLED = re.compile(
-    r"(?<![0-9])(?<![0-9][ .-])00(?:1|7|2[07]|3[0-469]|4[013-9]|5[1-8]|6[0-6]|8[1246]|9[0-58]|(?:2[1-689]|3[578]|42|5[09]|6[7-9]|8[05]|9[679])[0-9])"
+    r"(?<![0-9])(?<![0-9][ .-])00(?:1|7|2[07]|3[0-469]|4[013-9]|5[1-8]|6[0-6]|8[1246]|9[0-58]"
+    r"|(?:2[1-689]|3[578]|42|5[09]|6[7-9]|8[05]|9[679])[0-9])"
     r"[ ./]{1,2}[0-9](?:[ ().\-/]{0,3}[0-9]){5,11}+"
 )
 _DECIMAL = re.compile(r"\+[0-9]{1,3}\.[0-9]+\Z")
 _AMERICAN = re.compile(r"(?:1[ .-])?(?:\([2-9][0-9]{2}\) ?|[2-9][0-9]{2}([ .-]))[2-9][0-9]{2}[ .-][0-9]{4}")
 _NATIONAL = re.compile(r"\(?[0-9](?:[ ().\-/]{0,3}[0-9]){6,13}+")
-# What people say between the word and its number.
+# Words between the announcement and its number.
 _SAID = r"(?: {1,2}(?:numbers?|num|no|nr|is|was|(?:me|us|him|her|them)(?: (?:at|on|under))?)(?![a-z])){0,4}"
 _PHONE_WORD = re.compile(
     r"(?<![a-z])(?:(?:tele|cell|smart)?phone|mobile|cell|tel|fax|whatsapp|handy|call|sms)[a-z]{0,5}"
@@ -89,13 +90,13 @@ def _cards(text: str) -> Iterator[Span]:
 
 
 def _is_labelled(text: str, start: int, end: int) -> bool:
-    """`card_4111...` is a card with its name, where `order_4111...` is an identifier."""
+    """Return whether a name such as `card_4111...` announces a card; `order_4111...` is an identifier."""
     label = _CARD_LABEL.search(text, max(0, start - _LONGEST_LABEL), start)
     return label is not None and stands_alone(text[start : end + 2], 0, end - start)
 
 
 def _cards_within(text: str, start: int, run: str) -> Iterator[Span]:
-    """A card beside another number, such as its code or its date, looks like one long run: its groups are tried in turn."""
+    """Find a card beside another number, such as its code or date, by trying the groups of digits in turn."""
     groups = [group.span() for group in _GROUP.finditer(run)]
     for first, (begin, _) in enumerate(groups):
         for _, end in groups[first : first + 5]:
@@ -125,7 +126,7 @@ def _ibans(text: str) -> Iterator[Span]:
 
 
 def _end_of_iban(text: str, start: int, length: int) -> int:
-    """Return where so many letters and digits end, written without gaps or in groups of four; 0 if they do not."""
+    """Return the end of so many letters and digits, without gaps or in groups of four; 0 if there are fewer."""
     compact = text[start : start + length]
     spaced = text[start : start + length + (length - 1) // 4]
     for written in (compact, spaced):
@@ -171,7 +172,7 @@ def _standing_alone(text: str, pattern: re.Pattern[str]) -> Iterator[Span]:
 
 
 def _announced(text: str) -> Iterator[Span]:
-    """Numbers that only the word before them makes recognisable."""
+    """Yield numbers that only the word before them makes recognizable."""
     for word in _SSN_WORD.finditer(text):
         found = _NINE.match(text, word.end())
         if found and is_ssn(found.group()):

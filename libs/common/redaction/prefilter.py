@@ -1,15 +1,14 @@
-"""The first look: whether a text, or the JSON that it is, could hold anything sensitive at all. A no is certain.
+"""Decides quickly whether a text, or the JSON in it, may contain anything sensitive. False is certain.
 
-One expression in an engine that reads a text once and never goes back (the one behind JSON Schema's `pattern`), because nearly every
-text is innocent and this is all that it costs: under a microsecond for 200 bytes. It is coarser than the finders and must never be
-finer; a test holds the two against each other.
+One expression in a linear-time engine (the one behind JSON Schema's `pattern`), because nearly every text is harmless:
+under a microsecond for 200 bytes. It must never miss what the finders find; a test compares the two.
 """
 
 from __future__ import annotations
 
 import jsonschema_rs
 
-# Names that tell, and those that only tell of digits. In use: before a colon, an equals sign or a verb.
+# Field names that announce a secret, and those that announce digits: before a colon, an equals sign or a verb.
 _STEMS = "pass|pwd|secret|token|key|auth|cred|cook|sig"
 _DIGIT_STEMS = "ssn|social|card|ccn|cvv|cvc|code|pin|iban|account|phone|mobile|birth|dob|tax|pan"
 _REST_OF_NAME = r"""[a-z0-9_. -]{0,32}\\{0,3}["']?"""
@@ -24,10 +23,11 @@ _ANNOUNCED = (
     r"""[a-z ]{0,30}[ .:#="'-]{1,6}\(?[0-9]"""
 )
 _OPTION = rf"--[a-z0-9-]{{0,34}}(?:{_STEMS})[a-z-]{{0,12}}\s"
-# Between groups of digits that lie apart, also as JSON writes it.
+# Gaps between groups of digits, also as JSON escapes.
 _APART = r"(?:[\t\n]|\r\n|  |(?:\\r)?\\[tn])"
 _KEYS = (
-    r"@| -u |eyJ|-----BEGIN |-----END |AKIA|ASIA|AIza|SG\.|ya29\.|slack\.com/services/|gh[pousr]_|github_pat_|_live_|_test_|whsec_|npm_"
+    r"@| -u |eyJ|-----BEGIN |-----END |AKIA|ASIA|AIza|SG\.|ya29\.|slack\.com/services/|gh[pousr]_|github_pat_"
+    r"|_live_|_test_|whsec_|npm_"
     r"|dop_v1_|shpat_|xox[abeoprs][-.]|xapp-|GOCSPX-|glpat-|pypi-|sk-"
 )
 # A long run, a plus, an IBAN's bank letters, groups of digits. A date (2026-01-15) is none of them.
@@ -50,9 +50,9 @@ _innocent = jsonschema_rs.Draft202012Validator(
 
 
 def suspects(text: str) -> bool:
-    """Say whether the built-in rules could find anything in the text."""
+    """Return whether the built-in rules may find anything in the text."""
     try:
         return not _innocent(text)
     except ValueError:
-        # Half of a surrogate pair is no text; whoever looks closer decides.
+        # Half of a surrogate pair is not valid text; the full scan decides.
         return True

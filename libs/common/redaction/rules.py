@@ -1,4 +1,4 @@
-"""What somebody adds to what is removed anyway: names of fields, patterns, network addresses. Checked when it is read."""
+"""Additional redaction rules of a tenant: field names, patterns, network addresses. Validated when they are read."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _KNOWN = frozenset({"fields", "patterns", "ip_addresses"})
 
 
 class RuleError(ValueError):
-    """Rules that cannot be used; says which and why."""
+    """The rules are invalid; the message says which and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """What is removed wherever it appears in a text, and what it is called then."""
+    """A pattern that is removed from text, and its kind."""
 
     kind: str
     expression: re.Pattern[str]
@@ -29,7 +29,7 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Additions to the built-in rules. Nothing can be taken away from those."""
+    """Additions to the built-in rules, which cannot be disabled."""
 
     fields: tuple[str, ...] = ()
     patterns: tuple[Pattern, ...] = ()
@@ -66,7 +66,7 @@ def _pattern(entry: Any) -> Pattern:
     if not isinstance(kind, str) or not _KIND.fullmatch(kind):
         raise RuleError("the kind of a pattern is a lower-case word of at most 32 characters")
     if not isinstance(pattern, str) or not isinstance(example, str):
-        raise RuleError(f"{kind}: pattern and example are texts")
+        raise RuleError(f"{kind}: pattern and example are strings")
     try:
         expression = compile_linear(pattern, ignore_case=bool(entry.get("ignore_case", False)))
     except ValueError as error:

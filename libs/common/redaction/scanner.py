@@ -1,6 +1,6 @@
-"""Removes what is sensitive from JSON values and from text: what its owner declares, what its name tells, what its form betrays.
+"""Removes sensitive parts from JSON values and text, by declaration, field name and format.
 
-A look that costs a few microseconds decides whether anything could be there at all; only then is every part examined.
+A prefilter of a few microseconds decides whether a full scan is needed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from libs.common.redaction.contacts import find_addresses, find_emails
 from libs.common.redaction.declared import DECLARED, Declaration, Declared
 from libs.common.redaction.prefilter import suspects
 from libs.common.redaction.rules import Rules
-from libs.common.redaction.spans import Span, marker, replaced, settled
+from libs.common.redaction.spans import Span, marker, replaced, without_overlaps
 
 UNEXAMINED = "unexamined"
 MAX_DEPTH, MAX_PARTS, MAX_CHARACTERS = 64, 20_000, 262_144
@@ -25,21 +25,23 @@ _NAMING = ("name", "key", "header", "field")
 
 
 class Finding(NamedTuple):
-    """Something that was removed: where, as a JSON Pointer, and what it was. Never the thing itself."""
+    """A removed part: its JSON Pointer and its kind, never its value."""
 
     pointer: str
     kind: str
 
 
 class Redacted(NamedTuple):
-    """A copy without what was sensitive, and what that was."""
+    """A redacted copy and its findings."""
 
     value: Any
     findings: tuple[Finding, ...]
 
 
 class Scanner:
-    """Finds and removes, by the built-in rules and somebody's additions. Beyond its bounds everything is removed unexamined."""
+    """Finds and removes sensitive parts by the built-in rules and additional ones. Beyond its limits it removes
+    everything.
+    """
 
     def __init__(
         self,
@@ -56,13 +58,13 @@ class Scanner:
         self.max_depth, self.max_parts, self.max_characters = max_depth, max_parts, max_characters
 
     def suspects(self, text: str) -> bool:
-        """Say whether anything in the text, or in the JSON that it is, could be sensitive. A no is certain."""
+        """Return whether the text, or the JSON in it, may contain anything sensitive. False is certain."""
         if suspects(text) or (not text.isascii() and suspects(text.translate(_PLAIN))):
             return True
         return self._has_more and self._suspects_more(text)
 
     def text(self, text: str) -> Redacted:
-        """Return the text without what is sensitive in it."""
+        """Return the redacted text."""
         if len(text) > self.max_characters:
             return Redacted(marker(UNEXAMINED), (Finding("", UNEXAMINED),))
         spans = self.find(text) if self.suspects(text) else []
@@ -71,20 +73,20 @@ class Scanner:
         return Redacted(replaced(text, spans), tuple(Finding("", span.kind) for span in spans))
 
     def value(self, value: Any, declared: Declared | None = None) -> Redacted:
-        """Return a copy of a JSON value without what is sensitive in it; the value itself is left alone."""
+        """Return a redacted copy of a JSON value; the value itself is not changed."""
         walk = _Walk(self, declared)
         return Redacted(walk.copy(value), tuple(walk.findings))
 
     def find(self, text: str) -> list[Span]:
-        """Return where in the text something is sensitive, in order and without overlaps."""
+        """Return the sensitive spans of the text, in order and without overlaps."""
         plain = text if text.isascii() else text.translate(_PLAIN)
-        return settled(self._finds(plain))
+        return without_overlaps(self._finds(plain))
 
     def _finds(self, text: str) -> Iterator[Span]:
         lowered = text.lower()
         for pattern in self._rules.patterns:
-            for found in pattern.expression.finditer(text):
-                yield Span(found.start(), found.end(), pattern.kind)
+            for match in pattern.expression.finditer(text):
+                yield Span(match.start(), match.end(), pattern.kind)
         yield from credentials.find_credentials(text, lowered)
         if "@" in text:
             yield from find_emails(text)
@@ -112,8 +114,8 @@ class _Walk:
     def copy(self, value: Any) -> Any:
         return self._visit(value, (), None if self._declared is None else self._declared.root())
 
-    def _visit(self, value: Any, path: tuple[str, ...], place: Declaration | None) -> Any:
-        if place is not None and Declared.covers(place):
+    def _visit(self, value: Any, path: tuple[str, ...], declaration: Declaration | None) -> Any:
+        if declaration is not None and Declared.covers(declaration):
             return self._removed(path, DECLARED)
         self._parts -= 1
         if self._parts < 0 or len(path) > self._scanner.max_depth:
@@ -121,32 +123,36 @@ class _Walk:
         if isinstance(value, str):
             return self._text(value, path)
         if isinstance(value, dict):
-            return self._object(value, path, place)
+            return self._object(value, path, declaration)
         if isinstance(value, list):
-            return [self._visit(item, (*path, str(n)), self._at_index(place, n)) for n, item in enumerate(value)]
+            return [self._visit(item, (*path, str(n)), self._at_index(declaration, n)) for n, item in enumerate(value)]
         if type(value) is int and is_card(str(value)):
             return self._removed(path, numbers.CARD)
         return value
 
-    def _object(self, value: dict[str, Any], path: tuple[str, ...], place: Declaration | None) -> dict[str, Any]:
+    def _object(self, value: dict[str, Any], path: tuple[str, ...], declaration: Declaration | None) -> dict[str, Any]:
         copied: dict[str, Any] = {}
         repeated: dict[str, int] = {}
-        told = self._told(value)
-        hides_names = place is not None and self._declared is not None and self._declared.covers_names(place)
+        named_kind = self._spelled_out_kind(value)
+        hides_names = (
+            declaration is not None and self._declared is not None and self._declared.covers_names(declaration)
+        )
         for key, item in value.items():
-            # The name of a member is shown as well, so it is examined as well.
+            # Member names are shown too, so they are scanned too.
             spans = [Span(0, len(key), DECLARED)] if hides_names else self._found(key)
             shown = _untaken(replaced(key, spans) if spans else key, copied, repeated)
             self.findings.extend(Finding(pointer_of((*path, shown)), span.kind) for span in spans)
-            below, under = (*path, shown), self._at_key(place, key)
-            kind = self._scanner.names.means(key, item) or (told if key == "value" else "")
-            # What is declared says so, whatever its name would have said.
-            told_apart = kind and not (under is not None and Declared.covers(under))
-            copied[shown] = self._removed(below, kind) if told_apart else self._visit(item, below, under)
+            below, under = (*path, shown), self._at_key(declaration, key)
+            kind = self._scanner.names.means(key, item) or (named_kind if key == "value" else "")
+            # A declaration takes precedence over the name.
+            remove = kind and not (under is not None and Declared.covers(under))
+            copied[shown] = self._removed(below, kind) if remove else self._visit(item, below, under)
         return copied
 
-    def _told(self, value: dict[str, Any]) -> str:
-        """`{"name": "Authorization", "value": ...}` is a field that is spelled out."""
+    def _spelled_out_kind(self, value: dict[str, Any]) -> str:
+        """Return the kind of a spelled-out field such as `{"name": "Authorization", "value": ...}`; empty if it is
+        none.
+        """
         if "value" not in value:
             return ""
         for naming in _NAMING:
@@ -172,15 +178,15 @@ class _Walk:
         self.findings.append(Finding(pointer_of(path), kind))
         return marker(kind)
 
-    def _at_key(self, place: Declaration | None, key: str) -> Declaration | None:
-        return None if place is None or self._declared is None else self._declared.below_key(place, key)
+    def _at_key(self, declaration: Declaration | None, key: str) -> Declaration | None:
+        return None if declaration is None or self._declared is None else self._declared.below_key(declaration, key)
 
-    def _at_index(self, place: Declaration | None, index: int) -> Declaration | None:
-        return None if place is None or self._declared is None else self._declared.below_index(place, index)
+    def _at_index(self, declaration: Declaration | None, index: int) -> Declaration | None:
+        return None if declaration is None or self._declared is None else self._declared.below_index(declaration, index)
 
 
 class _PlainCharacters(dict[int, int]):
-    """Digits, spaces and dashes of every script as those of ASCII, one for one, so that places in the text stay what they are."""
+    """Maps digits, spaces and dashes of every script to ASCII, one to one, so that positions stay the same."""
 
     def __missing__(self, point: int) -> int:
         character = chr(point)
@@ -196,7 +202,7 @@ _PLAIN = _PlainCharacters()
 
 
 def _untaken(name: str, taken: dict[str, Any], repeated: dict[str, int]) -> str:
-    """Return a name that no other member has. They are numbered, so that of very many none is compared with all the others."""
+    """Return a name that no other member has. Repetitions are numbered, so that no search is quadratic."""
     free = name
     while free in taken:
         repeated[name] = nth = repeated.get(name, 0) + 1

@@ -1,4 +1,4 @@
-"""Where something was found in a text, and how overlapping finds are settled."""
+"""Spans of text that finders report, and how overlaps are resolved."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import NamedTuple
 
 
 class Span(NamedTuple):
-    """A stretch of text and what it is."""
+    """A span of text and its kind."""
 
     start: int
     end: int
     kind: str
 
 
-def settled(found: Iterable[Span]) -> list[Span]:
-    """Return the spans in order without overlaps. The earlier find wins: finders are asked from the surest to the vaguest."""
+def without_overlaps(spans: Iterable[Span]) -> list[Span]:
+    """Return the spans in order without overlaps. The earlier one wins: finders run from the surest to the vaguest."""
     kept: list[Span] = []
-    for span in found:
+    for span in spans:
         place = bisect(kept, span)
-        after_the_one_before = not place or kept[place - 1].end <= span.start
-        if after_the_one_before and (place == len(kept) or span.end <= kept[place].start):
+        after_previous = not place or kept[place - 1].end <= span.start
+        if after_previous and (place == len(kept) or span.end <= kept[place].start):
             kept.insert(place, span)
     return kept
 
@@ -37,12 +37,12 @@ def replaced(text: str, spans: Iterable[Span]) -> str:
 
 
 def marker(kind: str) -> str:
-    """Return what stands where something of this kind was."""
+    """Return the marker of a removed part."""
     return f"[redacted:{kind}]"
 
 
 def stands_alone(text: str, start: int, end: int) -> bool:
-    """Say whether a number is not a part of something longer: of a word, a version, a decimal or an identifier."""
+    """Return whether a number is not part of a word, a version, a decimal or an identifier."""
     before, after = text[max(0, start - 2) : start], text[end : end + 2]
     if before and (before[-1].isalnum() or before[-1] == "_"):
         return False
@@ -54,7 +54,7 @@ def stands_alone(text: str, start: int, end: int) -> bool:
 
 
 def positions(text: str, part: str) -> Iterator[int]:
-    """Yield every place where the part begins."""
+    """Yield every position of the part."""
     place = text.find(part)
     while place >= 0:
         yield place

@@ -1,4 +1,4 @@
-"""Whose rules apply: the scanner of each tenant, and the one of everybody else."""
+"""The scanner of each tenant, and the default one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_TENANTS = 1000
 
 
 class TenantScanners:
-    """Finds the scanner for a tenant."""
+    """The scanners by tenant."""
 
     __slots__ = ("_default", "_tenants")
 
@@ -26,12 +26,12 @@ class TenantScanners:
         return f"rules of {len(self._tenants)} tenants"
 
     def of(self, tenant: str) -> Scanner:
-        """Return the tenant's scanner; the default one for a tenant without rules of its own."""
+        """Return the tenant's scanner, or the default one."""
         return self._tenants.get(tenant, self._default)
 
 
 def read_tenant_scanners(document: Any) -> TenantScanners:
-    """Return the book that a parsed JSON document describes: `{"default": rules, "tenants": {name: rules}}`. Raises RuleError."""
+    """Return the scanners of a parsed document, `{"default": rules, "tenants": {name: rules}}`. Raises RuleError."""
     if not isinstance(document, dict) or not document.keys() <= {"default", "tenants"}:
         raise RuleError("the rules are an object with default and tenants")
     tenants = document.get("tenants", {})
@@ -42,7 +42,7 @@ def read_tenant_scanners(document: Any) -> TenantScanners:
 
 
 def read_tenant_scanners_file(text: str) -> TenantScanners:
-    """Parse the path of a JSON file with rules, for a setting. Raises ValueError."""
+    """Read a JSON file of rules. Raises ValueError."""
     try:
         return read_tenant_scanners(parse(Path(text).read_bytes()))
     except OSError:

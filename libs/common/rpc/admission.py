@@ -1,4 +1,4 @@
-"""Fourth stage: is there time, and is there room?"""
+"""Fourth stage: checks the deadline and the limit of concurrent calls."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from libs.common.rpc.policy import PLATFORM, Policy
 
 
 class Admission:
-    """Refuses calls that cannot end in time or that exceed what the process can carry; bounds the rest."""
+    """Refuses calls that cannot end in time or exceed the concurrency limit; sets the deadline of the others."""
 
     def __init__(self, policy: Policy, max_concurrent_calls: int) -> None:
         self._policy = {**PLATFORM, **policy}
         self._limit = max_concurrent_calls
-        self._under_way = 0
-        self._timeboxes = DeadlineTimers()
+        self._running = 0
+        self._timers = DeadlineTimers()
 
-    def admitting(self, method: str) -> Callable[[Call], None]:
-        """Return what lets calls of a method in, or raises to refuse."""
+    def admission_of(self, method: str) -> Callable[[Call], None]:
+        """Return the function that admits calls of a method, or raises to refuse."""
         row = self._policy.get(method)
         default = None if row is None else row.deadline
-        # A stream that stays open holds no place, whatever deadline it was given: it would starve the calls that come and go.
-        place = default is not None
+        # A stream without a default deadline holds no slot: it would starve short calls.
+        holds_slot = default is not None
 
         def admit(call: Call) -> None:
             now = time.monotonic()
@@ -36,20 +36,20 @@ class Admission:
             remaining = call.deadline - now
             if remaining <= 0:
                 raise MeshError(Reason.DEADLINE_EXCEEDED)
-            if place and self._under_way >= self._limit:
+            if holds_slot and self._running >= self._limit:
                 raise MeshError(Reason.OVERLOADED, retry_after=0.1)
-            # Ends a little early, so that the answer still reaches a caller who is about to hang up.
-            call.timebox = self._timeboxes.open(remaining - margin(remaining), now)
-            call.timebox.place = place
-            self._under_way += place
+            # Ends a little early, so that the response still reaches the caller.
+            call.deadline_timer = self._timers.open(remaining - margin(remaining), now)
+            call.deadline_timer.holds_slot = holds_slot
+            self._running += holds_slot
 
         return admit
 
     def leave(self, call: Call, error: BaseException | None) -> BaseException | None:
-        """Give a call's place back, if it had one; return what it ends with."""
-        box = call.timebox
-        if box is None:
+        """Release a call's slot, if it has one; return the exception that it ends with."""
+        timer = call.deadline_timer
+        if timer is None:
             return error
-        self._under_way -= box.place
-        self._timeboxes.close(box)
-        return box.outcome(error) if box.expired else error
+        self._running -= timer.holds_slot
+        self._timers.close(timer)
+        return timer.outcome(error) if timer.expired else error

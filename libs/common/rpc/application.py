@@ -1,4 +1,4 @@
-"""A gRPC process put together: resources, server and operator's port, started in order and stopped in reverse."""
+"""Starts the resources, the server and the operator port of a gRPC process in order, and stops them in reverse."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ async def _nothing() -> None:
 
 @dataclass(frozen=True)
 class Resource:
-    """Something that must be there before the first call and is released after the last."""
+    """Something that is started before the first call and released after the last."""
 
     start: Callable[[], Awaitable[object]] = _nothing
     stop: Callable[[], Awaitable[object]] = _nothing
 
 
 def channel_resource(channel: grpc.aio.Channel) -> Resource:
-    """A channel to a peer; it connects by itself."""
+    """Return the resource of a channel; it connects by itself."""
     return Resource(stop=channel.close)
 
 
 def engine_resource(engine: AsyncEngine, start: Callable[[], Awaitable[object]]) -> Resource:
-    """A database; `start` brings its schema up to date."""
+    """Return the resource of a database; `start` migrates its schema."""
     return Resource(start=start, stop=engine.dispose)
 
 
 class RpcApplication:
-    """Starts the operator's port first, then every resource, then the server; ready only when all of it is up."""
+    """Starts the operator port, then every resource, then the server; ready only when all of them run."""
 
     def __init__(
         self,
@@ -59,8 +59,10 @@ class RpcApplication:
         before_drain: Callable[[], None] = lambda: None,
         ready_detail: Callable[[], str] = str,
     ) -> None:
-        """`before_drain` sends away whoever holds a stream that never ends by itself; it would hold the drain to its limit.
-        `ready_detail` adds lines to the operator's /readyz."""
+        """`before_drain` ends streams that never end by themselves; they would prolong the drain.
+
+        `ready_detail` adds lines to the operator's /readyz.
+        """
         chain = build_chain(
             policy=policy,
             verifier=verifier,
@@ -72,12 +74,12 @@ class RpcApplication:
         )
         self.server = RpcServer(settings, chain, services)
         self.ops = OpsServer(settings.ops_listen, lambda: self.server.ready, ready_detail)
-        # Last, and so stopped first: it follows the issuer over one of the channels before it.
+        # Last, and so stopped first: it follows the issuer over one of the channels.
         self._resources = [*resources, Resource(verifier.start, verifier.stop)]
         self._before_drain = before_drain
 
     async def start(self) -> None:
-        """Return when the process takes calls."""
+        """Return when the process accepts calls."""
         self.ops.start()
         for resource in self._resources:
             await resource.start()
@@ -85,7 +87,7 @@ class RpcApplication:
         await self.server.set_ready(True)
 
     async def stop(self) -> None:
-        """Let what was accepted finish, then release everything in reverse order."""
+        """Drain, then release everything in reverse order."""
         self._before_drain()
         await self.server.drain()
         for resource in reversed(self._resources):

@@ -1,4 +1,4 @@
-"""Third stage: establishes which peer calls, and which caller it calls for."""
+"""Third stage: identifies the peer and the caller."""
 
 from __future__ import annotations
 
@@ -18,21 +18,25 @@ from libs.common.rpc.policy import ANY_PEER, PLATFORM, Access, Policy
 
 
 class CallerCheck:
-    """Identifies the peer by its certificate and the caller by its token, and refuses whom the row does not name."""
+    """Identifies the peer by its certificate and the caller by its token; refuses those that the policy row does not
+    allow.
+    """
 
     def __init__(self, policy: Policy, verifier: TokenVerifier, trust_domain: str) -> None:
         self._policy = {**PLATFORM, **policy}
         self._verifier = verifier
         self._trust_domain = trust_domain
-        self._prove = HolderCheck()
+        self._holder_check = HolderCheck()
         self._open = OpenStreams(verifier)
 
     def stays_open(self, method: str) -> bool:
-        """Say whether calls of a method are streams that last as long as both sides want."""
+        """Return whether calls of a method are streams without a deadline."""
         return method in self._policy and self._policy[method].deadline is None
 
-    def identifying(self, method: str) -> Callable[[Call, Any], Awaitable[None] | None]:
-        """Return what establishes who calls a method, or raises to refuse; it returns what must be awaited for that, if anything."""
+    def identifier_of(self, method: str) -> Callable[[Call, Any], Awaitable[None] | None]:
+        """Return the function that identifies the caller of a method, or raises to refuse. It returns an awaitable if
+        it has to wait.
+        """
         row = self._policy.get(method)
 
         def identify(call: Call, context: Any) -> Awaitable[None] | None:
@@ -62,7 +66,7 @@ class CallerCheck:
     def _identify(self, call: Call, context: Any, access: Access, scheme: str, identity: Identity) -> None:
         call.identity = identity
         if identity.confirmation or scheme == _DPOP:
-            self._prove(call, identity, context)
+            self._holder_check.check(call, identity, context)
         if not access.scopes <= identity.scopes:
             missing = access.scopes - identity.scopes
             raise MeshError(Reason.SCOPE_MISSING, metadata={"required_scopes": " ".join(sorted(missing))})
@@ -72,7 +76,7 @@ class CallerCheck:
             self._open.begin(call)
 
     def leave(self, call: Call, error: BaseException | None) -> BaseException | None:
-        """Forget a call that may have stayed open; return what it ends with."""
+        """Forget a stream; return the exception that it ends with."""
         return self._open.end(call, error)
 
 
@@ -83,18 +87,17 @@ class _Stream(NamedTuple):
 
 
 class OpenStreams:
-    """The streams that callers hold open. Those whose token is revoked meanwhile end with TOKEN_REVOKED, and those whose token
-    ends with TOKEN_EXPIRED: a new stream would be refused then, and an old one is worth no more."""
+    """The open streams of callers. A stream ends with TOKEN_REVOKED or TOKEN_EXPIRED when its token does."""
 
     def __init__(self, verifier: TokenVerifier) -> None:
         self._streams: dict[int, _Stream] = {}
         self._over: dict[int, Reason] = {}
         self._view = verifier.revocations
         if self._view is not None:
-            self._view.listen(self._look)
+            self._view.listen(self._close_revoked)
 
     def begin(self, call: Call) -> None:
-        """Note a stream of the current task."""
+        """Record a stream of the current task."""
         task, name = asyncio.current_task(), id(call)
         assert task is not None
         end: asyncio.TimerHandle | None = None
@@ -104,7 +107,7 @@ class OpenStreams:
         self._streams[name] = _Stream(call, task, end)
 
     def end(self, call: Call, error: BaseException | None) -> BaseException | None:
-        """Forget a stream, and return what it ends with."""
+        """Forget a stream; return the exception that it ends with."""
         stream = self._streams.pop(id(call), None)
         if stream is not None and stream.end is not None:
             stream.end.cancel()
@@ -116,7 +119,7 @@ class OpenStreams:
             return MeshError(reason)
         return error
 
-    def _look(self) -> None:
+    def _close_revoked(self) -> None:
         assert self._view is not None
         for name, (call, _, _) in self._streams.items():
             if call.identity and self._view.refuses(call.identity.token_lineage):
@@ -132,7 +135,7 @@ _BEARER, _DPOP = "bearer", "dpop"
 
 
 def _credential(authorization: str) -> tuple[str, str]:
-    """Return the scheme and the token; both schemes carry one, and what must be proved the token itself says."""
+    """Return the scheme and the token. The token itself says what its holder must prove."""
     if not authorization:
         raise MeshError(Reason.UNAUTHENTICATED)
     scheme, _, token = authorization.partition(" ")

@@ -1,7 +1,7 @@
-"""The chain that every call passes. A handler below it never sees a call that the chain refused.
+"""The chain of stages around every call. A handler never sees a call that the chain refused.
 
-Each method is wrapped once, when it is added, and what the stages know of it beforehand is looked up then: a wrapper built per call would cost
-more than what it wraps. For the same reason a call that ends well passes no more than the lines of one function.
+Each method is wrapped once, when it is added; a wrapper per call would cost more than the call. For the same reason a
+successful call passes through one function.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 
 Context = grpc.aio.ServicerContext[Any, Any]
-# What methods are counted as that no service has: their names are the caller's to invent, without bound.
+# The metrics label of unknown methods: callers could invent any number of names.
 UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
 class Chain:
-    """The stages that surround a call, from the outside in, and the check of each message that it brings."""
+    """The stages around a call, from the outside in, and the check of each message."""
 
     telemetry: Telemetry
     failures: ErrorMapping
@@ -43,7 +43,7 @@ class Chain:
     check: Callable[[Any], None]
 
     def finish(self) -> None:
-        """Have everything told about the calls that have ended."""
+        """Record all ended calls."""
         self.telemetry.flush()
 
 
@@ -67,102 +67,104 @@ def build_chain(
     )
 
 
-class _Reached(IntEnum):
-    """How far into the chain a call came, and so which stages must hear of its end."""
+class _Progress(IntEnum):
+    """How far a call came, and so which stages must learn of its end."""
 
     COUNTED = 0
     IDENTIFIED = 1
     ADMITTED = 2
 
 
-# Looked up for every call.
-_COUNTED, _IDENTIFIED, _ADMITTED = _Reached
+# Module constants, because every call reads them.
+_COUNTED, _IDENTIFIED, _ADMITTED = _Progress
 
 
 class _Stages:
-    """The stages as one method passes them. The order is the policy; each position has its reason."""
+    """The stages of one method. Each position has its reason."""
 
     def __init__(self, chain: Chain, method: str, counted_as: str) -> None:
         self._failures, self._callers, self._admission = chain.failures, chain.callers, chain.admission
         self._stays_open = chain.callers.stays_open(method)
-        # First in, last out: sees every call and its final status, refusals included.
+        # First in, last out: records every call with its final status, refusals included.
         self.begin, self._end = chain.telemetry.observer(method, counted_as)
-        # Who asks must be known before anything is decided about the call.
-        self.identify = chain.callers.identifying(method)
-        # May this caller call this method, and is there still time and room for it?
-        self.admit = chain.admission.admitting(method)
-        # Last: only messages of admitted callers are worth the work of checking them.
+        # The caller must be known before anything is decided about the call.
+        self.identify = chain.callers.identifier_of(method)
+        # Is there time and capacity?
+        self.admit = chain.admission.admission_of(method)
+        # Last: only messages of admitted callers are worth checking.
         self.check = chain.check
 
-    def left(self, call: Call) -> None:
-        """Tell every stage that a call has ended well, the innermost first."""
+    def succeed(self, call: Call) -> None:
+        """End a successful call in every stage, the innermost first."""
         self._admission.leave(call, None)
         if self._stays_open:
             self._callers.leave(call, None)
         self._end(call, "OK")
 
-    async def failed(self, call: Call, context: Context, reached: _Reached, error: BaseException) -> BaseException:
-        """Tell the stages that a call passed how it ended; return what it ends with."""
+    async def fail(self, call: Call, context: Context, reached: _Progress, error: BaseException) -> BaseException:
+        """End a failed call in the stages that it passed; return the exception that it ends with."""
         try:
             if reached >= _ADMITTED:
                 error = self._admission.leave(call, error) or error
             if reached >= _IDENTIFIED:
                 error = self._callers.leave(call, error) or error
-            # Outside of those, so that whatever they raise leaves as a status with an envelope.
-            error = await self._failures.translated(call, context, error)
+            # Outside of those, so that their exceptions become a status with an envelope too.
+            error = await self._failures.abort(call, context, error)
         except BaseException as raised:
-            # A caller may leave while its refusal is on the way; whoever counts must hear of the end all the same.
+            # The caller may cancel while its refusal is sent; the call must still be counted.
             error = raised
         self._end(call, code_of(context, error))
         return error
 
 
 class ChainedMethods(grpc.GenericRpcHandler):
-    """Every method of a server with the chain around it, streams included. Not an interceptor: gRPC asks those anew, and
-    asynchronously, for each call; this is one look into a dictionary."""
+    """All methods of a server with the chain around them, streams included.
+
+    Not an interceptor: gRPC calls those for each call, asynchronously; this is a dictionary lookup.
+    """
 
     def __init__(self, chain: Chain) -> None:
         self._chain = chain
         self._methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
 
     def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Any]) -> None:
-        """Take the methods of a service, as generated code adds them to a server."""
+        """Add the methods of a service, as generated code does."""
         for name, handler in handlers.items():
             method = f"/{service}/{name}"
-            self._methods[method] = _wrapped(handler, _Stages(self._chain, method, counted_as=method))
+            self._methods[method] = _wrap(handler, _Stages(self._chain, method, counted_as=method))
 
     def add_generic_rpc_handlers(self, handlers: Sequence[Any]) -> None:
-        """Accept what generated code adds beside the methods themselves; it knows nothing that they do not."""
+        """Ignore the generic handlers of generated code; they duplicate the methods."""
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any]:
-        """Return the method; for a name that no service has, one that says so through the chain."""
+        """Return the handler of a method; for an unknown one, a handler that refuses through the chain."""
         set_metadata(handler_call_details.invocation_metadata)
-        # An unknown one is not remembered.
+        # Handlers of unknown methods are not cached.
         return self._methods.get(handler_call_details.method) or self._unknown(handler_call_details.method)
 
     def _unknown(self, method: str) -> grpc.RpcMethodHandler[Any, Any]:
         stages = _Stages(self._chain, method, counted_as=UNKNOWN)
-        return _wrapped(grpc.unary_unary_rpc_method_handler(_unknown_method), stages)
+        return _wrap(grpc.unary_unary_rpc_method_handler(_unknown_method), stages)
 
 
-def _wrapped(handler: Any, stages: _Stages) -> grpc.RpcMethodHandler[Any, Any]:
+def _wrap(handler: Any, stages: _Stages) -> grpc.RpcMethodHandler[Any, Any]:
     codecs = {
-        "request_deserializer": _tolerant(handler.request_deserializer),
-        "response_serializer": _as_sent(handler.response_serializer),
+        "request_deserializer": _decode_or_mark(handler.request_deserializer),
+        "response_serializer": _encode_unless_bytes(handler.response_serializer),
     }
     if handler.unary_unary:
         return grpc.unary_unary_rpc_method_handler(_unary(handler.unary_unary, stages), **codecs)
     if handler.unary_stream:
         return grpc.unary_stream_rpc_method_handler(_stream(handler.unary_stream, stages), **codecs)
     if handler.stream_unary:
-        inner = _unary(_each_checked(handler.stream_unary, stages.check), stages)
+        inner = _unary(_check_each(handler.stream_unary, stages.check), stages)
         return grpc.stream_unary_rpc_method_handler(inner, **codecs)
-    inner = _stream(_each_checked(handler.stream_stream, stages.check), stages)
+    inner = _stream(_check_each(handler.stream_stream, stages.check), stages)
     return grpc.stream_stream_rpc_method_handler(inner, **codecs)
 
 
 def _unary(inner: Any, stages: _Stages) -> Any:
-    begin, identify, admit, check, left = stages.begin, stages.identify, stages.admit, stages.check, stages.left
+    begin, identify, admit, check, succeed = stages.begin, stages.identify, stages.admit, stages.check, stages.succeed
 
     async def unary(request: Any, context: Context) -> Any:
         call, reached = begin(context), _COUNTED
@@ -176,8 +178,8 @@ def _unary(inner: Any, stages: _Stages) -> Any:
             check(request)
             response = await inner(request, context)
         except BaseException as raised:
-            raise await stages.failed(call, context, reached, raised) from None
-        left(call)
+            raise await stages.fail(call, context, reached, raised) from None
+        succeed(call)
         return response
 
     return unary
@@ -198,17 +200,17 @@ def _stream(inner: Any, stages: _Stages) -> Any:
                 async for response in responses:
                     yield response
             else:
-                # A handler in gRPC's other style: a coroutine that writes to the context itself.
+                # gRPC's other handler style: a coroutine that writes to the context.
                 await responses
         except BaseException as raised:
-            raise await stages.failed(call, context, reached, raised) from None
-        stages.left(call)
+            raise await stages.fail(call, context, reached, raised) from None
+        stages.succeed(call)
 
     return stream
 
 
-def _each_checked(inner: Any, check: Callable[[Any], None]) -> Any:
-    """Have every message of a stream checked when it is taken."""
+def _check_each(inner: Any, check: Callable[[Any], None]) -> Any:
+    """Check every message of a stream when it is read."""
 
     async def checked(requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
         async for request in requests:
@@ -218,29 +220,29 @@ def _each_checked(inner: Any, check: Callable[[Any], None]) -> Any:
     return lambda requests, context: inner(checked(requests), context)
 
 
-def _tolerant(decode: Any) -> Any:
-    """Let bytes that are no message pass as such: refused by the chain they get an envelope, refused by gRPC they would not."""
+def _decode_or_mark(decode: Any) -> Any:
+    """Return a decoder that marks undecodable bytes: refused by the chain, the call gets an error envelope."""
     if decode is None:
         return None
 
-    def tolerant(payload: bytes) -> Any:
+    def decode_request(payload: bytes) -> Any:
         try:
             return decode(payload)
         except DecodeError:
             return UNDECODABLE
 
-    return tolerant
+    return decode_request
 
 
-def _as_sent(encode: Any) -> Any:
-    """Let an answer pass that its handler gives in the form it is sent in, because it gave the same before."""
+def _encode_unless_bytes(encode: Any) -> Any:
+    """Return an encoder that passes serialized (cached) responses through."""
     if encode is None:
         return None
 
-    def sent(answer: Any) -> Any:
-        return answer if type(answer) is bytes else encode(answer)
+    def encode_response(response: Any) -> Any:
+        return response if type(response) is bytes else encode(response)
 
-    return sent
+    return encode_response
 
 
 async def _unknown_method(request: bytes, context: Context) -> bytes:

@@ -1,4 +1,4 @@
-"""Channels to peers: mutual TLS, the caller's token and trace, and a deadline that shrinks at every hop."""
+"""Opens channels to peers: mutual TLS, the caller's token and trace, and a shrinking deadline."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from libs.common.rpc.limits import MAX_MESSAGE_BYTES
 from libs.common.runtime.settings import Address
 
 Pair = tuple[str, str | bytes]
-"""One header of a call, as gRPC takes it."""
+"""One metadata entry of a call."""
 
 
 class Credentials(Protocol):
-    """The files that prove who this process is."""
+    """The TLS files of this process."""
 
     @property
     def tls_cert(self) -> Path: ...
@@ -39,8 +39,10 @@ def channel_to(
     service: str = "",
     for_callers: bool = True,
 ) -> grpc.aio.Channel:
-    """Open a channel to the peer of this name. `retry` names the methods of `service` that may be repeated safely. One that is not
-    for callers carries nothing of the call that is being served: it is this process's own business, and cheaper."""
+    """Open a channel to the peer of this name. `retry` names the methods of `service` that may be retried.
+
+    Without `for_callers`, calls carry nothing of the current call: they are the process's own, and cheaper.
+    """
     tls = grpc.ssl_channel_credentials(
         credentials.tls_ca.read_bytes(), credentials.tls_key.read_bytes(), credentials.tls_cert.read_bytes()
     )
@@ -48,7 +50,7 @@ def channel_to(
         # The certificate names the service, not the machine it happens to run on.
         ("grpc.ssl_target_name_override", peer),
         ("grpc.service_config", service_config(service, retry)),
-        # Peers are reached straight: gRPC would take even loopback through the proxy that the environment names for the outside.
+        # No proxy: gRPC would use the environment's proxy even for loopback.
         ("grpc.enable_http_proxy", 0),
         ("grpc.enable_retries", 1),
         ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
@@ -56,7 +58,7 @@ def channel_to(
         ("grpc.keepalive_time_ms", 30_000),
         ("grpc.keepalive_timeout_ms", 5_000),
         ("grpc.keepalive_permit_without_calls", 1),
-        # A restarted peer must be found again within a moment, not after gRPC's usual two minutes.
+        # Reconnect to a restarted peer at once, not after gRPC's usual two minutes.
         ("grpc.initial_reconnect_backoff_ms", 50),
         ("grpc.min_reconnect_backoff_ms", 50),
         ("grpc.max_reconnect_backoff_ms", 1_000),
@@ -66,7 +68,7 @@ def channel_to(
 
 
 def service_config(service: str, retry: Iterable[str]) -> str:
-    """Return the gRPC service config: wait for the peer within the deadline; repeat only what is safe to repeat."""
+    """Return the gRPC service config: wait for the peer within the deadline; retry only safe methods."""
     methods: list[dict[str, Any]] = [{"name": [{}], "waitForReady": True}]
     names = [{"service": service, "method": method} for method in retry]
     if names:
@@ -78,15 +80,17 @@ def service_config(service: str, retry: Iterable[str]) -> str:
             "retryableStatusCodes": ["UNAVAILABLE"],
         }
         methods.append({"name": names, "waitForReady": True, "retryPolicy": policy})
-    # The peer's own word about its health decides whether it gets calls: before it is ready, and once it is about to end, they
-    # wait for it or go to another replica. Only this policy listens to it.
+    # A peer receives calls only while its health service reports serving: otherwise they wait, or go to another
+    # replica. Only round_robin supports health checks.
     balancing = {"loadBalancingConfig": [{"round_robin": {}}], "healthCheckConfig": {"serviceName": ""}}
     return json.dumps({"methodConfig": methods, **balancing})
 
 
 class CallersChannel(grpc.aio.Channel):
-    """A channel whose calls are made for the call that is being served. Not by interceptors: gRPC runs those in a task of their own, and what
-    they pass on is known before the call is made."""
+    """A channel whose calls carry the token, trace and deadline of the current call.
+
+    Not an interceptor: gRPC runs interceptors in a task of their own.
+    """
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._channel = channel
@@ -99,35 +103,35 @@ class CallersChannel(grpc.aio.Channel):
         await self._channel.__aexit__(*error)  # type: ignore[arg-type]
 
     async def close(self, grace: float | None = None) -> None:
-        """Close the channel; what is under way has so many seconds to end."""
+        """Close the channel; running calls have `grace` seconds to end."""
         await self._channel.close(grace)
 
     def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
-        """Return whether the peer can be reached, as far as is known."""
+        """Return the connectivity state."""
         return self._channel.get_state(try_to_connect)
 
     async def wait_for_state_change(self, last_observed_state: grpc.ChannelConnectivity) -> None:
-        """Return when something else is known."""
+        """Return when the state changes."""
         await self._channel.wait_for_state_change(last_observed_state)
 
     async def channel_ready(self) -> None:
-        """Return when the peer can be reached."""
+        """Return when the channel is ready."""
         await self._channel.channel_ready()
 
     def unary_unary(self, *method: Any, **codecs: Any) -> Any:
-        """Return what calls a method that takes one message and answers with one."""
+        """Return the callable of a unary-unary method."""
         return _for_callers(self._channel.unary_unary(*method, **codecs))
 
     def unary_stream(self, *method: Any, **codecs: Any) -> Any:
-        """Return what calls a method that takes one message and answers with many."""
+        """Return the callable of a unary-stream method."""
         return _for_callers(self._channel.unary_stream(*method, **codecs))
 
     def stream_unary(self, *method: Any, **codecs: Any) -> Any:
-        """Return what calls a method that takes many messages and answers with one."""
+        """Return the callable of a stream-unary method."""
         return _for_callers(self._channel.stream_unary(*method, **codecs))
 
     def stream_stream(self, *method: Any, **codecs: Any) -> Any:
-        """Return what calls a method that takes many messages and answers with many."""
+        """Return the callable of a stream-stream method."""
         return _for_callers(self._channel.stream_stream(*method, **codecs))
 
 
@@ -142,9 +146,9 @@ def _for_callers(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def outgoing(timeout: float | None, metadata: Sequence[Pair]) -> tuple[float | None, Sequence[Pair]]:
-    """Return the timeout and the metadata of a call to a peer, made for the call that is being served. Without one, they stay as they are.
+    """Return the timeout and the metadata of a call to a peer, with those of the current call added.
 
-    Raises DEADLINE_EXCEEDED when nothing would be left for the peer: a call that cannot end in time is not begun.
+    Raises DEADLINE_EXCEEDED when no time would be left for the peer.
     """
     call = current_call()
     if call is None:

@@ -1,4 +1,4 @@
-"""Second stage: whatever goes wrong below leaves as a gRPC status with an envelope, and as nothing else."""
+"""Second stage: turns every exception into a gRPC status with an envelope."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from libs.common.errors import MeshError, Reason
 from libs.common.rpc.status import from_rpc_error, status_code, status_text, trailing_details
 from libs.common.telemetry.log import Log
 
-# Withdrawn calls and those already answered have nothing left to translate.
+# Cancelled calls and those already answered need no mapping.
 _NOT_OURS = (asyncio.CancelledError, grpc.aio.AbortError, GeneratorExit)
 
 
 class ErrorMapping:
-    """Translates exceptions. An exception nobody foresaw becomes INTERNAL with a fixed text; its cause is only logged."""
+    """Maps exceptions to statuses. An unexpected one becomes INTERNAL with a fixed text; its cause is only logged."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
 
-    async def translated(self, call: Call, context: Any, error: BaseException) -> BaseException:
-        """Answer with the status that an exception means; return what ends the call then."""
+    async def abort(self, call: Call, context: Any, error: BaseException) -> BaseException:
+        """Abort the call with the status of an exception; return the exception that ends the call."""
         if isinstance(error, _NOT_OURS):
             return error
         if isinstance(error, MeshError):
@@ -34,7 +34,7 @@ class ErrorMapping:
         if isinstance(error, TimeoutError):
             return await _abort(context, MeshError(Reason.DEADLINE_EXCEEDED))
         if isinstance(error, Exception):
-            self._log.error("unforeseen", method=call.method, cause=error)
+            self._log.error("unexpected error", method=call.method, cause=error)
             return await _abort(context, MeshError(Reason.INTERNAL))
         return error
 

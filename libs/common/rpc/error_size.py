@@ -1,5 +1,7 @@
-"""Errors as large as they can travel. An error leaves in the trailers of its call, and most clients of gRPC take 8 KiB of those: what is larger
-reaches nobody, and its caller is told that the mesh is overloaded and should be asked again. So every envelope keeps to a size, and says what it left out.
+"""Limits the size of error envelopes.
+
+An error is sent in trailers, and most gRPC clients accept 8 KiB of those; a larger error would reach the caller as
+overload. An envelope that is too large says how much was left out.
 """
 
 from __future__ import annotations
@@ -11,28 +13,28 @@ from toolmesh.common.v1 import error_reason_pb2 as pb
 from libs.common.errors import Violation
 
 ENVELOPE_BYTES = 4608
-"""With its status around it, written in base64 where that is needed, and beside the other trailers."""
+"""The envelope's share of the trailers, with base64 and the other trailers counted."""
 LEFT_OUT = "violations_left_out"
-"""The metadata that says how many violations found no room."""
-# A place, a sentence, and what is the longest text that one error tells besides.
+"""The metadata key with the number of omitted violations."""
+# Longest path, violation message and error text.
 _PATH, _SENTENCE, _TEXT = 256, 300, 1000
-# Where even that is too much together.
+# Longest text of an envelope that is still too large.
 _SHORT_TEXT = 160
 _CUT = "…"
 
 
 def cut(text: str, most: int) -> str:
-    """Return a text, or its beginning with a mark that it goes on."""
+    """Return the text, shortened with an ellipsis if it is too long."""
     return text if len(text) <= most else text[: most - 1] + _CUT
 
 
 def fit(message: pb.ErrorEnvelope, violations: Sequence[Violation]) -> None:
-    """Complete an envelope with its violations, as many as there is room for, and cut what is too long."""
+    """Add as many violations as fit, and shorten long texts."""
     _shorten(message, _TEXT)
     if not violations and message.ByteSize() <= ENVELOPE_BYTES:
         return
     if message.ByteSize() > ENVELOPE_BYTES // 2:
-        # Many texts, or long ones: what was wrong with the call needs room too.
+        # Leave room for the violations.
         _shorten(message, _SHORT_TEXT)
     _add(message, violations)
 
@@ -46,13 +48,15 @@ def _shorten(message: pb.ErrorEnvelope, most: int) -> None:
 
 
 def _add(message: pb.ErrorEnvelope, violations: Sequence[Violation]) -> None:
-    # Kept back for the note that some are missing.
+    # Reserved for the number of omitted violations.
     room = ENVELOPE_BYTES - message.ByteSize() - 2 * len(LEFT_OUT)
-    for place, each in enumerate(violations):
-        told = pb.Violation(path=cut(each.path, _PATH), rule=each.rule, message=cut(each.message, _SENTENCE))
-        # Its own size, and what Protobuf writes before it.
-        room -= told.ByteSize() + 3
+    for index, violation in enumerate(violations):
+        entry = pb.Violation(
+            path=cut(violation.path, _PATH), rule=violation.rule, message=cut(violation.message, _SENTENCE)
+        )
+        # Its own size and its Protobuf tag and length.
+        room -= entry.ByteSize() + 3
         if room < 0:
-            message.metadata[LEFT_OUT] = str(len(violations) - place)
+            message.metadata[LEFT_OUT] = str(len(violations) - index)
             return
-        message.violations.append(told)
+        message.violations.append(entry)

@@ -1,27 +1,27 @@
-"""Whether the holder of a bound token proved to be it. Asked only about tokens that are bound."""
+"""Checks that the holder of a bound token has proven its key or certificate."""
 
 from __future__ import annotations
 
 import time
 from typing import Any
 
-from libs.common.auth.dpop import CERTIFICATE, KEY, ShownProofs, Target, check_certificate, check_proof, refused
+from libs.common.auth.dpop import CERTIFICATE, KEY, ProofCache, Target, check_certificate, check_proof, refused
 from libs.common.auth.identity import Identity
 from libs.common.auth.peers import EDGE, SERVICES
 from libs.common.call_context import Call
 
-# What the edge says of the request as its caller saw it. The edge takes these away from callers, and nobody else is asked.
+# The request's authority and scheme, as the edge reports them. The edge removes these headers from callers' requests.
 AUTHORITY_HEADER = "x-toolmesh-authority"
 SCHEME_HEADER = "x-forwarded-proto"
 
 
 class HolderCheck:
-    """Checks proofs where callers arrive. A service of the mesh is believed to have checked before it passed a token on."""
+    """Checks proofs where callers arrive. Services are trusted to have checked before they pass a token on."""
 
     def __init__(self) -> None:
-        self._shown = ShownProofs()
+        self._used_proofs = ProofCache()
 
-    def __call__(self, call: Call, identity: Identity, context: Any) -> None:
+    def check(self, call: Call, identity: Identity, context: Any) -> None:
         """Return if the caller may use a bound token. Raises TOKEN_PROOF_INVALID."""
         if call.peer in SERVICES:
             return
@@ -30,7 +30,7 @@ class HolderCheck:
             self._check_key(call, bound.removeprefix(KEY), context)
         elif bound.startswith(CERTIFICATE):
             certificates = context.auth_context().get("x509_pem_cert") or [None]
-            # Through the edge it would be the edge's own certificate, which proves nothing about the caller.
+            # Through the edge it is the edge's certificate, which proves nothing about the caller.
             check_certificate(None if call.peer == EDGE else certificates[0], bound.removeprefix(CERTIFICATE))
         else:
             raise refused("confirmation")
@@ -40,13 +40,13 @@ class HolderCheck:
         proofs = [value for name, value in metadata if name == "dpop"]
         if len(proofs) > 1:
             raise refused("several")
-        told = dict(metadata) if call.peer == EDGE else {}
-        target = Target("POST", call.method, told.get(SCHEME_HEADER, ""), told.get(AUTHORITY_HEADER, ""))
+        reported = dict(metadata) if call.peer == EDGE else {}
+        target = Target("POST", call.method, reported.get(SCHEME_HEADER, ""), reported.get(AUTHORITY_HEADER, ""))
         check_proof(
             proofs[0] if proofs else "",
             token=call.token,
             thumbprint=thumbprint,
             target=target,
             now=time.time(),
-            shown=self._shown,
+            used=self._used_proofs,
         )

@@ -1,4 +1,4 @@
-"""Policy rows: who may call a method, in how much time, and whether a retry is safe. A method without a row is refused."""
+"""Policy rows: callers, default deadline and idempotency of each method. A method without a row is refused."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ class Access:
     needs_caller: bool
     scopes: frozenset[str] = frozenset()
     tenants: bool = True
-    """False if callers that belong to a tenant are refused: what the method does concerns all of them."""
+    """False if callers of a tenant are refused, because the method concerns all tenants."""
 
 
 AS_PEER = Access(needs_caller=False)
 
 
 def for_caller(*scopes: str, tenants: bool = True) -> Access:
-    """Access on behalf of a caller whose token holds all of these scopes; without `tenants` only if it belongs to none."""
+    """Return access on behalf of a caller with these scopes; without `tenants`, only a caller outside of any tenant."""
     return Access(needs_caller=True, scopes=frozenset(scopes), tenants=tenants)
 
 
@@ -29,9 +29,9 @@ class Row:
     """The policy of one method."""
 
     allow: Mapping[str, Access]
-    """Mesh names that may call it; everyone else is refused."""
+    """Mesh names that may call it; all others are refused."""
     deadline: float | None
-    """Seconds a call may take when the caller names no deadline; None only for streams that stay open."""
+    """Default deadline in seconds; None only for streams that stay open."""
     idempotent: bool
     """True if repeating the call has no further effect."""
 
@@ -39,7 +39,7 @@ class Row:
 ANY_PEER = "*"
 Policy = Mapping[str, Row]
 
-# Methods of the platform itself, served beside every service's own.
+# Methods that every server has.
 PLATFORM: Policy = {
     "/grpc.health.v1.Health/Check": Row({ANY_PEER: AS_PEER}, deadline=2.0, idempotent=True),
     "/grpc.health.v1.Health/Watch": Row({ANY_PEER: AS_PEER}, deadline=None, idempotent=True),

@@ -1,5 +1,4 @@
-"""The server of a process: one listener with mutual TLS, the chain around every method, health, reflection, and an end
-that loses nothing that was accepted."""
+"""The gRPC server of a process: mutual TLS, the chain around every method, health, reflection, and a graceful drain."""
 
 from __future__ import annotations
 
@@ -24,14 +23,14 @@ _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 @dataclass(frozen=True)
 class Service:
-    """One gRPC service: its full name, and how to add its handlers to a server."""
+    """One gRPC service: its full name, and the function that adds its handlers to a server."""
 
     name: str
     add: Callable[[grpc.aio.Server], None]
 
 
 class WatchedHealth(HealthServicer):
-    """Health whose watches end when the server does; by themselves they would hold the drain to its limit."""
+    """A health service whose watches end with the server; otherwise they would prolong the drain."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,13 +47,13 @@ class WatchedHealth(HealthServicer):
             self._watches.discard(watch)
 
     def end_watches(self) -> None:
-        """Send every watcher away."""
+        """End every watch."""
         for watch in self._watches:
             watch.cancel()
 
 
 class RpcServer:
-    """Serves until told to stop; then says so, lets what was accepted finish, and ends."""
+    """Serves gRPC; drains before it stops."""
 
     def __init__(self, settings: ProcessSettings, chain: Chain, services: Sequence[Service]) -> None:
         self._settings = settings
@@ -74,25 +73,25 @@ class RpcServer:
 
     @property
     def ready(self) -> bool:
-        """True while the server takes new calls."""
+        """True while the server accepts new calls."""
         return self._ready
 
     async def start(self) -> None:
-        """Begin to listen; not yet ready."""
+        """Start to listen; not yet ready."""
         await self.set_ready(False)
         await self._server.start()
 
     async def set_ready(self, ready: bool) -> None:
-        """Announce to load balancers whether new calls are welcome."""
+        """Report to health checks whether new calls are accepted."""
         self._ready = ready
         for name in ["", *self._names]:
             await self._health.set(name, _SERVING if ready else _NOT_SERVING)
 
     async def drain(self) -> None:
-        """Say that no new call is welcome, let finish what was accepted, and end after the limit whatever is left.
+        """Report not serving, finish the accepted calls, and cancel the rest after the limit.
 
-        Between the word and the deed calls are still taken, for as long as it takes clients to hear it: gRPC would cancel
-        calls that have arrived and are not yet in a handler's hands.
+        During the delay calls are still accepted, until clients have noticed: gRPC would cancel calls that have arrived
+        but have not reached a handler.
         """
         await self.set_ready(False)
         await asyncio.sleep(self._settings.drain_delay_seconds)
@@ -102,7 +101,7 @@ class RpcServer:
 
 
 def server_credentials(settings: ProcessSettings) -> grpc.ServerCredentials:
-    """Return credentials that demand a certificate of the mesh from every peer."""
+    """Return credentials that require a certificate of the mesh from every peer."""
     pair = (settings.tls_key.read_bytes(), settings.tls_cert.read_bytes())
     return grpc.ssl_server_credentials([pair], settings.tls_ca.read_bytes(), require_client_auth=True)
 
@@ -112,13 +111,13 @@ def _options(max_concurrent_calls: int) -> list[tuple[str, Any]]:
         ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
         ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
         ("grpc.max_metadata_size", 32 * 1024),
-        # Beyond the chain's own limit, so that the typed refusal comes first and this one guards against a flood.
+        # Above the chain's own limit, so that its typed refusal comes first; this one guards against a flood.
         ("grpc.max_concurrent_streams", max_concurrent_calls * 2),
         ("grpc.keepalive_time_ms", 60_000),
         ("grpc.keepalive_timeout_ms", 10_000),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
         ("grpc.http2.max_ping_strikes", 0),
-        # A second process on the same port would silently take half of the calls.
+        # Otherwise a second process on the same port would silently take half of the calls.
         ("grpc.so_reuseport", 0),
     ]

@@ -1,4 +1,4 @@
-"""Mesh errors to gRPC statuses and back. The envelope travels in the status details, as does the standard ErrorInfo."""
+"""Converts mesh errors to gRPC statuses and back. The status details carry the envelope and the standard ErrorInfo."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from libs.common.rpc.error_size import cut, fit
 
 DOMAIN = "toolmesh.dev"
 DETAILS_KEY = "grpc-status-details-bin"
-# What a status says by itself; the whole text is in its envelope. Twice on the way, and once with three letters for a byte.
+# Length of the status message; the whole text is in the envelope. It is sent twice, once percent-encoded.
 _STATUS_TEXT = 120
-# More than this about the reason is in the envelope alone.
+# Larger metadata is in the envelope alone.
 _INFO_BYTES = 512
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 _WITHOUT_ENVELOPE = {
@@ -34,7 +34,7 @@ _WITHOUT_ENVELOPE = {
 
 
 def envelope(error: MeshError) -> pb.ErrorEnvelope:
-    """Build what the caller receives, as large as it can travel."""
+    """Build the error envelope, limited in size."""
     row, call = error.row, current_call()
     message = pb.ErrorEnvelope(
         reason=pb.ErrorReason.ValueType(error.reason.value),
@@ -61,7 +61,7 @@ def status_code(error: MeshError) -> grpc.StatusCode:
 
 
 def status_text(error: MeshError) -> str:
-    """Return what the status itself says, for whoever reads nothing else."""
+    """Return the message of the status, shortened."""
     return cut(error.message, _STATUS_TEXT)
 
 
@@ -79,7 +79,7 @@ def trailing_details(error: MeshError) -> tuple[tuple[str, bytes], ...]:
 
 
 def _info(error: MeshError) -> error_details_pb2.ErrorInfo:
-    """The standard's own form of the reason, with the facts that it has room for."""
+    """Return the standard ErrorInfo, with the metadata if it is small."""
     known = {"code": error.row.code}
     info = error_details_pb2.ErrorInfo(reason=error.reason.name, domain=DOMAIN, metadata={**error.metadata, **known})
     if info.ByteSize() > _INFO_BYTES:
@@ -88,24 +88,24 @@ def _info(error: MeshError) -> error_details_pb2.ErrorInfo:
 
 
 def from_rpc_error(error: grpc.aio.AioRpcError) -> MeshError:
-    """Rebuild the error of a peer. One without an envelope came from the transport, so its text is not passed on."""
-    found = _find_envelope(error.trailing_metadata() or ())
-    if found is None:
+    """Rebuild the error of a peer. Without an envelope it came from the transport, and its text is not passed on."""
+    details = _find_envelope(error.trailing_metadata() or ())
+    if details is None:
         return MeshError(_WITHOUT_ENVELOPE.get(error.code(), Reason.INTERNAL))
-    return from_envelope(found)
+    return from_envelope(details)
 
 
-def from_envelope(found: pb.ErrorEnvelope) -> MeshError:
-    """Rebuild an error from its envelope; a reason that this build does not know is INTERNAL."""
-    known = int(found.reason) in Reason.__members__.values()
+def from_envelope(details: pb.ErrorEnvelope) -> MeshError:
+    """Rebuild an error from its envelope; an unknown reason becomes INTERNAL."""
+    known = int(details.reason) in Reason.__members__.values()
     return MeshError(
-        Reason(found.reason) if known else Reason.INTERNAL,
-        message=found.message,
-        violations=[Violation(v.path, v.rule, v.message) for v in found.violations],
-        metadata=dict(found.metadata),
-        retry_after=found.retry_after.ToMicroseconds() / 1e6 if found.HasField("retry_after") else None,
-        invocation_id=found.invocation_id,
-        evidence=tuple(found.evidence_refs),
+        Reason(details.reason) if known else Reason.INTERNAL,
+        message=details.message,
+        violations=[Violation(v.path, v.rule, v.message) for v in details.violations],
+        metadata=dict(details.metadata),
+        retry_after=details.retry_after.ToMicroseconds() / 1e6 if details.HasField("retry_after") else None,
+        invocation_id=details.invocation_id,
+        evidence=tuple(details.evidence_refs),
     )
 
 
@@ -113,9 +113,9 @@ def _find_envelope(metadata: Iterable[tuple[str, str | bytes]]) -> pb.ErrorEnvel
     for key, value in metadata:
         if key == DETAILS_KEY and isinstance(value, bytes):
             for detail in status_pb2.Status.FromString(value).details:
-                found = pb.ErrorEnvelope()
-                if detail.Unpack(found):
-                    return found
+                details = pb.ErrorEnvelope()
+                if detail.Unpack(details):
+                    return details
     return None
 
 

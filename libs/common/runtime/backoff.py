@@ -10,7 +10,7 @@ class Backoff:
     """Computes growing pauses between attempts. `reset()` after a success starts again at the shortest pause."""
 
     def __init__(self, first: float, longest: float, *, growth: float = 2.0, jitter: float = 0.5) -> None:
-        """Each pause is drawn from the upper `jitter` share of the current step, so that replicas do not retry in step."""
+        """Each pause is drawn from the upper `jitter` share of the step, so that replicas do not retry in step."""
         self._first, self._longest, self._growth, self._jitter = first, longest, growth, jitter
         self._step = first
 

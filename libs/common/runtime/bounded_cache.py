@@ -11,7 +11,8 @@ V = TypeVar("V")
 class BoundedCache(dict[K, V]):
     """A dict that evicts its oldest entry when `put` would exceed `max_size`.
 
-    Reads are plain dict reads and do not count as use. Where recently read entries must survive, use `cachetools.LRUCache`.
+    Reads are plain dict reads and do not count as use. Where recently read entries must survive, use
+    `cachetools.LRUCache`.
     """
 
     __slots__ = ("max_size",)

@@ -1,4 +1,4 @@
-"""The operator's port of a process: liveness, readiness and metrics over plain HTTP, away from the mesh's own traffic."""
+"""The operator port of a process: liveness, readiness and metrics over plain HTTP."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from libs.common.runtime.settings import Address
 
 
 class OpsServer:
-    """Answers /livez, /readyz and /metrics from a thread, so that a busy event loop still tells that it is alive."""
+    """Serves /livez, /readyz and /metrics from a thread, so that a busy event loop still appears alive."""
 
     def __init__(self, listen: Address, ready: Callable[[], bool], detail: Callable[[], str] = str) -> None:
-        """`detail` adds lines to the answer of /readyz, for people; only the status decides."""
+        """`detail` adds lines to /readyz, for people; only the status decides."""
         self._http = _Server(listen, _handler(ready, detail))
-        # A short poll: stopping waits for the next one.
+        # A short poll interval: stopping waits for the next poll.
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.05,), name="ops", daemon=True)
 
     @property
     def port(self) -> int:
-        """The port that is really listened on."""
+        """The port that the server listens on."""
         return int(self._http.server_address[1])
 
     def start(self) -> None:
-        """Begin to answer."""
+        """Start serving."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop answering."""
+        """Stop serving."""
         self._http.shutdown()
         self._http.server_close()
 
@@ -68,6 +68,6 @@ def _handler(ready: Callable[[], bool], detail: Callable[[], str]) -> type[BaseH
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (the name is the base class's)
-            """Stay quiet: probes come every second."""
+            """Log nothing: probes come every second."""
 
     return Handler

@@ -1,4 +1,4 @@
-"""Looking at a log again and again, for everyone in a process who waits for it to grow."""
+"""Polls a source, for all waiters of a process."""
 
 from __future__ import annotations
 
@@ -12,52 +12,54 @@ from libs.common.telemetry.log import Log
 
 
 class Poller:
-    """Looks when woken and every `interval` seconds anyway, so that a lost call to wake up only delays. Whoever waits hears of
-    each look that was taken; one that fails is not told, so silence means that nothing is known."""
+    """Polls when woken and every `interval` seconds, so that a lost wakeup only delays.
+
+    Waiters are notified after each successful poll. A failed poll is not reported to them.
+    """
 
     def __init__(
         self,
         name: str,
-        look: Callable[[], Awaitable[None]],
+        poll: Callable[[], Awaitable[None]],
         log: Log,
         outcomes: Counter,
         *,
         interval: float,
         within: float,
     ) -> None:
-        """`outcomes` counts the looks as `done` and `failed`; a look that takes longer than `within` seconds has failed."""
-        self._name, self._look, self._log, self._outcomes = name, look, log, outcomes
+        """`outcomes` counts polls as `done` and `failed`; a poll that takes longer than `within` seconds fails."""
+        self._name, self._poll, self._log, self._outcomes = name, poll, log, outcomes
         self._interval, self._within = interval, within
-        self._woken, self._looked = asyncio.Event(), asyncio.Event()
+        self._woken, self._polled = asyncio.Event(), asyncio.Event()
         self._failing = False
         self._task: asyncio.Task[None] | None = None
         self.ended = False
 
     async def start(self) -> None:
-        """Look once, then go on looking in the background."""
+        """Poll once, then go on in the background."""
         await self._once()
         self._task = asyncio.create_task(self._run(), name=self._name)
 
     async def stop(self) -> None:
-        """Stop looking."""
+        """Stop polling."""
         self.end()
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
 
     def wake(self) -> None:
-        """Look soon."""
+        """Poll soon."""
         self._woken.set()
 
     def end(self) -> None:
-        """Let go of everyone who waits, now and from now on."""
+        """Release all waiters, now and from now on."""
         self.ended = True
-        self._tell()
+        self._notify()
 
     async def next_poll(self) -> None:
-        """Return after the next look, or when there will be none."""
+        """Return after the next poll, or at once when there will be none."""
         if not self.ended:
-            await self._looked.wait()
+            await self._polled.wait()
 
     async def _run(self) -> None:
         while True:
@@ -69,23 +71,23 @@ class Poller:
                 async with asyncio.timeout(self._within):
                     await self._once()
             except Exception as error:
-                # Whatever it was, the next look may succeed; a lookout that died would leave everyone waiting forever.
+                # The loop must survive: a dead poller would leave all waiters waiting.
                 self._report(error)
             else:
                 self._outcomes.labels("done").inc()
                 self._failing = False
 
     async def _once(self) -> None:
-        await self._look()
-        self._tell()
+        await self._poll()
+        self._notify()
 
-    def _tell(self) -> None:
-        # Whoever waits now holds the old event; whoever comes next waits for the next look.
-        told, self._looked = self._looked, asyncio.Event()
-        told.set()
+    def _notify(self) -> None:
+        # Current waiters hold the old event; later ones wait for the next poll.
+        polled, self._polled = self._polled, asyncio.Event()
+        polled.set()
 
     def _report(self, error: Exception) -> None:
         self._outcomes.labels("failed").inc()
         if not self._failing:
             self._failing = True
-            self._log.error("cannot be looked at", what=self._name, cause=error)
+            self._log.error("poll failed", poller=self._name, cause=error)

@@ -1,4 +1,4 @@
-"""The life of a process: read settings, build, serve, and on SIGTERM end in order."""
+"""Runs a process: reads settings, builds, serves, and on SIGTERM stops in order."""
 
 from __future__ import annotations
 
@@ -22,42 +22,41 @@ from libs.common.telemetry.spans import Tracing
 
 S = TypeVar("S", bound=ProcessSettings)
 SPANS_SECONDS = 1.0
-# As many as a process may want at its busiest; the system's own bound, which may be lower, holds all the same.
+# Enough for the busiest process; the system's own limit may be lower.
 _OPEN_FILES = 65_536
 
 
 class Application(Protocol):
-    """What a composition root returns."""
+    """The result of a composition root."""
 
     async def start(self) -> None:
-        """Return when the process can take calls."""
+        """Return when the process accepts calls."""
         ...
 
     async def stop(self) -> None:
-        """Finish what was accepted, release everything, and return."""
+        """Finish accepted calls, release everything, and return."""
         ...
 
 
 def run(service: str, settings_class: type[S], build: Callable[[S, Log, Tracing], Awaitable[Application]]) -> None:
-    """Run one service until SIGTERM or SIGINT. Wrong settings end it at once with code 2 and their names."""
+    """Run one service until SIGTERM or SIGINT. Wrong settings end it with code 2 and a list of problems."""
     try:
         settings = load(settings_class)
     except SettingsError as error:
         for problem in error.problems:
             sys.stderr.write(f"{service}: {problem}\n")
         sys.exit(2)
-    _allow_files()
+    _raise_file_limit()
     log = Log(service, level=settings.log_level)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            sys.exit(runner.run(_live(service, settings, log, build)))
+            sys.exit(runner.run(_run_until_stopped(service, settings, log, build)))
     finally:
         log.flush()
 
 
-def _allow_files() -> None:
-    """Let this process open as many files as it is allowed to ask for: the usual 1,024 are there for programs that cannot count further,
-    and a few tools with many connections would use them up for everybody."""
+def _raise_file_limit() -> None:
+    """Raise the limit of open files: tools with many connections would exhaust the usual 1,024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
     if soft != resource.RLIM_INFINITY and soft < most:
@@ -69,7 +68,9 @@ def instance_id(settings: ProcessSettings) -> str:
     return settings.instance_id or f"{socket.gethostname()}-{os.getpid()}"
 
 
-async def _live(service: str, settings: S, log: Log, build: Callable[[S, Log, Tracing], Awaitable[Application]]) -> int:
+async def _run_until_stopped(
+    service: str, settings: S, log: Log, build: Callable[[S, Log, Tracing], Awaitable[Application]]
+) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -86,14 +87,14 @@ async def _live(service: str, settings: S, log: Log, build: Callable[[S, Log, Tr
     except asyncio.CancelledError:
         return 0
     except SettingsError as error:
-        # Of what a setting leads to, such as a file, only `build` knows what is wrong with it.
+        # Only `build` can check what a setting points to, such as a file's content.
         for problem in error.problems:
             sys.stderr.write(f"{service}: {problem}\n")
         return 2
     except Exception as error:
         log.error("could not start", cause=error)
         return 1
-    _settle_memory()
+    _freeze_memory()
     log.info("ready")
     await stopping
     log.info("stopping")
@@ -103,9 +104,8 @@ async def _live(service: str, settings: S, log: Log, build: Callable[[S, Log, Tr
     return code
 
 
-def _settle_memory() -> None:
-    """What was made while starting lives as long as the process: no collection needs to look at it again, and what starting
-    left over goes back to the system."""
+def _freeze_memory() -> None:
+    """Exclude start-up objects from garbage collection, and return free memory to the system."""
     gc.collect()
     gc.freeze()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
@@ -132,8 +132,8 @@ async def _stop(application: Application, settings: ProcessSettings, log: Log) -
 
 
 async def _send_spans(tracing: Tracing) -> None:
-    """Send the last spans, as far as the collector takes them in a moment: one that does not answer must not hold up the end."""
-    # Not one of the loop's own threads, for which the end would wait.
+    """Send the last spans, but do not let a slow collector delay the end."""
+    # Not a thread of the loop's executor, which would be waited for.
     sending = threading.Thread(target=tracing.shutdown, name="last-spans", daemon=True)
     sending.start()
     await asyncio.to_thread(sending.join, SPANS_SECONDS)

@@ -14,7 +14,7 @@ V = TypeVar("V")
 class SingleFlight(Generic[K, V]):
     """Runs a computation once per key for all concurrent callers.
 
-    A caller that is canceled does not stop the computation for the others. Every caller gets the same result or exception.
+    A canceled caller does not stop the computation for the others. Every caller gets the same result or exception.
     """
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from libs.common.telemetry.log import Log
 
 
 class BackgroundTasks:
-    """Keeps references to tasks that nobody awaits, and logs the ones that fail."""
+    """Keeps references to tasks that are not awaited, and logs the ones that fail."""
 
     def __init__(self, log: Log, message: str) -> None:
         """`message` is the log line of a failure."""
@@ -28,7 +28,7 @@ class BackgroundTasks:
         return task
 
     async def drain(self, timeout: float | None = None) -> None:
-        """Wait until every task has ended, also those that are started meanwhile; cancel the rest after `timeout` seconds."""
+        """Wait for every task, also those started meanwhile; cancel the rest after `timeout` seconds."""
         try:
             async with asyncio.timeout(timeout):
                 while self._tasks:
@@ -51,7 +51,7 @@ class BackgroundTasks:
 
 
 class PeriodicTask:
-    """Runs a step every `interval` seconds until it is stopped. A step that fails is logged and runs again next time."""
+    """Runs a step every `interval` seconds until it is stopped. A failed step is logged, and runs again next time."""
 
     def __init__(self, name: str, step: Callable[[], Awaitable[object]], log: Log, *, interval: float) -> None:
         self._name, self._step, self._log, self._interval = name, step, log, interval

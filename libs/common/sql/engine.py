@@ -1,4 +1,4 @@
-"""PostgreSQL: one bounded pool per process; statements by themselves, or several in a transaction."""
+"""PostgreSQL: one bounded pool per process, single statements or transactions."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from libs.common.errors import MeshError, Reason
 
-# What the driver itself refuses has no state; the others are what the server says of the null character, in a text and inside JSON.
+# SQLSTATE of values that cannot be stored: None from the driver; the null character in a text and in JSON.
 _NOT_STORABLE = (None, "22021", "22P05")
-# What a server says that is only a copy, or was made one while another took its place.
+# SQLSTATE of a server that is a read-only replica.
 _READ_ONLY = "25006"
+_TIMEOUTS = "-c statement_timeout=30000 -c idle_in_transaction_session_timeout=60000"
 
 
 def engine_for(url: str, *, schema: str, size: int = 5) -> AsyncEngine:
@@ -28,24 +29,24 @@ def engine_for(url: str, *, schema: str, size: int = 5) -> AsyncEngine:
         max_overflow=0,
         pool_timeout=2.0,
         pool_recycle=1800,
-        # Most statements stand alone: to begin and to commit would be two more round trips for each of them.
+        # Most statements stand alone: BEGIN and COMMIT would be two more round trips.
         isolation_level="AUTOCOMMIT",
         connect_args={
-            "options": f"-c search_path={schema} -c statement_timeout=30000 -c idle_in_transaction_session_timeout=60000",
+            "options": f"-c search_path={schema} {_TIMEOUTS}",
             "connect_timeout": 3,
             "application_name": f"toolmesh-{schema}",
         },
     )
-    event.listen(engine.sync_engine, "checkout", _still_there)
+    event.listen(engine.sync_engine, "checkout", _check_connection)
     return engine
 
 
 @asynccontextmanager
 async def separately(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
-    """Run statements each by itself: to read, or to make a change that is one statement.
+    """Run each statement by itself: reads, or changes of one statement.
 
-    A database that cannot be reached or takes no changes now, or whose pool is used up, raises SERVICE_UNAVAILABLE: the caller may
-    try again. A value that no column can hold, such as a text with the null character, raises INVALID_REQUEST.
+    Raises SERVICE_UNAVAILABLE when the database is unreachable or read-only, or the pool is exhausted, and
+    INVALID_REQUEST for a value that no column can hold, such as a text with the null character.
     """
     with _available():
         async with engine.connect() as connection:
@@ -53,14 +54,14 @@ async def separately(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
                 yield connection
             except DBAPIError as error:
                 if _state(error) == _READ_ONLY:
-                    # The next one connects anew: the address may lead to the right server by then.
+                    # The next use reconnects: the address may lead to the primary by then.
                     await connection.invalidate(error)
                 raise
 
 
 @asynccontextmanager
 async def transaction(engine: AsyncEngine, isolation: str = "READ COMMITTED") -> AsyncIterator[AsyncConnection]:
-    """Run a block in one transaction: committed at its end, rolled back if it raises. Fails as `separately` does."""
+    """Run a block in one transaction: committed at its end, rolled back if it raises. Fails like `separately`."""
     async with separately(engine) as connection:
         await connection.execution_options(isolation_level=isolation)
         async with connection.begin():
@@ -86,20 +87,22 @@ def _available() -> Iterator[None]:
 
 
 def _state(error: DBAPIError) -> str | None:
-    """Return what the server calls the error; None if the driver itself made it, nothing if it has no such name at all."""
+    """Return the SQLSTATE; None if the driver raised the error, empty if it has none."""
     state: str | None = getattr(error.orig, "sqlstate", "")
     return state
 
 
-def _still_there(connection: Any, record: object, proxy: object) -> None:
-    """Have the whole pool connect anew if the server left while nobody asked it anything. Between two statements there is nothing to read
-    on a connection but that: a look at the socket tells without asking the server, which would be a round trip for each use."""
+def _check_connection(connection: Any, record: object, proxy: object) -> None:
+    """Reconnect the whole pool if the server closed an idle connection.
+
+    An idle connection is readable only then: polling its socket costs no round trip.
+    """
     driver = connection.driver_connection
     if driver.closed or _readable(driver.fileno()):
         raise InvalidatePoolError
 
 
 def _readable(descriptor: int) -> bool:
-    look = select.poll()
-    look.register(descriptor, select.POLLIN)
-    return bool(look.poll(0))
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))

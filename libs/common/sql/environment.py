@@ -1,4 +1,4 @@
-"""What every service's migrations/env.py does; that file only calls this."""
+"""The shared code of every service's migrations/env.py."""
 
 from __future__ import annotations
 

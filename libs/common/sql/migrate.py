@@ -1,7 +1,7 @@
-"""Migrations at start, under an advisory lock: replicas may start together, and one of them does the work.
+"""Migrates the schema at start, under an advisory lock: of several replicas one does the work.
 
-A service whose schema is up to date, which is nearly every start, pays one query. The rest happens in a process of its own,
-because the migration tool would stay in the service's memory for good.
+An up-to-date schema, which is nearly every start, costs one query. The migration runs in a child process, because the
+migration tool would stay in the service's memory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _EXISTS = "select to_regclass(:name) is not null"
 
 
 class MigrationError(Exception):
-    """The schema could not be brought up to date."""
+    """The migration failed."""
 
 
 async def migrate(engine: AsyncEngine, scripts: Path, *, schema: str) -> None:
@@ -35,7 +35,7 @@ async def migrate(engine: AsyncEngine, scripts: Path, *, schema: str) -> None:
 
 
 def _newest(scripts: Path) -> str:
-    """Return the highest revision: a file is named by its revision, so no migration tool is needed to know it."""
+    """Return the newest revision: files are named by their revision, so no migration tool is needed."""
     return max(path.name.split("_")[0] for path in (scripts / "versions").glob("[0-9]*.py"))
 
 
@@ -43,14 +43,14 @@ async def _upgrade_in_child(engine: AsyncEngine, scripts: Path, schema: str) -> 
     url = engine.url.render_as_string(hide_password=False)
     child = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "libs.common.sql.migrate", str(scripts), schema),
-        # In the environment, which only this user can read; an argument is everybody's to see.
+        # In the environment, which only this user can read; arguments are visible to all.
         env={**os.environ, _URL: url},
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
     )
-    _, said = await child.communicate()
+    _, stderr = await child.communicate()
     if child.returncode:
-        raise MigrationError(said.decode(errors="replace")[-2000:].replace(url, "***"))
+        raise MigrationError(stderr.decode(errors="replace")[-2000:].replace(url, "***"))
 
 
 def _upgrade(connection: Connection, scripts: Path, schema: str) -> None:
@@ -58,13 +58,13 @@ def _upgrade(connection: Connection, scripts: Path, schema: str) -> None:
     from alembic.config import Config
     from alembic.runtime.migration import MigrationContext
 
-    # Held until the transaction ends, so a replica that waits here finds the work done.
+    # Held until the transaction ends, so a waiting replica finds the work done.
     connection.execute(text("select pg_advisory_xact_lock(:key)"), {"key": _lock_key(schema)})
     context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
     if context.get_current_revision() == _newest(scripts):
         return
     config = Config()
-    # The percent sign is the beginning of a name to the reader of this option.
+    # A percent sign begins an interpolation in this option.
     config.set_main_option("script_location", str(scripts).replace("%", "%%"))
     config.attributes["connection"] = connection
     command.upgrade(config, "head")

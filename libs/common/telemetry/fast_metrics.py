@@ -1,7 +1,7 @@
-"""Metrics of the warm path: plain numbers that are counted up with every call and given a form only when somebody looks.
+"""Fast metrics for the warm path: plain numbers that are formatted only when they are scraped.
 
-The client library takes a lock and checks its labels with every step, which costs a short call more than its own work does.
-Here a child is looked up once and counting is one addition. Only the event loop's thread counts.
+The client library takes a lock and checks labels with every step, which costs a short call more than its own work. Here
+a child is looked up once, and counting is one addition. Only the event loop's thread counts.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class FastCounter:
 
 
 class FastHistogram:
-    """How often values fell between which bounds."""
+    """A histogram of observed values."""
 
     __slots__ = ("_bounds", "counts", "total")
 
@@ -52,11 +52,11 @@ class FastHistogram:
 
 
 Form = Callable[[str, str, Sequence[str], Iterable[tuple[tuple[str, ...], C]]], Metric]
-"""Gives a metric of this name, documentation and labels its form, with the numbers of its children."""
+"""Formats a metric with this name, documentation and labels from the values of its children."""
 
 
 class LabelledMetric(Generic[C]):
-    """A metric with a child for each combination of labels that was ever asked for."""
+    """A metric with a child for each used combination of labels."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class LabelledMetric(Generic[C]):
         registry.register(self)  # type: ignore[arg-type]  # it asks for no more than `collect` and `describe`
 
     def labels(self, *values: str) -> C:
-        """Return the child of these labels; keep it, for looking it up is what costs."""
+        """Return the child of these labels. Keep it: the lookup is the expensive part."""
         key = tuple(map(str, values))
         if len(key) != len(self._labels):
             raise ValueError(f"{self._name} has the labels {self._labels}")
@@ -83,18 +83,18 @@ class LabelledMetric(Generic[C]):
         return known
 
     def describe(self) -> Iterator[Metric]:
-        """Say which names it will use, so that no other metric takes them."""
+        """Yield the metric's names, so that no other metric takes them."""
         yield self._form(self._name, self._documentation, self._labels, ())
 
     def collect(self) -> Iterator[Metric]:
-        """Give the numbers their form."""
+        """Yield the formatted metric."""
         yield self._form(self._name, self._documentation, self._labels, list(self._children.items()))
 
 
 def fast_counter(
     name: str, documentation: str, labels: Sequence[str], *, registry: CollectorRegistry = REGISTRY
 ) -> LabelledMetric[FastCounter]:
-    """Declare numbers that only grow."""
+    """Declare a counter."""
     form = partial(_numbers, CounterMetricFamily)
     return LabelledMetric(name, documentation, labels, child=FastCounter, form=form, registry=registry)
 
@@ -102,7 +102,7 @@ def fast_counter(
 def fast_gauge(
     name: str, documentation: str, labels: Sequence[str], *, registry: CollectorRegistry = REGISTRY
 ) -> LabelledMetric[FastCounter]:
-    """Declare numbers that go up and down."""
+    """Declare a gauge."""
     form = partial(_numbers, GaugeMetricFamily)
     return LabelledMetric(name, documentation, labels, child=FastCounter, form=form, registry=registry)
 
@@ -115,7 +115,7 @@ def fast_histogram(
     buckets: Sequence[float],
     registry: CollectorRegistry = REGISTRY,
 ) -> LabelledMetric[FastHistogram]:
-    """Declare values, and how they are spread over bounds."""
+    """Declare a histogram."""
     child = partial(FastHistogram, tuple(buckets))
     return LabelledMetric(name, documentation, labels, child=child, form=partial(_spread, buckets), registry=registry)
 

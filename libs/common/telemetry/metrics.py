@@ -1,4 +1,4 @@
-"""Metrics that every process has. Each service declares its own beside these, in its own module."""
+"""The metrics of every process. Each service declares its own beside these."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from libs.common.call_context import Call, current_call
 
 
 class CallIds(IdGenerator):
-    """Gives a trace that begins here the id that the call already has, so that logs, audit and spans agree."""
+    """Uses the call's own trace id for new traces, so that logs, audit and spans agree."""
 
     def generate_trace_id(self) -> int:
         call = current_call()
@@ -30,7 +30,7 @@ class CallIds(IdGenerator):
 def tracer_provider(service: str, instance: str, endpoint: str) -> TracerProvider:
     """Return a provider that sends spans to the endpoint in the background."""
     resource = Resource.create({"service.name": f"toolmesh-{service}", "service.instance.id": instance})
-    # The process ends it; at the interpreter's own end it would wait for the collector once more.
+    # The process shuts it down; at exit the interpreter would wait for the collector once more.
     provider = TracerProvider(resource=resource, id_generator=CallIds(), shutdown_on_exit=False)
     exporter = OTLPSpanExporter(endpoint=endpoint, insecure=endpoint.startswith("http://"))
     provider.add_span_processor(BatchSpanProcessor(exporter))

@@ -1,7 +1,4 @@
-"""Spans, exported over OTLP when an endpoint is configured and free of cost when it is not.
-
-Only sampled calls build spans. Everything else sees a tracing that does nothing.
-"""
+"""Makes spans for sampled calls, exported over OTLP when an endpoint is configured, and free of cost when not."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ class Tracing:
 
     @property
     def recording(self) -> bool:
-        """False where nobody takes spans, so that nobody has to make any."""
+        """False without an exporter; then no spans are made."""
         return self._tracer is not None
 
     def server_span(self, call: Call) -> Any:

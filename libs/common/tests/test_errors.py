@@ -12,7 +12,8 @@ from libs.common.rpc.status import envelope, from_envelope, status_code
 
 # The codes that the Tool Execution Layer specification defines, written down independently of the table.
 SPECIFIED = [
-    *range(3000, 3005), *range(3101, 3107), *range(3201, 3208), *range(3301, 3306), *range(3401, 3408), *range(3501, 3505),
+    *range(3000, 3005), *range(3101, 3107), *range(3201, 3208), *range(3301, 3306), *range(3401, 3408),
+    *range(3501, 3505),
     *range(3601, 3605), *range(3701, 3705), *range(3801, 3804), *range(3851, 3857), *range(3901, 3908),
 ]  # fmt: skip
 

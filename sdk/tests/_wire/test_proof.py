@@ -12,7 +12,7 @@ from toolmesh_sdk import ProofKey
 from toolmesh_sdk._wire.connection import Tls, parse_endpoint
 from toolmesh_sdk._wire.proof import add_proof
 
-from libs.common.auth.dpop import ShownProofs, Target, check_proof
+from libs.common.auth.dpop import ProofCache, Target, check_proof
 
 
 def pem_of(key: ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey) -> bytes:
@@ -22,7 +22,7 @@ def pem_of(key: ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey) -> bytes
 
 
 def test_a_proof_is_what_the_mesh_accepts() -> None:
-    key, shown = ProofKey(), ShownProofs()
+    key, shown = ProofKey(), ProofCache()
     target = Target("POST", "/a.Service/Method", "https", "mesh.example")
     for _ in range(2):
         proof = key.proof("token", "https://mesh.example/a.Service/Method")

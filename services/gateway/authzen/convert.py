@@ -35,7 +35,7 @@ def resolve_request(evaluation: Evaluation) -> ResolveToolRequest:
 
 
 def check_request(evaluation: Evaluation, version: ToolVersion, own: frozenset[str]) -> pb.CheckRequest:
-    """Return the request for a decision: about the caller if the subject is one of its names, else about the subject."""
+    """Return the request for a decision, about the caller if the subject is one of its own names."""
     request = pb.CheckRequest(call=_call_facts(evaluation, version))
     if evaluation.subject["id"] not in own:
         request.subject.CopyFrom(_subject(evaluation.subject))

@@ -11,5 +11,5 @@ class EntryHandler(Protocol):
     """Runs one entry."""
 
     async def __call__(self, entry: Entry) -> Response | None:
-        """Run the entry and return its response, None for a notification. A failure is a response; only cancellation raises."""
+        """Run the entry; return its response, None for a notification. Only cancellation raises."""
         ...

@@ -1,4 +1,4 @@
-"""The gateway's peers as servers of their own: real mutual TLS and the real chain around handlers that a test can steer."""
+"""The gateway's peers as real servers: mutual TLS and the chain around handlers that a test controls."""
 
 from __future__ import annotations
 
@@ -36,8 +36,9 @@ HUGE = 2**64 - 1
 
 
 class Executor(executor_service_pb2_grpc.ExecutorServiceServicer):
-    """Echoes; or does what the name of the tool says: `slow` never ends, `fail_<reason>` fails, `held` waits for `release`,
-    `lost` ends as if the connection had broken."""
+    """Echoes, or acts by the tool's name: `slow` never ends, `fail_<reason>` fails, `held` waits for `release`, `lost`
+    ends like a broken connection.
+    """
 
     def __init__(self) -> None:
         self.forget()
@@ -161,7 +162,7 @@ class Registry(registry_service_pb2_grpc.RegistryServiceServicer):
 
 
 class Authz(authz_service_pb2_grpc.AuthzServiceServicer):
-    """Answers a key set, and every question about a call with `decision`, which a test may change, once `until` is set."""
+    """Returns a key set, and `decision` for every check once `until` is set; a test may change both."""
 
     def __init__(self) -> None:
         self.forget()

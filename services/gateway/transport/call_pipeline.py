@@ -28,7 +28,7 @@ UNKNOWN, MALFORMED = "rpc/unknown", "rpc/malformed"
 
 
 class CallPipeline:
-    """Runs entries. Every failure becomes the response; an unexpected one becomes INTERNAL, and its cause is only logged."""
+    """Runs entries. Every failure becomes a response; an unexpected one becomes INTERNAL, its cause only logged."""
 
     def __init__(
         self,

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from libs.common.auth.dpop import KEY, ShownProofs, Target, check_proof, refused
+from libs.common.auth.dpop import KEY, ProofCache, Target, check_proof, refused
 from libs.common.auth.jose import payload_of
 from libs.common.auth.peers import EDGE
 from libs.common.errors import MeshError
@@ -24,7 +24,7 @@ class DpopCheck:
     """
 
     def __init__(self) -> None:
-        self._shown = ShownProofs()
+        self._used_proofs = ProofCache()
         # By the tokens' hashes: the tokens themselves would be secrets, and many megabytes.
         self._confirmations: BoundedCache[bytes, str] = BoundedCache(_MAX_CACHED)
 
@@ -58,7 +58,7 @@ class DpopCheck:
             thumbprint=confirmation.removeprefix(KEY),
             target=Target("POST", scope["path"], scheme, authority),
             now=time.time(),
-            shown=self._shown,
+            used=self._used_proofs,
         )
 
 

@@ -14,8 +14,8 @@ from services.gateway.transport.asgi_types import Header, Headers, Send
 from services.gateway.transport.request_headers import RequestHead
 
 _UNAUTHENTICATED = 16
-# Only failures of the mesh itself. The failure of a tool or of its dependency stays 200: a load balancer would take a 503
-# for a failure of the gateway.
+# Only failures of the mesh itself. The failure of a tool or of its dependency stays 200: a load balancer would take a
+# 503 for a failure of the gateway.
 _STATUS = {
     Reason.RATE_LIMITED: 429,
     Reason.OVERLOADED: 429,

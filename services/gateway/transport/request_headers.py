@@ -44,7 +44,7 @@ def read_headers(scope: Scope) -> dict[bytes, bytes]:
 
 
 def read_head(scope: Scope, headers: Mapping[bytes, bytes], sample_ratio: float) -> RequestHead:
-    """Read the headers that concern calls. Malformed ones become the refusal, so that the response has the call's id."""
+    """Read the headers of calls. Malformed ones become the refusal, so that the response has the call's id."""
     started = time.monotonic()
     refusal: MeshError | None = None
     token, deadline_ms = "", None

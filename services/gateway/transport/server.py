@@ -50,8 +50,8 @@ class HttpServer:
     async def drain(self) -> None:
         """Report unhealthy, serve for the drain delay and until no request is in flight, then close.
 
-        During the delay health answers 503 and responses close their connections, but new requests are still served: clients
-        may not have noticed yet. After the time limit the remaining requests are cancelled.
+        During the delay health answers 503 and responses close their connections, but new requests are still served:
+        clients may not have noticed yet. After the time limit the remaining requests are cancelled.
         """
         self._in_flight.serving = False
         await asyncio.sleep(self._drain_delay)

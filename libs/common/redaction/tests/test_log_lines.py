@@ -1,4 +1,4 @@
-"""What a caller sent does not reach a log: not in a warning, not in the cause of an error, not as the name of a request."""
+"""A caller's input does not reach a log: not in warnings, causes of errors or request ids."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Messages that certainly keep the rules of their contract, told apart at a fraction of what the full check costs.
+"""Recognizes valid messages at a fraction of the cost of the full validation.
 
-Nearly every message keeps its rules, and most rules are bounds. For each kind of message one expression is written down from its contract and
-compiled, as dataclasses do it; where it is false, nothing is said about the message: the full check decides, and names what is wrong. A rule
-that is not known here is true only of what is not there.
+Nearly every message is valid, and most rules are bounds. For each message type one expression is generated from its
+rules and compiled, as dataclasses do it. Where it is false, the full validation decides. A rule that is not supported
+here holds only for an absent field.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Rules = Mapping[str, Any]
 
 _WHOLE_NUMBERS = frozenset({"int32", "int64", "uint32", "uint64"})
 _OF_PLAIN_LISTS = frozenset({"min_items", "max_items", "items", "unique"})
-# In nanoseconds: a second, and about 10,000 years, which is as long as a duration may be.
+# In nanoseconds: a second, and the longest duration, about 10,000 years.
 _SECOND = 10**9
 _LONGEST = 315_576_000_000 * _SECOND
 _ANCHORED = re.compile(r"\^(?P<whole>.*)\$", re.DOTALL)
@@ -29,11 +29,11 @@ _UNSURE = "False"
 
 @cache
 def passes_fast_validation(kind: Descriptor) -> Callable[[Any], bool]:
-    """Return what says of a message of this kind that it certainly keeps its rules."""
+    """Return a predicate that is true only for valid messages of this type."""
     known: dict[str, Any] = {"passes_fast_validation": passes_fast_validation}
     conditions = [*_of_whole(kind), *(condition for field in kind.fields for condition in _of_field(field, known))]
     expression = " and ".join(f"({condition})" for condition in conditions) or "True"
-    # Made of names and numbers of our own contract.
+    # Safe: it consists of names and numbers of the project's own contract.
     holds: Callable[[Any], bool] = eval(f"lambda m: {expression}", known)  # noqa: S307
     return holds
 
@@ -46,7 +46,7 @@ def _of_whole(kind: Descriptor) -> Iterator[str]:
 
 
 def _of_field(field: FieldDescriptor, known: dict[str, Any]) -> Iterator[str]:
-    """Yield what must hold of a message as far as one field goes."""
+    """Yield the conditions of one field."""
     name, rules = f"m.{field.name}", _set_in(field.GetOptions().Extensions[validate_pb2.field])
     if field.is_repeated:
         yield from _of_repeated(field, rules, known)
@@ -67,7 +67,7 @@ def _of_repeated(field: FieldDescriptor, rules: Rules, known: dict[str, Any]) ->
     is_map = field.message_type is not None and field.message_type.GetOptions().map_entry
     unknown = bounds.keys() - ({"min_items", "max_items", "items"} if field.message_type else _OF_PLAIN_LISTS)
     if is_map or rules.keys() - {"repeated"} or unknown:
-        # All that can be asked of what is empty is that it is not.
+        # The only rule that an empty value can break is that it must not be empty.
         must_be_there = (
             "required" in rules or "min_items" in bounds or "min_pairs" in _set_in(rules.get("map", _NO_MAP))
         )
@@ -83,39 +83,39 @@ def _of_repeated(field: FieldDescriptor, rules: Rules, known: dict[str, Any]) ->
 
 
 def _of_value(field: FieldDescriptor, rules: Rules, known: dict[str, Any]) -> str:
-    """Return what must hold of one value, as a text with {v} for it; empty if nothing must."""
+    """Return the condition of one value, with {v} in its place; empty if there is none."""
     rules = {name: rule for name, rule in rules.items() if name != "required"}
     if field.message_type is not None:
         if rules.keys() == {"duration"}:
             return _of_duration(_set_in(rules["duration"]))
         if rules:
             return _UNSURE
-        # Looked up when it is asked for: a message may hold others of its own kind.
-        return f"passes_fast_validation({_as_known(field.message_type, known)})({{v}})"
+        # Looked up at the call: a message may contain its own type.
+        return f"passes_fast_validation({_bind(field.message_type, known)})({{v}})"
     if not rules:
         return ""
     if len(rules) > 1:
         return _UNSURE
     [(kind, rule)] = rules.items()
-    # Of those that are no message, such as whether a rule is to be ignored, none is known here.
+    # Rules that are not messages, such as `ignore`, are not supported here.
     bounds = _set_in(rule) if isinstance(rule, Message) else {"unknown": rule}
     if kind in {"string", "bytes"} and bounds.keys() <= {"min_len", "max_len", "pattern"}:
         return _of_text(bounds, known)
     if kind == "string" and bounds.keys() == {"in"}:
-        return f"{{v}} in {_as_known(frozenset(bounds['in']), known)}"
+        return f"{{v}} in {_bind(frozenset(bounds['in']), known)}"
     if kind in _WHOLE_NUMBERS and bounds and bounds.keys() <= {"gt", "gte", "lt", "lte"}:
-        # With the upper bound below the lower one, the contract means what lies outside of both; this is then true of nothing.
+        # An upper bound below the lower one means the values outside of both; this condition is then never true.
         least = bounds.get("gte", bounds.get("gt", -(2**63) - 1) + 1)
         most = bounds.get("lte", bounds.get("lt", 2**64) - 1)
         return f"{least} <= {{v}} <= {most}"
     if field.enum_type is not None and bounds.get("defined_only") and bounds.keys() <= {"defined_only", "not_in"}:
         defined = frozenset(field.enum_type.values_by_number).difference(bounds.get("not_in", ()))
-        return f"{{v}} in {_as_known(defined, known)}"
+        return f"{{v}} in {_bind(defined, known)}"
     return _UNSURE
 
 
 def _of_duration(bounds: Rules) -> str:
-    """Of durations in their usual form alone: whole seconds, and what is over as a part of one more."""
+    """Return the condition of a duration in its normal form: whole seconds and non-negative nanoseconds."""
     if bounds.keys() - {"gt", "gte", "lt", "lte"}:
         return _UNSURE
     at = {name: bound.seconds * _SECOND + bound.nanos for name, bound in bounds.items()}
@@ -134,21 +134,21 @@ def _of_text(bounds: Rules, known: dict[str, Any]) -> str:
         anchored = _ANCHORED.fullmatch(bounds["pattern"])
         if anchored is None or "|" in re.sub(r"\([^()]*\)", "", anchored["whole"]):
             return _UNSURE
-        # As the contract means it: classes without letters beyond ASCII, and no line end that may be left out.
-        matches = _as_known(re.compile(anchored["whole"], re.ASCII).fullmatch, known)
+        # As in the contract: ASCII classes, and no optional line end.
+        matches = _bind(re.compile(anchored["whole"], re.ASCII).fullmatch, known)
         conditions.append(f"{matches}({{v}}) is not None")
     return " and ".join(conditions)
 
 
-def _as_known(what: Any, known: dict[str, Any]) -> str:
-    """Give something a name that the expression can use."""
+def _bind(value: Any, known: dict[str, Any]) -> str:
+    """Bind a value to a name that the expression can use."""
     name = f"known_{len(known)}"
-    known[name] = what
+    known[name] = value
     return name
 
 
 def _set_in(rules: Message) -> Rules:
-    """Return what is set, by name."""
+    """Return the fields that are set, by name."""
     return {field.name: value for field, value in rules.ListFields()}
 
 

@@ -1,4 +1,4 @@
-"""Last: every request message is checked against the rules in its own contract, once, so that no handler has to."""
+"""Last stage: validates every request message against the rules in its proto, so that no handler has to."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from google.protobuf.message import Message
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.validation.fast_validate import passes_fast_validation
 
-# Stands for bytes that are no message of the method they were sent to.
+# Marks bytes that are not a message of the method.
 UNDECODABLE = object()
 
 
-# What says of messages of a type that they certainly keep their rules; asked with every call.
-_SURELY: dict[type, Callable[[Any], bool]] = {}
+# The fast validator of each message type.
+_FAST_VALIDATORS: dict[type, Callable[[Any], bool]] = {}
 
 
 def validate(message: Any) -> None:
-    """Raise INVALID_REQUEST with everything that is wrong with a message, or return."""
-    surely = _SURELY.get(type(message))
-    if surely is None:
+    """Raise INVALID_REQUEST with every violation of a message, or return."""
+    is_valid = _FAST_VALIDATORS.get(type(message))
+    if is_valid is None:
         if not isinstance(message, Message):
             _refuse_undecodable(message)
             return
-        surely = _SURELY[type(message)] = passes_fast_validation(message.DESCRIPTOR)
-    if surely(message):
+        is_valid = _FAST_VALIDATORS[type(message)] = passes_fast_validation(message.DESCRIPTOR)
+    if is_valid(message):
         return
-    # The rule engine is 14 MB in every process, and most never meet a message that they need it for.
+    # Loaded late: the rule engine takes 14 MB, and most processes never need it.
     from libs.common.rpc.validation.violations import violations_of
 
-    if found := violations_of(message):
-        raise MeshError(Reason.INVALID_REQUEST, violations=found)
+    if violations := violations_of(message):
+        raise MeshError(Reason.INVALID_REQUEST, violations=violations)
 
 
 def _refuse_undecodable(message: object) -> None:

@@ -1,4 +1,4 @@
-"""The full check of a message, by the rule engine: what is wrong with it, in the contract's own terms. Loaded when it is first needed."""
+"""Validates a message fully with the rule engine. Imported only when needed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _validator = protovalidate.Validator()
 
 
 def violations_of(message: Message) -> list[Violation]:
-    """Return everything that is wrong with a message."""
-    return [_violation(found) for found in _validator.collect_violations(message)]
+    """Return every violation of a message."""
+    return [_violation(violation) for violation in _validator.collect_violations(message)]
 
 
-def _violation(found: protovalidate.Violation) -> Violation:
-    proto = found.proto
+def _violation(violation: protovalidate.Violation) -> Violation:
+    proto = violation.proto
     elements = proto.field.elements if proto.field else []
     path = "".join(_element(element) for element in elements).lstrip(".")
     return Violation(path=path, rule=proto.rule_id or "", message=proto.message or "is not valid")

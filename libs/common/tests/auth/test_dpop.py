@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from libs.common.auth.dpop import (
     PROOF_SECONDS,
     SKEW_SECONDS,
-    ShownProofs,
+    ProofCache,
     Target,
     certificate_thumbprint,
     check_certificate,
@@ -74,8 +74,8 @@ def holder() -> Holder:
     return Holder()
 
 
-def check(proof: str, holder: Holder, *, target: Target = TARGET, shown: ShownProofs | None = None) -> None:
-    check_proof(proof, token=TOKEN, thumbprint=holder.thumbprint, target=target, now=NOW, shown=shown or ShownProofs())
+def check(proof: str, holder: Holder, *, target: Target = TARGET, shown: ProofCache | None = None) -> None:
+    check_proof(proof, token=TOKEN, thumbprint=holder.thumbprint, target=target, now=NOW, used=shown or ProofCache())
 
 
 def problem(proof: str, holder: Holder, **options: Any) -> str:
@@ -102,7 +102,8 @@ def test_the_thumbprint_is_that_of_rfc_7638() -> None:
     """The example of RFC 7638, section 3.1."""
     jwk = {
         "kty": "RSA",
-        "n": "0vx7agoebGcQSuuPiLJXZptN9nndrQmbXEps2aiAFbWhM78LhWx4cbbfAAtVT86zwu1RK7aPFFxuhDR1L6tSoc_BJECPebWKRXjBZCiFV4n3okn"
+        "n": "0vx7agoebGcQSuuPiLJXZptN9nndrQmbXEps2aiAFbWhM78LhWx4cbbfAAtV"
+        "T86zwu1RK7aPFFxuhDR1L6tSoc_BJECPebWKRXjBZCiFV4n3okn"
         "jhMstn64tZ_2W-5JsGY4Hc5n9yBXArwl93lqt7_RN5w6Cf0h4QyQ5v-65YGjQR0_FDW2QvzqY368QQMicAtaSqzs8KJZgnYb9c7d0zgdAZHzu6qMQvRL"
         "5hajrn1n91CbOpbISD08qNLyrdkt-bFTWhAI4vMQFh6WeZu0fM4lFd2NcRwr3XPksINHaQ-G_xBniIqbw0Ls1jF44-csFCur-kEgU8awapJzKnqDKgw",
         "e": "AQAB",
@@ -165,7 +166,7 @@ def test_what_is_not_known_of_the_place_is_not_compared(holder: Holder) -> None:
 
 
 def test_a_proof_is_accepted_once(holder: Holder) -> None:
-    shown, proof = ShownProofs(), holder.proof(jti="once")
+    shown, proof = ProofCache(), holder.proof(jti="once")
     check(proof, holder, shown=shown)
     assert problem(proof, holder, shown=shown) == "replay"
     # Another holder may use the same name.
@@ -174,7 +175,7 @@ def test_a_proof_is_accepted_once(holder: Holder) -> None:
 
 
 def test_the_memory_of_proofs_is_bounded_and_never_forgets_one_that_could_be_shown_again() -> None:
-    shown = ShownProofs(limit=2)
+    shown = ProofCache(limit=2)
     assert shown.first_time(b"a", NOW)
     assert shown.first_time(b"b", NOW)
     with pytest.raises(MeshError) as caught:

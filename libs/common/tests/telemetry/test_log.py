@@ -15,7 +15,7 @@ import pytest
 
 from libs.common.auth.identity import Identity
 from libs.common.call_context import Call
-from libs.common.telemetry.log import GATHER_BYTES, Log
+from libs.common.telemetry.log import FLUSH_BYTES, Log
 from libs.common.trace_context import TraceContext
 
 
@@ -63,7 +63,7 @@ def test_without_a_loop_nothing_is_held_back(place: tuple[Path, int]) -> None:
 async def test_much_is_not_held_back(place: tuple[Path, int]) -> None:
     path, descriptor = place
     log = Log("a", descriptor=descriptor)
-    log.info("big", text="x" * GATHER_BYTES)
+    log.info("big", text="x" * FLUSH_BYTES)
     assert [line["event"] for line in lines(path)] == ["big"]
 
 
@@ -77,7 +77,7 @@ def test_a_line_that_a_loop_took_with_it_does_not_hold_back_later_ones(
         log.info("left behind")
 
     asyncio.run(write())
-    monkeypatch.setattr("libs.common.telemetry.log.GATHER_SECONDS", 0.01)
+    monkeypatch.setattr("libs.common.telemetry.log.FLUSH_SECONDS", 0.01)
     log._due -= 10
     log.info("next")
     assert [line["event"] for line in lines(path)] == ["left behind", "next"]

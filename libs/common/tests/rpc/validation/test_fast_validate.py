@@ -181,7 +181,7 @@ def test_durations_are_told_on_and_beside_their_bounds(kind: Descriptor, field: 
 
 
 def surely_holds(field: FieldDescriptor, message: Any) -> bool:
-    """Say whether a message is sure as far as one field goes: others may be missing from it."""
+    """Return whether a message is sure as far as one field goes: others may be missing from it."""
     known: dict[str, Any] = {"passes_fast_validation": passes_fast_validation}
     return all(eval(condition, known, {"m": message}) for condition in of_field(field, known))  # noqa: S307
 
