@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from datetime import datetime
 
-from google.protobuf.timestamp_pb2 import Timestamp
 from toolmesh.registry.v1 import registry_service_pb2 as pb
 from toolmesh.registry.v1 import tool_pb2, tool_version_pb2
 
 from libs.common.call_context import Call
 from libs.common.json.jsonio import parse
 from services.registry.convert.manifest import manifest_of, message_of
+from services.registry.convert.shared import state_of, timestamp
 from services.registry.domain.catalog.list_tool_versions import VersionPage
 from services.registry.domain.catalog.list_tools import ListedTool, Selection, ToolPage
 from services.registry.domain.catalog.watch_tools import Event, Heartbeat, VersionRemoved, VersionUpserted
@@ -96,8 +95,8 @@ def tool(domain_tool: Tool) -> tool_pb2.Tool:
         title=domain_tool.title,
         latest_version=domain_tool.latest_version,
         aliases=domain_tool.aliases,
-        create_time=_timestamp(domain_tool.create_time),
-        update_time=_timestamp(domain_tool.update_time),
+        create_time=timestamp(domain_tool.create_time),
+        update_time=timestamp(domain_tool.update_time),
     )
 
 
@@ -114,11 +113,11 @@ def tool_version(version: ToolVersion) -> tool_version_pb2.ToolVersion:
         name=head.name,
         manifest=message_of(version.manifest) if version.manifest else None,
         digest=head.digest,
-        state=_state(standing.state),
+        state=state_of(standing.state),
         state_reason=standing.state_reason,
         deprecation=_deprecation(standing.deprecation) if standing.deprecation else None,
-        create_time=_timestamp(head.create_time),
-        update_time=_timestamp(standing.update_time),
+        create_time=timestamp(head.create_time),
+        update_time=timestamp(standing.update_time),
         etag=standing.etag,
         registered_by=head.registered_by,
         aliases=tool_version_pb2.AliasSet(tool_ids=version.aliases) if version.aliases is not None else None,
@@ -145,21 +144,11 @@ def _listed_tool(item: ListedTool) -> pb.ListedTool:
     return pb.ListedTool(tool=tool(item.tool), version=tool_version(item.version) if item.version else None)
 
 
-def _state(state: LifecycleState) -> tool_version_pb2.LifecycleState.ValueType:
-    return tool_version_pb2.LifecycleState.Value(f"LIFECYCLE_STATE_{state.name}")
-
-
 def _deprecation(deprecation: Deprecation) -> tool_version_pb2.Deprecation:
     return tool_version_pb2.Deprecation(
-        deprecate_time=_timestamp(deprecation.deprecate_time),
-        sunset_time=_timestamp(deprecation.sunset_time) if deprecation.sunset_time else None,
+        deprecate_time=timestamp(deprecation.deprecate_time),
+        sunset_time=timestamp(deprecation.sunset_time) if deprecation.sunset_time else None,
         successor=deprecation.successor,
         migration_guide_url=deprecation.migration_guide_url,
-        remove_time=_timestamp(deprecation.remove_time) if deprecation.remove_time else None,
+        remove_time=timestamp(deprecation.remove_time) if deprecation.remove_time else None,
     )
-
-
-def _timestamp(moment: datetime) -> Timestamp:
-    message = Timestamp()
-    message.FromDatetime(moment)
-    return message

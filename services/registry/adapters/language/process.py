@@ -19,7 +19,7 @@ from services.registry.domain.discovery.ports import LanguageUnavailableError
 
 MODEL = "all-minilm-l6-v2"
 TOKENIZERS = ("o200k_base", "cl100k_base")
-# How long the process lives after a request. Background work keeps it only briefly, because no caller waits for the next
+# How long the process lives after a request. Background work keeps it briefly, because no caller waits for the next
 # batch.
 LINGER_SECONDS = 60.0
 BACKGROUND_LINGER_SECONDS = 1.0

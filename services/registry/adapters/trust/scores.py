@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 
@@ -10,6 +9,7 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from libs.common.errors import MeshError
+from libs.common.runtime.tasks import PeriodicTask
 from libs.common.sql.engine import separately
 from libs.common.telemetry.log import Log
 from libs.common.tool_names import ToolName
@@ -26,10 +26,10 @@ class CachedTrustScores:
     """Answers from memory. While the database is down, the last scores stay."""
 
     def __init__(self, engine: AsyncEngine, log: Log, *, interval: float = REFRESH_SECONDS) -> None:
-        self._engine, self._log, self._interval = engine, log, interval
+        self._engine, self._log = engine, log
+        self._refresher = PeriodicTask("trust-scores", self._refresh_or_warn, log, interval=interval)
         self._scores: dict[ToolName, float] = {}
         self._seen = _BEGINNING
-        self._task: asyncio.Task[None] | None = None
 
     def scores_of(self, tools: Iterable[ToolName]) -> Mapping[ToolName, float]:
         """Return the score of each tool, or that of an unproven tool."""
@@ -38,13 +38,11 @@ class CachedTrustScores:
     async def start(self) -> None:
         """Read all scores, then refresh them in the background."""
         await self.refresh()
-        self._task = asyncio.create_task(self._run(), name="trust-scores")
+        await self._refresher.start()
 
     async def stop(self) -> None:
         """Stop refreshing."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
+        await self._refresher.stop()
 
     async def refresh(self) -> None:
         """Read the scores that changed since the last refresh, with an overlap."""
@@ -55,12 +53,8 @@ class CachedTrustScores:
             self._scores[ToolName.parse(row.tool)] = row.score
             self._seen = max(self._seen, row.compute_time)
 
-    async def _run(self) -> None:
-        while True:
-            await asyncio.sleep(self._interval)
-            try:
-                await self.refresh()
-            except MeshError as error:
-                self._log.warning("trust scores cannot be read", reason=error.reason.name)
-            except Exception as error:
-                self._log.error("trust scores cannot be read", cause=error)
+    async def _refresh_or_warn(self) -> None:
+        try:
+            await self.refresh()
+        except MeshError as error:
+            self._log.warning("trust scores cannot be read", reason=error.reason.name)

@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 
 import grpc.aio
 from google.protobuf.duration_pb2 import Duration
-from google.protobuf.timestamp_pb2 import Timestamp
 from toolmesh.audit.v1 import usage_service_pb2 as pb
 from toolmesh.audit.v1 import usage_service_pb2_grpc as rpc
 
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.status import from_rpc_error
+from services.registry.convert.shared import timestamp
 from services.registry.domain.trust.usage import Usage
 
 _SECONDS = 2.0
@@ -56,7 +56,7 @@ class UnavailableUsageReader:
 
 
 def _asked(name: str, declared: timedelta | None, since: datetime) -> pb.GetToolUsageRequest:
-    request = pb.GetToolUsageRequest(name=name, from_time=_stamp(since))
+    request = pb.GetToolUsageRequest(name=name, from_time=timestamp(since))
     if declared is not None:
         request.declared_latency.CopyFrom(_duration(declared))
     return request
@@ -73,12 +73,6 @@ def usage_of(answer: pb.GetToolUsageResponse) -> Usage:
         calls=counted.calls,
         last_call=answer.last_call_time.ToDatetime(tzinfo=UTC) if answer.HasField("last_call_time") else None,
     )
-
-
-def _stamp(moment: datetime) -> Timestamp:
-    stamp = Timestamp()
-    stamp.FromDatetime(moment)
-    return stamp
 
 
 def _duration(span: timedelta) -> Duration:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Sequence
 from itertools import islice
+
+from cachetools import LRUCache
 
 from services.registry.domain.discovery.ports import Language, LanguageUnavailableError
 
@@ -20,7 +21,7 @@ class QueryEmbeddings:
 
     def __init__(self, language: Language) -> None:
         self._language = language
-        self._cache: OrderedDict[str, bytes] = OrderedDict()
+        self._cache: LRUCache[str, bytes] = LRUCache(MAX_CACHED)
         self._pending: dict[str, tuple[str, asyncio.Future[bytes | None]]] = {}
         self._task: asyncio.Task[None] | None = None
 
@@ -28,11 +29,10 @@ class QueryEmbeddings:
         """Return the embedding of a text; None when the language process does not answer."""
         key = " ".join(text.split()).lower()
         if key in self._cache:
-            self._cache.move_to_end(key)
             return self._cache[key]
         _, future = self._pending.setdefault(key, (text, asyncio.get_running_loop().create_future()))
         if self._task is None:
-            self._task = asyncio.create_task(self._embed_pending(), name="meanings")
+            self._task = asyncio.create_task(self._embed_pending(), name="query-embeddings")
         # Other callers may wait for the same future, so cancellation of this one must not cancel it.
         return await asyncio.shield(future)
 
@@ -58,5 +58,3 @@ class QueryEmbeddings:
     def _store(self, key: str, vector: bytes | None) -> None:
         if vector is not None:
             self._cache[key] = vector
-            if len(self._cache) > MAX_CACHED:
-                self._cache.popitem(last=False)

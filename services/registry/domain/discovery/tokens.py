@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from collections.abc import Sequence
 
 from libs.common.errors import MeshError, Reason, Violation
+from libs.common.runtime.bounded_cache import BoundedCache
 from services.registry.domain.discovery.ports import Language, LanguageUnavailableError
 
 MAX_CACHED = 50_000
@@ -17,7 +17,7 @@ class TokenCounter:
 
     def __init__(self, language: Language) -> None:
         self._language = language
-        self._cache: OrderedDict[bytes, int] = OrderedDict()
+        self._cache: BoundedCache[bytes, int] = BoundedCache(MAX_CACHED)
 
     def tokenizer(self, name: str) -> str:
         """Return the tokenizer of that name, or the default for an empty name. Raises INVALID_REQUEST for an unknown
@@ -40,7 +40,5 @@ class TokenCounter:
             except LanguageUnavailableError as error:
                 raise MeshError(Reason.SERVICE_UNAVAILABLE, retry_after=1.0) from error
             for position, count in zip(missing, counted, strict=True):
-                counts[position] = self._cache[keys[position]] = count
-            while len(self._cache) > MAX_CACHED:
-                self._cache.popitem(last=False)
+                counts[position] = self._cache.put(keys[position], count)
         return [count for count in counts if count is not None]

@@ -130,7 +130,7 @@ async def test_a_deprecation_can_be_revised_and_taken_back(two: Replica) -> None
     assert (word(back.state), back.HasField("deprecation")) == ("available", False)
 
 
-async def test_the_face_of_a_tool_follows_its_latest_version(two: Replica) -> None:
+async def test_title_and_tags_of_a_tool_follow_its_latest_version(two: Replica) -> None:
     async def shown() -> tuple[str, str]:
         tool = (await two.stub().GetTool(registry_pb.GetToolRequest(name=TOOL))).tool
         return tool.latest_version, tool.title

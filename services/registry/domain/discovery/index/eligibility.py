@@ -61,10 +61,10 @@ class _EligibilitySearch(Search):
         # Ties are sorted by rank, so that an empty task still gets the best tools.
         best = rows[np.lexsort((-parts["score"][rows], -utility[rows]))]
         members, categories, listed = self._members(best, utility)
-        missing_for = np.flatnonzero(there & (reasons >= 0))
+        withheld_rows = np.flatnonzero(there & (reasons >= 0))
         blocking = np.array([reason in BLOCKING for reason in _REASONS])
-        blocked = int(blocking[reasons[missing_for]].sum())
-        top_withheld = missing_for[np.argsort(-utility[missing_for], kind="stable")][:WITHHELD]
+        blocked = int(blocking[reasons[withheld_rows]].sum())
+        top_withheld = withheld_rows[np.argsort(-utility[withheld_rows], kind="stable")][:WITHHELD]
         return Eligibility(
             usable=len(rows),
             useful=self._hits(best[:USEFUL], signals, fits, parts, chosen),
@@ -75,7 +75,7 @@ class _EligibilitySearch(Search):
                 self._withheld(int(row), _REASONS[reasons[row]], chosen[columns.versions[row]]) for row in top_withheld
             ],
             blocked=blocked,
-            excluded=len(missing_for) - blocked,
+            excluded=len(withheld_rows) - blocked,
             filtered=int(np.count_nonzero(there & (reasons < 0))) - len(rows),
         )
 

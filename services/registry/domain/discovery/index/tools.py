@@ -8,6 +8,7 @@ from datetime import datetime
 
 import numpy as np
 
+from libs.common.runtime.bounded_cache import BoundedCache
 from libs.common.semver import Constraint
 from libs.common.tool_names import ToolName, grant_covers
 from services.registry.domain.catalog.resolve import CHOSEN_FIRST, effective_state, matches
@@ -35,7 +36,7 @@ _MUTATIONS = tuple(MutationClass)
 _NEAREST = 5
 # The index is rebuilt when more than this many rows are dead and they outnumber those alive.
 _FORGET = 256
-_KEPT_PATTERNS = 256
+_MAX_PATTERNS = 256
 
 
 class ToolIndex:
@@ -52,7 +53,7 @@ class ToolIndex:
         self.words, self.tags, self.capabilities, self.pieces = Postings(), Postings(), Postings(), Postings()
         self.namespaces, self.scope_sets, self.version_sets = InternTable(), InternTable(), InternTable()
         self.categories, self.needs = InternTable(), InternTable()
-        self.granted: dict[str, Mask] = {}
+        self.granted: BoundedCache[str, Mask] = BoundedCache(_MAX_PATTERNS)
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -315,9 +316,7 @@ class Search:
                 [grant_covers(pattern, name) for name in index.tool_names[done : self._size]], dtype=np.bool_
             )
             known = fresh if known is None else np.concatenate([known, fresh])
-            if len(index.granted) >= _KEPT_PATTERNS:
-                index.granted.pop(next(iter(index.granted)))
-            index.granted[pattern] = known
+            index.granted.put(pattern, known)
         return known
 
     def _components(self, rows: np.ndarray, fits: np.ndarray) -> dict[str, np.ndarray]:

@@ -147,7 +147,7 @@ async def test_the_end_sends_away_those_who_wait_and_those_who_come(log: Log) ->
 async def test_the_position_is_known_only_while_polls_succeed(log: Log) -> None:
     feed = PolledChangeFeed(log, QUIET, interval=1000.0)
     assert feed.last_position() is None
-    await feed._look()
+    await feed._poll()
     assert feed.last_position() == Position("e", log.last)
     feed._polled_at -= 1000.0 * TRUSTED_POLLS + 1
     assert feed.last_position() is None
