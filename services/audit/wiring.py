@@ -51,7 +51,8 @@ from services.audit.domain.log.append_records import AppendRecords
 from services.audit.domain.log.tail import Tail
 from services.audit.domain.log.watch_records import WatchRecords
 from services.audit.domain.merkle.note import Origin
-from services.audit.domain.ports import LogReader, RelaySink
+from services.audit.domain.ports import LogReader
+from services.audit.domain.relay.ports import RelaySink
 from services.audit.domain.relay.relay import Relay
 from services.audit.domain.usage.count_records import CountRecords
 from services.audit.handlers.audit import AuditHandlers

@@ -47,12 +47,12 @@ class LiveLog:
 
     def remote(self) -> RemoteLog:
         """Connect as the operator, for verification."""
-        return RemoteLog(self.transport("operator"), 20)
+        return RemoteLog(self.transport("operator"), 60)
 
     def append(self, records: Sequence[record_pb.AuditRecord]) -> int:
         """Append one batch; return the last sequence."""
         batch = pb.AppendRecordsRequest(batch=1, records=records)
-        [answer] = AuditServiceStub(self.transport("executor").channel).AppendRecords(iter([batch]), timeout=20)
+        [answer] = AuditServiceStub(self.transport("executor").channel).AppendRecords(iter([batch]), timeout=60)
         return int(answer.last_sequence)
 
     def checkpoint(self) -> Any:
@@ -62,17 +62,17 @@ class LiveLog:
     def close_shard(self, number: int) -> None:
         """Close a shard."""
         request = log_service_pb2.CloseShardRequest(shard=number)
-        LogServiceStub(self.transport("operator").channel).CloseShard(request, timeout=20)
+        LogServiceStub(self.transport("operator").channel).CloseShard(request, timeout=60)
 
     def erase(self, sequence: int) -> int:
         """Erase a payload; return the sequence of the erasure record."""
         request = log_service_pb2.ErasePayloadRequest(sequence=sequence, reason="asked for")
-        return int(LogServiceStub(self.transport("operator").channel).ErasePayload(request, timeout=20).erased_by)
+        return int(LogServiceStub(self.transport("operator").channel).ErasePayload(request, timeout=60).erased_by)
 
     def archive(self, shard: int, digest: str, *, drop: bool = False) -> None:
         """Register the archive of a shard, or drop its records."""
         request = log_service_pb2.ArchiveShardRequest(shard=shard, manifest_digest=digest, drop_records=drop)
-        LogServiceStub(self.transport("operator").channel).ArchiveShard(request, timeout=20)
+        LogServiceStub(self.transport("operator").channel).ArchiveShard(request, timeout=60)
 
     def hang_up(self) -> None:
         """Close all connections."""

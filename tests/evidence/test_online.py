@@ -359,7 +359,7 @@ def test_a_swapped_shard(copy: MakeCopy) -> None:
     made.sql(
         "delete from checkpoints where shard = 0",
         "update shards set root_hash = %(root)s where number = 0",
-        "update subtrees set hash = %(value)s where shard = 0 and level = %(level)s and place = %(place)s",
+        "update subtrees set hash = %(value)s where shard = 0 and level = %(level)s and place = %(offset)s",
         root=tree.root(),
         value=value,
         **node._asdict(),

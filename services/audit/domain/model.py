@@ -170,12 +170,3 @@ class SignedCheckpoint:
     key_id: str
     sign_time: datetime
     cosignatures: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class RelayStatus:
-    """Lag of the relay's sink, and whether this replica is the relaying one."""
-
-    leads: bool
-    records_behind: int
-    seconds_behind: float

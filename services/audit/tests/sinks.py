@@ -11,8 +11,8 @@ import redis
 from services.audit.adapters.relay.kafka import KafkaSink
 from services.audit.adapters.relay.redis import PREFIX, RedisSink
 from services.audit.domain.merkle.merkle import leaf_hash
-from services.audit.domain.ports import RelaySink
 from services.audit.domain.relay.cloudevent import CloudEvent
+from services.audit.domain.relay.ports import RelaySink
 from tests.harness.kafka import KafkaCluster
 
 TOPIC = "toolmesh.audit.records"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from libs.common.telemetry.log import Log
 from services.audit import metrics
-from services.audit.domain.model import RelayStatus
+from services.audit.domain.relay.ports import RelayStatus
 
 # A lag above this is logged once, and once more when it is over.
 LATE_SECONDS = 60.0

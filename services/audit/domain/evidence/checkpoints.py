@@ -8,9 +8,9 @@ from services.audit.domain.evidence.errors import checkpoint_not_found, history_
 from services.audit.domain.evidence.model import Shard
 from services.audit.domain.evidence.ports import CheckpointStore, ShardStore, TreeStore
 from services.audit.domain.evidence.prove import root_at
-from services.audit.domain.merkle.note import Origin, checkpoint_text, key_id, signed_note, verifier_key
+from services.audit.domain.merkle.note import CheckpointKey, Origin, checkpoint_text, key_id, signed_note, verifier_key
 from services.audit.domain.model import SignedCheckpoint
-from services.audit.domain.ports import CheckpointKey, LogReader
+from services.audit.domain.ports import LogReader
 
 
 class CheckpointSigner:

@@ -25,9 +25,9 @@ from services.audit.domain.merkle.merkle import (
     leaf_hash,
     perfect_subtrees,
 )
-from services.audit.domain.merkle.note import Origin, checkpoint_text, key_id, signature_of
+from services.audit.domain.merkle.note import CheckpointKey, Origin, checkpoint_text, key_id, signature_of
 from services.audit.domain.model import Entry, SignedCheckpoint
-from services.audit.domain.ports import CheckpointKey, LogReader
+from services.audit.domain.ports import LogReader
 
 MAX_RECORDS = 100_000
 BLOCK = 1 << STORED_LEVELS

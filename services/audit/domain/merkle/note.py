@@ -6,8 +6,7 @@ import base64
 import binascii
 import hashlib
 from dataclasses import dataclass
-
-from services.audit.domain.ports import CheckpointKey
+from typing import Protocol
 
 _ED25519 = b"\x01"
 
@@ -21,6 +20,19 @@ class Origin:
 
     def of_shard(self, log_id: str, shard: int) -> str:
         return f"{self.trust_domain}/audit/{log_id}/{shard}"
+
+
+class CheckpointKey(Protocol):
+    """The Ed25519 key that signs checkpoints."""
+
+    @property
+    def public_key(self) -> bytes:
+        """The public key, 32 bytes."""
+        ...
+
+    def sign(self, message: bytes) -> bytes:
+        """Return the signature, 64 bytes."""
+        ...
 
 
 def checkpoint_text(origin: str, size: int, root: bytes) -> str:

@@ -14,9 +14,10 @@ from libs.common.runtime.backoff import Backoff
 from libs.common.runtime.clock import Clock
 from services.audit.domain.log.tail import Tail
 from services.audit.domain.log.yield_every import yield_every
-from services.audit.domain.model import Page, RecordFilter, RelayStatus, Span
-from services.audit.domain.ports import LogReader, RelayLease, RelayObserver, RelaySink
+from services.audit.domain.model import Page, RecordFilter, Span
+from services.audit.domain.ports import LogReader
 from services.audit.domain.relay.cloudevent import cloud_event
+from services.audit.domain.relay.ports import RelayLease, RelayObserver, RelaySink, RelayStatus
 from services.audit.domain.relay.throttle import rest_seconds
 
 PAGE_SIZE = 1000

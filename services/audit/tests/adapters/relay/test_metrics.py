@@ -12,7 +12,7 @@ from prometheus_client import REGISTRY
 from libs.common.telemetry.log import Log
 from services.audit.adapters.relay.metrics import RelayMetrics
 from services.audit.domain.errors import SinkError
-from services.audit.domain.model import RelayStatus
+from services.audit.domain.relay.ports import RelayStatus
 
 
 class CapturedLog:

@@ -179,6 +179,10 @@ async def test_counting_an_unchanged_log_changes_nothing() -> None:
     assert store.cells == before
 
 
+def test_a_day_has_the_documented_number_of_cells() -> None:
+    assert LIMITS == {"all": 1, "tool": 5_000, "tenant": 10_000, "caller": 20_000, "task": 20_000}
+
+
 @pytest.mark.parametrize(
     ("dimensions", "rollup"),
     [
