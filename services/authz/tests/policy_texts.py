@@ -34,4 +34,4 @@ def write_policy_set(folder: Path, *policies: str) -> Path:
 
 def _policy(kind: str, name: str, effect: str, action: str, condition: str) -> str:
     when = f" when {{ {condition} }}" if condition else ""
-    return f'@id("{name}") @effect("{effect}") @reason("{name} said so.") {kind} (principal, {action}, resource){when};'
+    return f'@id("{name}") @effect("{effect}") @reason("{name} matched.") {kind} (principal, {action}, resource){when};'
