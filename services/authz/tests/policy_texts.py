@@ -28,7 +28,7 @@ def write_policy_set(folder: Path, *policies: str) -> Path:
     """Write a policy set with the shipped schema; return its folder."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / SCHEMA_FILE).write_text((POLICIES / SCHEMA_FILE).read_text())
-    (folder / "test.cedar").write_text("\n".join(policies))
+    (folder / "policies.cedar").write_text("\n".join(policies))
     return folder
 
 
