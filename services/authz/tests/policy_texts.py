@@ -28,10 +28,10 @@ def write_policy_set(folder: Path, *policies: str) -> Path:
     """Write a policy set with the shipped schema; return its folder."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / SCHEMA_FILE).write_text((POLICIES / SCHEMA_FILE).read_text())
-    (folder / "test.cedar").write_text("\n".join(policies))
+    (folder / "policies.cedar").write_text("\n".join(policies))
     return folder
 
 
 def _policy(kind: str, name: str, effect: str, action: str, condition: str) -> str:
     when = f" when {{ {condition} }}" if condition else ""
-    return f'@id("{name}") @effect("{effect}") @reason("{name} said so.") {kind} (principal, {action}, resource){when};'
+    return f'@id("{name}") @effect("{effect}") @reason("{name} matched.") {kind} (principal, {action}, resource){when};'

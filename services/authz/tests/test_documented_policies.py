@@ -30,13 +30,13 @@ def engine(text: str) -> CedarEngine:
     return CedarEngine(compiler_for(POLICIES).compile(documents), Log("authz", level="error"))
 
 
-def judged(engine: CedarEngine, **given: Any) -> Any:
+def decide(engine: CedarEngine, **given: Any) -> Any:
     return engine.decide(make_request("dev", **{"trust_level": 90, **given}))
 
 
 def test_a_large_payment_needs_two(engine: CedarEngine) -> None:
     small, large = (
-        judged(engine, arguments=arguments, mutation_class="write_reversible", moment_hour=12)
+        decide(engine, arguments=arguments, mutation_class="write_reversible", moment_hour=12)
         for arguments in (b'{"amount": 1000}', b'{"amount": 1000.01}')
     )
     assert small.outcome == Allow()
@@ -45,28 +45,28 @@ def test_a_large_payment_needs_two(engine: CedarEngine) -> None:
 
 def test_mail_of_agents_stays_in_the_house(engine: CedarEngine) -> None:
     mail = {"tags": ("mail",), "tier": "agent"}
-    assert judged(engine, **mail, arguments=b'{"to": "a@example.com"}').outcome == Allow()
-    assert isinstance(judged(engine, **mail, arguments=b'{"to": "a@evil.com"}').outcome, Deny)
-    assert judged(engine, tags=("mail",), arguments=b'{"to": "a@evil.com"}').outcome == Allow()
+    assert decide(engine, **mail, arguments=b'{"to": "a@example.com"}').outcome == Allow()
+    assert isinstance(decide(engine, **mail, arguments=b'{"to": "a@evil.com"}').outcome, Deny)
+    assert decide(engine, tags=("mail",), arguments=b'{"to": "a@evil.com"}').outcome == Allow()
 
 
 def test_support_reads_without_cards(engine: CedarEngine) -> None:
-    verdict = judged(engine, tags=("customers",), groups=("support",))
+    verdict = decide(engine, tags=("customers",), groups=("support",))
     assert verdict.obligations == (Obligation("redact_fields", ("/rows/*/card",)), Obligation("cap_rows", ("50",)))
     assert verdict.labels == ("pii",)
 
 
 def test_at_night_a_person_looks(engine: CedarEngine) -> None:
-    night = judged(engine, mutation_class="write_reversible", moment_hour=3, arguments=b"{}")
+    night = decide(engine, mutation_class="write_reversible", moment_hour=3, arguments=b"{}")
     assert isinstance(night.outcome, NeedsApproval)
-    assert judged(engine, moment_hour=3).outcome == Allow()
+    assert decide(engine, moment_hour=3).outcome == Allow()
 
 
 def test_a_ban_of_a_subject_covers_all_actors_for_it(engine: CedarEngine) -> None:
     mallory = {"subject": "did:web:example.com:mallory"}
     for acting in ({}, {"tier": "agent", "agent": "did:key:own"}, {"tier": "invocation"}, {"tier": "service"}):
-        assert isinstance(judged(engine, **mallory, **acting).outcome, Deny)
-    assert judged(engine, tier="agent", agent="did:web:example.com:mallory").outcome == Allow()
+        assert isinstance(decide(engine, **mallory, **acting).outcome, Deny)
+    assert decide(engine, tier="agent", agent="did:web:example.com:mallory").outcome == Allow()
 
 
 def test_every_annotation_is_described(text: str) -> None:

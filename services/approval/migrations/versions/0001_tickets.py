@@ -45,7 +45,7 @@ def upgrade() -> None:
     newest = [sa.text("create_time desc"), sa.text("ticket_id desc")]
     op.create_index("tickets_newest", "tickets", newest)
     op.create_index("tickets_newest_of_state", "tickets", ["state", *newest])
-    # What the sweeper asks for, every moment: mostly nothing.
+    # The query of the sweeper, which usually finds nothing.
     op.create_index("tickets_due", "tickets", ["expire_time"], postgresql_where=sa.text("state = 'pending'"))
 
 

@@ -6,9 +6,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 
-from cachetools import LRUCache
-
 from libs.common.errors import MeshError, Reason
+from libs.common.runtime.bounded_cache import BoundedCache
 from libs.common.telemetry.log import Log
 from services.authz.adapters.cedar.annotations import DEFAULT_APPROVERS, INVOKE, WITHOUT_APPROVAL, PolicyAnnotations
 from services.authz.adapters.cedar.compiler import PolicySet
@@ -72,9 +71,9 @@ class CedarEngine:
         self._set = policy_set
         self._log, self._fail_closed = log, _FailClosed(log)
         self._order = {name: index for index, name in enumerate(policy_set.policies)}
-        self._slice_results: LRUCache[Hashable, _SliceResult] = LRUCache(_CACHE_SIZE)
-        self._distinct_results: LRUCache[Hashable, _SliceResult] = LRUCache(_CACHE_SIZE)
-        self._static_results: LRUCache[Hashable, _StaticResult] = LRUCache(_CACHE_SIZE)
+        self._slice_results = BoundedCache[Hashable, _SliceResult](_CACHE_SIZE)
+        self._distinct_results = BoundedCache[Hashable, _SliceResult](_CACHE_SIZE)
+        self._static_results = BoundedCache[Hashable, _StaticResult](_CACHE_SIZE)
 
     @property
     def version(self) -> str:
@@ -102,7 +101,7 @@ class CedarEngine:
             if result is None:
                 result = self._combine(static, widened)
                 if not any(_errors(one.responses) for one in (*static, *widened)):
-                    self._static_results[key] = result
+                    self._static_results.put(key, result)
             return CedarEvaluation(self, request, result)
 
     def finish(self, static: _StaticResult, request: DecisionRequest) -> Verdict:
@@ -190,7 +189,7 @@ class CedarEngine:
             result = _SliceResult(policy_slice, CedarRequest(self._set, request).evaluate(policy_slice))
             if not _errors(result.responses):
                 result = self._intern(result)
-                self._slice_results[key] = result
+                self._slice_results.put(key, result)
         return result
 
     def _intern(self, result: _SliceResult) -> _SliceResult:
@@ -201,7 +200,7 @@ class CedarEngine:
         )
         interned = self._distinct_results.get(key)
         if interned is None:
-            self._distinct_results[key] = result
+            self._distinct_results.put(key, result)
         return interned or result
 
     def _combine(self, static: list[_SliceResult], widened: list[_SliceResult]) -> _StaticResult:

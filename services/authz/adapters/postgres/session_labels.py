@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import orjson
-from cachetools import LRUCache
 from sqlalchemy import ARRAY, Text, bindparam, func, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from libs.common.runtime.bounded_cache import BoundedCache
 from libs.common.sql.engine import separately
 from services.authz.adapters.postgres.tables import session_labels
 from services.authz.domain.model import DecisionRequest
@@ -37,7 +37,7 @@ class PostgresSessionLabels:
 
     def __init__(self, engine: AsyncEngine, *, cache_size: int = CACHE_SIZE) -> None:
         self._engine = engine
-        self._stored: LRUCache[tuple[str, str], None] = LRUCache(cache_size)
+        self._stored = BoundedCache[tuple[str, str], None](cache_size)
 
     async def find(self, request: DecisionRequest) -> frozenset[str]:
         query = select(session_labels.c.label).where(session_labels.c.place.in_(label_scopes(request)))
@@ -54,7 +54,7 @@ class PostgresSessionLabels:
             result = await connection.execute(_ADD, {"places": list(scopes), "labels": list(names)})
             added = set(result.scalars())
         for pair in missing:
-            self._stored[pair] = None
+            self._stored.put(pair, None)
         return tuple(sorted(added))
 
 

@@ -14,7 +14,7 @@ from services.authz.domain.tokens.minter import TokenMinter
 
 @dataclass(frozen=True)
 class ExchangeToken:
-    """Grants what the configuration of the external issuer says, never what the external token claims."""
+    """Grants the authority that is configured for the external issuer, never that of the external token."""
 
     minter: TokenMinter
     verifier: ExternalTokenVerifier

@@ -20,7 +20,7 @@ def upgrade() -> None:
         sa.Column("scopes", postgresql.ARRAY(sa.Text), nullable=False),
         sa.Column("tools", postgresql.JSONB, nullable=False),
     )
-    # Whose tokens are out there, and which of them still hold: the two questions of revocation.
+    # Indexes for revocation: the tokens of a subject, and the unexpired tokens.
     op.create_index("issued_tokens_subject", "issued_tokens", ["subject", "expires_at"])
     op.create_index("issued_tokens_kid", "issued_tokens", ["kid", "expires_at"])
 

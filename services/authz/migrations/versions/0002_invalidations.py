@@ -1,4 +1,4 @@
-"""The feed of what makes remembered answers worthless, and the revocations in it."""
+"""The feed of cache invalidations, and the revocations in it."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "0001"
 
 
 def upgrade() -> None:
-    # One row, locked by whoever appends: the numbers become visible in their own order, so a reader never skips one.
+    # One row, locked by every append: sequence numbers become visible in order, so a reader never skips one.
     op.create_table("feed_head", sa.Column("sequence", sa.BigInteger, nullable=False))
     op.execute("create unique index feed_head_only_one on feed_head ((true))")
     op.execute("insert into feed_head values (0)")
@@ -30,7 +30,7 @@ def upgrade() -> None:
         sa.Column("reason", sa.Text, nullable=False),
         sa.Column("revoked_by", sa.Text, nullable=False),
         sa.Column("revoked_at", sa.DateTime(timezone=True), nullable=False),
-        # When nothing it applies to can still hold.
+        # When every token that it applies to has expired.
         sa.Column("expires_at", sa.DateTime(timezone=True), nullable=False),
     )
     op.create_index("revocations_expires_at", "revocations", ["expires_at"])

@@ -1,4 +1,4 @@
-"""Sets of policies and which of them was active when; the journal of decisions; what sessions have seen."""
+"""Policy sets and their activations, the journal of decisions, and session labels."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -24,7 +24,7 @@ def upgrade() -> None:
         sa.Column("name", sa.Text, primary_key=True),
         sa.Column("text", sa.Text, nullable=False),
     )
-    # The last one says which set is active; `previous` leads to what was active before it, for going back.
+    # The last row is the active set; `previous` is the activation before it, for rollbacks.
     op.create_table(
         "activations",
         sa.Column("sequence", sa.BigInteger, primary_key=True, autoincrement=False),

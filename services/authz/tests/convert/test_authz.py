@@ -100,5 +100,5 @@ def test_an_explanation_names_the_principal_of_the_policy_decision(
 ) -> None:
     made = Decision("decisions/1", Verdict(Allow(), ()), "sha256:1", False, NOW, NOW)
     explanation = Explanation(RecordedDecision(made, make_request(**given), None), (), "")
-    told = convert_policies.explanation_message(explanation).subject
-    assert (told.kind, told.on_behalf_of) == (kind, behalf)
+    subject = convert_policies.explanation_message(explanation).subject
+    assert (subject.kind, subject.on_behalf_of) == (kind, behalf)

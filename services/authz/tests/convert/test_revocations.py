@@ -41,7 +41,7 @@ class Tokens:
         self.executor = rpc.TokenServiceStub(mesh.channel("executor"))
 
     async def revoke(self, token: str = "", reason: str = "lost", **target: str) -> pb.Revocation:
-        """Revoke as the operator, or with somebody's token as a caller."""
+        """Revoke as the operator, or as a caller with a token."""
         request = pb.RevokeTokenRequest(reason=reason, **target)
         stub, metadata = (self.edge, bearer(token)) if token else (self.operator, ())
         return (await stub.RevokeToken(request, metadata=metadata)).revocation  # type: ignore[no-any-return]
@@ -193,11 +193,11 @@ async def test_revocations_are_listed_newest_first_page_by_page_until_they_are_o
     assert (await refusal(wrong)).reason is Reason.PAGE_TOKEN_INVALID
 
 
-async def heard(call: Any, wanted: Callable[[Any], bool]) -> Any:
-    """Return the first message of a watch that is wanted."""
+async def next_matching(call: Any, matches: Callable[[Any], bool]) -> Any:
+    """Return the first message of a watch that matches."""
     async with asyncio.timeout(10):
         while (message := await call.read()) is not grpc.aio.EOF:
-            if wanted(message):
+            if matches(message):
                 return message
     raise AssertionError("the watch ended")
 
@@ -214,8 +214,8 @@ async def test_a_watch_begins_with_all_that_matters_and_speaks_even_when_nothing
     second = await watch.read()
     assert (second.snapshot, list(second.revocations)) == (False, [])
     await tokens.revoke(subject=ALICE)
-    told = await heard(watch, lambda message: message.revocations)
-    assert [one.subject for one in told.revocations] == [ALICE]
+    message = await next_matching(watch, lambda message: message.revocations)
+    assert [one.subject for one in message.revocations] == [ALICE]
     watch.cancel()
 
 
@@ -227,15 +227,19 @@ async def test_a_large_invalidation_is_split_into_several_messages(
     for token_id in revoked:
         await tokens.revoke(token_id=token_id)
     watch = tokens.executor.WatchInvalidations(pb.WatchInvalidationsRequest())
-    told = [await watch.read() for _ in range(3)]
-    assert [(message.snapshot, message.continued) for message in told] == [(True, True), (False, True), (False, False)]
-    assert [one.token_id for message in told for one in message.revocations] == revoked
+    messages = [await watch.read() for _ in range(3)]
+    assert [(message.snapshot, message.continued) for message in messages] == [
+        (True, True),
+        (False, True),
+        (False, False),
+    ]
+    assert [one.token_id for message in messages for one in message.revocations] == revoked
     watch.cancel()
     view = RevocationView(SystemClock())
     follower = InvalidationFollower(tokens.mesh.channel("executor"), view, Log("test", level="error"))
     await follower.start()
     async with asyncio.timeout(10):
-        while not view.believed():  # noqa: ASYNC110  (the view tells nobody when it changes)
+        while not view.believed():  # noqa: ASYNC110  (the view has no event)
             await asyncio.sleep(0.01)
     assert all(view.refuses(TokenLineage(frozenset({f"token:{token_id}"}))) for token_id in revoked)
     await follower.stop()
@@ -243,8 +247,8 @@ async def test_a_large_invalidation_is_split_into_several_messages(
 
 def test_the_largest_invalidation_message_fits_into_a_grpc_message() -> None:
     longest = Revocation(2**62, RevocationTarget("subject", "did:web:" + "a" * 504), "", "", NOW, NOW)
-    word = Invalidation(2**62, "sha256:" + "0" * 64, (longest,) * (convert.MAX_REVOCATIONS * 2), snapshot=True)
-    assert max(message.ByteSize() for message in convert.invalidation_messages(word)) < MAX_MESSAGE_BYTES
+    invalidation = Invalidation(2**62, "sha256:" + "0" * 64, (longest,) * (convert.MAX_REVOCATIONS * 2), snapshot=True)
+    assert max(message.ByteSize() for message in convert.invalidation_messages(invalidation)) < MAX_MESSAGE_BYTES
 
 
 @pytest.mark.parametrize("target", [{"token_id": "a\0b"}, {"key_id": "a\0b"}, {"subject": ALICE, "reason": "a\0b"}])

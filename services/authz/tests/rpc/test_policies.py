@@ -308,7 +308,7 @@ async def test_decisions_without_stored_arguments_are_undecidable_in_a_replay(me
     reading = await put(mesh, permit("open"), forbid("x", 'context.arguments.facts.contains("/x=1")'))
     assert (await replay(mesh, reading))[-1].undecidable == 2
     labels = await put(mesh, permit("open"), forbid("l", 'context.session_labels.contains("a")'))
-    # Labels were looked up for the one call that a policy reads them of.
+    # Labels were read only for the call whose policy uses them.
     assert (await replay(mesh, labels))[-1].undecidable == 1
 
 
@@ -316,7 +316,7 @@ async def test_a_replay_denies_missing_arguments_like_a_check(mesh: Any) -> None
     await mesh.check((token := (await mesh.mint()).token), arguments_digest="sha256:good")
     reading = await put(mesh, permit("open"), forbid("known", 'context.arguments_digest == "sha256:bad"'))
     await activate(mesh, reading)
-    # Nobody says what its arguments are, so nobody knows whether they are the bad ones.
+    # Without arguments the policy cannot be evaluated.
     assert outcome(await mesh.check(token)) == "deny"
     assert [flip for message in await replay(mesh, reading) for flip in message.flips] == []
 

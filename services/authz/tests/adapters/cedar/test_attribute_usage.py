@@ -33,8 +33,8 @@ def about(condition: str) -> dict[str, Any]:
 
 
 def test_all_entity_attributes_have_request_fields() -> None:
-    asked = make_request()
-    entities = (("principal", principal_entity(asked.caller)), ("resource", resource_entity(asked.call)))
+    request = make_request()
+    entities = (("principal", principal_entity(request.caller)), ("resource", resource_entity(request.call)))
     attributes = {f"{name}.{each}" for name, entity in entities for each in entity["attrs"]}
     assert attributes | {"principal", "resource", "context"} == ALL_ATTRIBUTES
 
@@ -53,7 +53,7 @@ def test_all_entity_attributes_have_request_fields() -> None:
         ('principal in User::"a"', {"principal"}),
         ('{"a": principal.tenant}.a == "x"', {"principal.tenant"}),
         ('{"Var": resource.tool_id, ".": principal.tenant}.Var == "x"', {"principal.tenant", "resource.tool_id"}),
-        # By another name, it cannot be told whose attribute it is.
+        # The owner of the attribute is an alias.
         ('{"a": principal}.a.tenant == "x"', ALL_ATTRIBUTES),
         ('(if resource.closed_world then principal else principal).tenant == "x"', ALL_ATTRIBUTES),
         ("principal.of_a_later_schema", ALL_ATTRIBUTES),
@@ -101,8 +101,8 @@ def test_a_cache_key_depends_on_the_used_attributes_only(attribute: str, changes
 
 
 def tool(name: str = "pay", version: str = "1.2.3") -> DecisionRequest:
-    asked = make_request()
-    return replace(asked, call=replace(asked.call, tool=ToolName("acme", name), version=Version.parse(version)))
+    request = make_request()
+    return replace(request, call=replace(request.call, tool=ToolName("acme", name), version=Version.parse(version)))
 
 
 def test_cache_keys_distinguish_uids_environments_and_builds_of_a_version() -> None:
@@ -125,10 +125,10 @@ def test_cache_keys_distinguish_uids_environments_and_builds_of_a_version() -> N
 
 
 def test_entities_have_only_the_used_attributes() -> None:
-    told = json.loads(
+    entities = json.loads(
         entities_builder({"principal.tenant", "resource.trust", "resource"})(make_request(tenant="a", tool_trust=7))
     )
-    assert [entity["attrs"] for entity in told] == [{"tenant": "a"}, {"trust": 7}]
+    assert [entity["attrs"] for entity in entities] == [{"tenant": "a"}, {"trust": 7}]
     assert json.loads(entities_builder(ALL_ATTRIBUTES)(make_request())) == [
         principal_entity(make_request().caller),
         resource_entity(make_request().call),
@@ -140,15 +140,15 @@ def test_requests_have_uids_only_if_policies_use_them() -> None:
     one, other = make_request("dev", subject="did:web:a"), make_request("prod", subject="did:web:b", tags=("t",))
     tags = requests_builder({"resource.tags"}, ["invoke"])
     assert tags(one) == tags(other)
-    caller, tool, place = (requests_builder({each}, ["invoke"]) for each in ("principal", "resource", "context"))
+    caller, tool, environment = (requests_builder({each}, ["invoke"]) for each in ("principal", "resource", "context"))
     assert caller(one) != caller(other)
     assert caller(one)[0]["principal"] == principal_entity(one.caller)["uid"]
     assert tool(one)[0]["resource"] == resource_entity(one.call)["uid"]
-    assert [json.loads(place(each)[0]["context"]) for each in (one, other)] == [
+    assert [json.loads(environment(each)[0]["context"]) for each in (one, other)] == [
         {"environment": "dev"},
         {"environment": "prod"},
     ]
-    # Whatever they are called, what is told of them is found under that name.
+    # The request refers to the entity by the same UID.
     [request], [entity] = tags(other), json.loads(entities_builder({"resource.tags"})(other))
     assert (entity["uid"], entity["attrs"]) == (request["resource"], {"tags": ["t"]})
 
@@ -172,10 +172,10 @@ def test_cedar_evaluates_once_for_requests_with_equal_used_attributes(evaluation
     alike = [make_request(trust_level=9, subject=who, tags=tags) for who in ("a", "b") for tags in ((), ("x",))]
     verdicts = [engine.decide(each) for each in alike]
     assert [verdict.outcome for verdict in verdicts] == [Allow()] * 4
-    # Both policies, each of which reads something else.
+    # One evaluation for each policy, because they use different attributes.
     assert len(evaluations) == 2
     assert engine.decide(make_request(trust_level=1)).outcome == Deny(Reason.PERMISSION_DENIED)
-    # And again only the one that reads what is new.
+    # Only the policy that uses the changed attribute is evaluated again.
     assert len(evaluations) == 3
 
 
@@ -184,7 +184,7 @@ def test_a_newly_relevant_policy_is_evaluated_despite_cached_responses(evaluatio
     assert engine.decide(make_request(tags=("other",))).outcome == Allow()
     assert isinstance(engine.decide(make_request(tags=("other", "money"))).outcome, NeedsApproval)
     assert engine.decide(make_request()).outcome == Allow()
-    # What is so whatever the tags are is asked once.
+    # The policy that does not use tags is evaluated once.
     assert len(evaluations) == 2
 
 
@@ -193,7 +193,7 @@ def test_policies_that_read_the_context_are_evaluated_for_each_call(evaluations:
     engine = CedarEngine(cut(permit("all"), late), SILENT)
     hours = [engine.decide(make_request(impact_scope=6, moment_hour=hour)).outcome for hour in (12, 18, 12)]
     assert hours == [Allow(), Deny(Reason.PERMISSION_DENIED), Allow()]
-    # Twice for what is so at any hour, then once for each.
+    # Two static evaluations, then one for each call.
     assert len(evaluations) == 2 + 3
     assert engine.context_fields(make_request(impact_scope=6)) == {ContextField.TIME}
 

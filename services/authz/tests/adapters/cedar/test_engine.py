@@ -28,7 +28,7 @@ SILENT = Log("authz", descriptor=2, level="error")
 
 
 def make_request(environment: str = "local", *, mutation_class: str = "read_only", **given: Any) -> DecisionRequest:
-    """Return a question; `given` are facts of the call or attributes of the caller."""
+    """Return a request; `given` are fields of the call or attributes of the caller."""
     about_call = {field.name for field in fields(CallFacts)}
     moment = datetime(2026, 1, 5, given.pop("moment_hour", 12), tzinfo=UTC)
     labels = given.pop("labels", None)
@@ -115,8 +115,8 @@ def test_an_allow_says_why(shipped: CedarEngine) -> None:
 
 
 def test_every_policy_that_asks_for_a_person_is_named_and_the_first_names_the_approvers(shipped: CedarEngine) -> None:
-    asked = make_request("prod", mutation_class="write_irreversible", impact_scope=9, approval_always=True)
-    verdict = shipped.decide(asked)
+    request = make_request("prod", mutation_class="write_irreversible", impact_scope=9, approval_always=True)
+    verdict = shipped.decide(request)
     assert verdict.policies == (
         "irreversible-writes-need-a-person",
         "far-reaching-production-writes-need-a-person",
@@ -135,38 +135,38 @@ def test_an_agent_token_is_evaluated_as_an_agent(tmp_path: Path) -> None:
     assert engine.decide(make_request(tier="user")).outcome == Deny(Reason.PERMISSION_DENIED)
 
 
-def judged(folder: Path, asked: DecisionRequest, *policies: str) -> Verdict:
-    return CedarEngine(load_policies(write_policy_set(folder, *policies)), SILENT).decide(asked)
+def decide_with(folder: Path, request: DecisionRequest, *policies: str) -> Verdict:
+    return CedarEngine(load_policies(write_policy_set(folder, *policies)), SILENT).decide(request)
 
 
 def test_a_call_without_a_permit_is_denied(tmp_path: Path) -> None:
-    verdict = judged(tmp_path, make_request(), permit("others", 'principal.tenant == "other"'))
+    verdict = decide_with(tmp_path, make_request(), permit("others", 'principal.tenant == "other"'))
     assert verdict.outcome == Deny(Reason.PERMISSION_DENIED)
     assert verdict.policies == ()
     assert verdict.reasons
 
 
 def test_a_forbid_wins_over_permits_and_over_approval(tmp_path: Path) -> None:
-    verdict = judged(tmp_path, make_request(), permit("all"), ask("person"), forbid("never"))
+    verdict = decide_with(tmp_path, make_request(), permit("all"), ask("person"), forbid("never"))
     assert verdict.outcome == Deny(Reason.PERMISSION_DENIED)
-    assert (verdict.policies, verdict.reasons) == (("never",), ("never said so.",))
+    assert (verdict.policies, verdict.reasons) == (("never",), ("never matched.",))
 
 
 def test_a_permit_to_run_alone_does_not_make_up_for_a_missing_permit_to_run(tmp_path: Path) -> None:
     alone = permit("alone").replace("principal, action,", 'principal, action == Action::"invoke_without_approval",')
-    assert judged(tmp_path, make_request(), alone).outcome == Deny(Reason.PERMISSION_DENIED)
+    assert decide_with(tmp_path, make_request(), alone).outcome == Deny(Reason.PERMISSION_DENIED)
 
 
 def test_a_call_that_no_policy_lets_run_alone_needs_a_person(tmp_path: Path) -> None:
     attended = permit("attended").replace("principal, action,", 'principal, action == Action::"invoke",')
-    verdict = judged(tmp_path, make_request(), attended)
+    verdict = decide_with(tmp_path, make_request(), attended)
     assert verdict.outcome == NeedsApproval(("approvers",), 1, "")
     assert verdict.reasons
 
 
 def test_annotations_name_approvers_and_quorum(tmp_path: Path) -> None:
     asking = ask("two-keys", annotations='@approvers("security,legal") @quorum("2")')
-    verdict = judged(tmp_path, make_request(), permit("all"), asking, ask("later"))
+    verdict = decide_with(tmp_path, make_request(), permit("all"), asking, ask("later"))
     assert verdict.outcome == NeedsApproval(("security", "legal"), 2, "two-keys")
 
 
@@ -175,11 +175,13 @@ OVERFLOW = "principal.trust_level * 9223372036854775807 > 0"
 
 @pytest.mark.parametrize("erring", [forbid("erring", OVERFLOW), ask("erring", OVERFLOW), permit("erring", OVERFLOW)])
 def test_a_policy_that_errs_denies_though_cedar_alone_would_allow(tmp_path: Path, erring: str) -> None:
-    asked = make_request(trust_level=60)
-    verdict = judged(tmp_path, asked, permit("all"), erring)
+    request = make_request(trust_level=60)
+    verdict = decide_with(tmp_path, request, permit("all"), erring)
     assert verdict.outcome == Deny(Reason.POLICY_ENGINE_ERROR)
     assert not verdict.holds_for_any_arguments
-    assert judged(tmp_path, make_request(trust_level=1), permit("all"), permit("erring", OVERFLOW)).outcome == Allow()
+    assert (
+        decide_with(tmp_path, make_request(trust_level=1), permit("all"), permit("erring", OVERFLOW)).outcome == Allow()
+    )
 
 
 def test_a_question_that_cedar_cannot_read_gets_no_decision(shipped: CedarEngine) -> None:
@@ -190,8 +192,8 @@ def test_a_question_that_cedar_cannot_read_gets_no_decision(shipped: CedarEngine
 
 def test_answers_of_policies_that_read_the_session_hold_for_one_call_only(tmp_path: Path) -> None:
     policies = (permit("all"), forbid("session", 'context.session_id == "bad"'))
-    assert judged(tmp_path, make_request(session_id="bad"), *policies).outcome == Deny(Reason.PERMISSION_DENIED)
-    verdict = judged(tmp_path, make_request(session_id="good"), *policies)
+    assert decide_with(tmp_path, make_request(session_id="bad"), *policies).outcome == Deny(Reason.PERMISSION_DENIED)
+    verdict = decide_with(tmp_path, make_request(session_id="good"), *policies)
     assert verdict.outcome == Allow()
     assert not verdict.holds_for_any_arguments
 
@@ -245,23 +247,23 @@ def test_answers_of_policies_that_read_the_session_hold_for_one_call_only(tmp_pa
     ],
 )
 def test_policies_read_every_fact(tmp_path: Path, condition: str, given: dict[str, Any]) -> None:
-    assert judged(tmp_path, make_request(**given), permit("it", condition)).outcome == Allow()
+    assert decide_with(tmp_path, make_request(**given), permit("it", condition)).outcome == Allow()
     otherwise = make_request(subject="did:web:b")
-    assert judged(tmp_path, otherwise, permit("it", condition)).outcome == Deny(Reason.PERMISSION_DENIED)
+    assert decide_with(tmp_path, otherwise, permit("it", condition)).outcome == Deny(Reason.PERMISSION_DENIED)
 
 
 def test_a_call_with_more_arguments_than_can_be_read_is_denied_by_policies_that_read_them(tmp_path: Path) -> None:
     many = b'{"a": [' + b",".join([b"1"] * 2_001) + b"]}"
     reading = forbid("it", 'context.arguments.facts.contains("/a/*=2")')
-    assert judged(tmp_path, make_request(arguments=many), permit("all"), reading).outcome == Deny(
+    assert decide_with(tmp_path, make_request(arguments=many), permit("all"), reading).outcome == Deny(
         Reason.PERMISSION_DENIED
     )
-    assert judged(tmp_path, make_request(arguments=many), permit("all")).outcome == Allow()
+    assert decide_with(tmp_path, make_request(arguments=many), permit("all")).outcome == Allow()
 
 
 def test_arguments_that_are_no_json_get_no_decision_where_they_are_read(tmp_path: Path) -> None:
     with pytest.raises(MeshError):
-        judged(
+        decide_with(
             tmp_path, make_request(arguments=b"{"), permit("all"), forbid("it", "context.arguments.pointers.isEmpty()")
         )
 
@@ -276,8 +278,8 @@ def test_arguments_that_are_no_json_get_no_decision_where_they_are_read(tmp_path
     ],
 )
 def test_policies_read_the_name_of_the_tool(tmp_path: Path, condition: str) -> None:
-    assert judged(tmp_path, make_request(), permit("it", condition)).outcome == Allow()
-    assert judged(tmp_path, make_request(), forbid("it", condition)).outcome == Deny(Reason.PERMISSION_DENIED)
+    assert decide_with(tmp_path, make_request(), permit("it", condition)).outcome == Allow()
+    assert decide_with(tmp_path, make_request(), forbid("it", condition)).outcome == Deny(Reason.PERMISSION_DENIED)
 
 
 def test_a_call_with_too_many_arguments_is_denied_and_can_be_explained(tmp_path: Path) -> None:
@@ -304,10 +306,10 @@ def test_explaining_asks_many_policies_at_once_and_still_names_each(
     plain = [permit(f"p{index}", f"principal.trust_level == {index}") for index in range(100)]
     erring = forbid("erring", f'context.arguments.pointers.contains("/x") && {OVERFLOW}')
     engine = CedarEngine(load_policies(write_policy_set(tmp_path, *plain, *reading, erring)), SILENT)
-    asked: list[int] = []
+    batches: list[int] = []
 
     def counted(requests: Any, *given: Any) -> Any:
-        asked.append(len(requests))
+        batches.append(len(requests))
         return original(requests, *given)
 
     original = cedarpy.is_authorized_batch
@@ -317,4 +319,4 @@ def test_explaining_asks_many_policies_at_once_and_still_names_each(
     assert [each.policy for each in found if each.failed] == ["erring"]
     assert len(found) == 201
     # Only where one fails are its neighbours asked again, by halves.
-    assert len(asked) < 20
+    assert len(batches) < 20

@@ -93,9 +93,9 @@ def policy(draw: Any, index: int) -> str:
     resource = draw(st.sampled_from(["resource", "resource", 'resource == Tool::"tools/a.pay/versions/1.0.0"']))
     head = f"({principal}, {draw(st.sampled_from(actions))}, {resource})"
     clauses = draw(st.lists(st.tuples(st.sampled_from(["when", "unless"]), conditions()), max_size=2))
-    body = " ".join(f"{word} {{ {condition} }}" for word, condition in clauses)
-    word = "permit" if kind == "permit" else "forbid"
-    return f'@id("p{index}") @effect("{effect}") @reason("r") {word} {head} {body};'
+    body = " ".join(f"{clause} {{ {condition} }}" for clause, condition in clauses)
+    keyword = "permit" if kind == "permit" else "forbid"
+    return f'@id("p{index}") @effect("{effect}") @reason("r") {keyword} {head} {body};'
 
 
 @st.composite

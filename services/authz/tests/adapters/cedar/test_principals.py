@@ -92,10 +92,10 @@ def holders(draw: Any) -> Identity:
 
 @st.composite
 def policies(draw: Any) -> str:
-    """A set that tells callers apart by what they are, who they are and on whose behalf they act."""
+    """Generate policies about the type, UID and subject of callers."""
     written = []
     for index in range(draw(st.integers(1, 6))):
-        word, effect = draw(st.sampled_from([("permit", "allow"), ("permit", "allow"), ("forbid", "deny")]))
+        keyword, effect = draw(st.sampled_from([("permit", "allow"), ("permit", "allow"), ("forbid", "deny")]))
         kind, name = draw(st.sampled_from(["User", "Agent", "Service"])), draw(st.sampled_from(FEW))
         principal = draw(st.sampled_from(["principal", f"principal is {kind}", f'principal == {kind}::"{name}"']))
         condition = draw(
@@ -109,9 +109,9 @@ def policies(draw: Any) -> str:
                 ]
             )
         )
-        action = 'action == Action::"invoke"' if word == "forbid" else "action"
+        action = 'action == Action::"invoke"' if keyword == "forbid" else "action"
         head = f'@id("p{index}") @effect("{effect}") @reason("r")'
-        written.append(f"{head} {word} ({principal}, {action}, resource) when {{ {condition} }};")
+        written.append(f"{head} {keyword} ({principal}, {action}, resource) when {{ {condition} }};")
     return "\n".join(written)
 
 

@@ -135,7 +135,7 @@ async def test_decisions_beyond_the_queue_size_are_counted_and_dropped(engine: A
 
 
 async def test_arguments_that_wait_have_a_bound_together(engine: AsyncEngine, monkeypatch: Any) -> None:
-    monkeypatch.setattr(decision_journal, "_WAITING_BYTES", 25)
+    monkeypatch.setattr(decision_journal, "_QUEUE_BYTES", 25)
     put = asked()
     put = replace(put, call=replace(put.call, arguments=b'{"a": 1234}'))
     journal = DecisionJournal(engine, QUIET, seal=SEAL)

@@ -87,20 +87,20 @@ async def replica() -> AsyncIterator[Replica]:
 
 async def until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110  (the view tells nobody)
+        while not condition():  # noqa: ASYNC110  (the view has no event)
             await asyncio.sleep(0.005)
 
 
-async def heard(watch: Any, wanted: Callable[[Invalidation], object]) -> Invalidation:
+async def next_matching(watch: Any, matches: Callable[[Invalidation], object]) -> Invalidation:
     async with asyncio.timeout(10):
-        async for word in watch:
-            if wanted(word):
-                return word  # type: ignore[no-any-return]
+        async for invalidation in watch:
+            if matches(invalidation):
+                return invalidation  # type: ignore[no-any-return]
     raise AssertionError("the watch ended")
 
 
-def names(word: Invalidation) -> list[str]:
-    return [one.target.value for one in word.revocations]
+def names(invalidation: Invalidation) -> list[str]:
+    return [one.target.value for one in invalidation.revocations]
 
 
 async def test_a_watch_starts_with_a_snapshot_and_sends_every_poll(replica: Replica) -> None:
@@ -112,9 +112,9 @@ async def test_a_watch_starts_with_a_snapshot_and_sends_every_poll(replica: Repl
     assert (quiet.snapshot, names(quiet)) == (False, [])
     assert replica.source.looks > looks
     replica.source.revoke("second")
-    told = await heard(watch, lambda word: word.revocations)
-    # Whoever is told of the change is told of policies that are already asked here.
-    assert (names(told), told.policy_set_version, told.sequence) == (["second"], "set-2", 2)
+    received = await next_matching(watch, lambda invalidation: invalidation.revocations)
+    # The announced policies are already active in this replica.
+    assert (names(received), received.policy_set_version, received.sequence) == (["second"], "set-2", 2)
     assert replica.refuses("second")
 
 
@@ -133,7 +133,7 @@ async def test_a_failed_poll_sends_nothing_and_the_view_expires(replica: Replica
     assert replica.view.believed()
     replica.source.failure = MeshError(Reason.SERVICE_UNAVAILABLE)
     looks = replica.source.looks
-    waiting = asyncio.ensure_future(heard(watch, lambda word: word.revocations))
+    waiting = asyncio.ensure_future(next_matching(watch, lambda invalidation: invalidation.revocations))
     await until(lambda: not replica.view.believed())
     assert replica.source.looks > looks + 1
     assert not waiting.done()
@@ -148,13 +148,13 @@ async def test_a_revocation_does_not_wait_for_policies_that_take_long_to_be_read
     await anext(watch)
     replica.ready.clear()
     replica.source.revoke("second")
-    told = await heard(watch, lambda word: word.revocations)
-    assert (names(told), replica.refuses("second"), replica.refreshed) == (["second"], True, 1)
-    # Those that are wanted after these are followed too.
+    received = await next_matching(watch, lambda invalidation: invalidation.revocations)
+    assert (names(received), replica.refuses("second"), replica.refreshed) == (["second"], True, 1)
+    # Later changes of the policies are followed too.
     replica.source.revoke("third")
-    assert names(await heard(watch, lambda word: word.revocations)) == ["third"]
+    assert names(await next_matching(watch, lambda invalidation: invalidation.revocations)) == ["third"]
     replica.ready.set()
-    await heard(watch, lambda word: word.policy_set_version == "set-3")
+    await next_matching(watch, lambda invalidation: invalidation.policy_set_version == "set-3")
     assert replica.view.believed()
 
 
@@ -163,7 +163,7 @@ async def test_a_failed_refresh_of_policies_sends_nothing(replica: Replica) -> N
     await anext(watch)
     replica.unusable = True
     replica.source.revoke("second")
-    waiting = asyncio.ensure_future(heard(watch, lambda word: word.revocations))
+    waiting = asyncio.ensure_future(next_matching(watch, lambda invalidation: invalidation.revocations))
     await until(lambda: replica.refuses("second") and not replica.view.believed())
     assert not waiting.done()
     replica.unusable = False
@@ -173,7 +173,7 @@ async def test_a_failed_refresh_of_policies_sends_nothing(replica: Replica) -> N
 async def test_a_new_watch_waits_until_the_feed_can_be_read(replica: Replica) -> None:
     replica.source.failure = MeshError(Reason.SERVICE_UNAVAILABLE)
     looks = replica.source.looks
-    # Whoever follows comes back whenever it hears nothing: what is told then must not be older than its coming.
+    # Watchers reconnect after silence; the snapshot must not be older than their connection.
     coming = [asyncio.ensure_future(anext(replica.feed.watch())) for _ in range(3)]
     await until(lambda: replica.source.looks > looks + 3 and not replica.view.believed())
     assert not any(one.done() for one in coming)
@@ -198,11 +198,11 @@ async def test_a_revocation_returns_when_this_replica_keeps_to_it(replica: Repli
 async def test_a_restored_database_starts_the_watch_again_with_a_snapshot(replica: Replica) -> None:
     watch = replica.feed.watch()
     replica.source.revoke("second")
-    await heard(watch, lambda word: "second" in names(word))
+    await next_matching(watch, lambda invalidation: "second" in names(invalidation))
     replica.source.rows, replica.source.last = [], 0
     replica.source.revoke("other")
-    told = await heard(watch, lambda word: word.snapshot)
-    assert names(told) == ["other"]
+    received = await next_matching(watch, lambda invalidation: invalidation.snapshot)
+    assert names(received) == ["other"]
     assert replica.refuses("other")
     assert not replica.refuses("first")
 
@@ -221,5 +221,5 @@ async def test_watchers_are_sent_away_when_the_replica_ends(replica: Replica) ->
     await anext(watch)
     replica.feed.end()
     with pytest.raises(MeshError) as caught:
-        await heard(watch, lambda word: False)
+        await next_matching(watch, lambda invalidation: False)
     assert caught.value.reason is Reason.SERVICE_UNAVAILABLE

@@ -23,7 +23,7 @@ def ledger_of(mesh: Any) -> list[DictRow]:
 
 
 def close_database(superuser: str, url: str) -> None:
-    """Let nobody connect any more and end every connection there is."""
+    """Refuse new connections and end all existing ones."""
     name = urlsplit(url).path.removeprefix("/")
     with psycopg.connect(superuser + "/postgres", autocommit=True) as connection:
         connection.execute(f"alter database {name} with allow_connections false")

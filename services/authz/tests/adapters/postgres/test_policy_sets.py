@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -198,13 +199,13 @@ async def test_while_the_active_set_is_made_ready_nothing_is_decided_by_the_one_
     await sets.put(second)
     await sets.activate(2, 1, "operator", NOW)
 
-    async def slowly(stored: Any) -> Any:
+    async def slowly(active: ActivePolicySets, stored: Any) -> Any:
         began.set()
         await go_on.wait()
-        return await ActivePolicySets._compile(hasty, stored)
+        return await ActivePolicySets._compile(active, stored)
 
     for active in (patient, hasty):
-        monkeypatch.setattr(active, "_compile", slowly)
+        monkeypatch.setattr(active, "_compile", partial(slowly, active))
         refreshing = asyncio.create_task(active.refresh())
         await began.wait()
         began.clear()

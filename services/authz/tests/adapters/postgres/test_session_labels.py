@@ -27,7 +27,7 @@ async def engine(database: Callable[[str], str]) -> AsyncIterator[AsyncEngine]:
     await engine.dispose()
 
 
-def asked(session: str = "", holding: str = "t", root: str = "", tenant: str = "acme") -> DecisionRequest:
+def request(session: str = "", holding: str = "t", root: str = "", tenant: str = "acme") -> DecisionRequest:
     authority = Authority(subject="did:web:a", tier="user")
     lineage = (Ancestor("did:web:a", root, "k", 0.0, authority),) if root else ()
     return make_request(session_id=session, token_id=holding, tenant=tenant, lineage=lineage)
@@ -35,52 +35,52 @@ def asked(session: str = "", holding: str = "t", root: str = "", tenant: str = "
 
 async def test_labels_are_seen_in_the_session_and_along_the_chain(engine: AsyncEngine) -> None:
     labels = PostgresSessionLabels(engine)
-    assert await labels.add(asked("s", "child", root="root"), ["confidential"]) == ("confidential",)
+    assert await labels.add(request("s", "child", root="root"), ["confidential"]) == ("confidential",)
     for same in (
-        asked("s", "other"),
-        asked("", "root"),
-        asked("elsewhere", "sibling", root="root"),
-        asked("s", "child", root="root"),
+        request("s", "other"),
+        request("", "root"),
+        request("elsewhere", "sibling", root="root"),
+        request("s", "child", root="root"),
     ):
         assert await labels.find(same) == {"confidential"}
-    for other in (asked("s2", "other"), asked("", "child2"), asked("s", "other", tenant="evil")):
+    for other in (request("s2", "other"), request("", "child2"), request("s", "other", tenant="evil")):
         assert await labels.find(other) == frozenset()
 
 
 async def test_only_missing_labels_are_added(engine: AsyncEngine) -> None:
     ours, theirs = PostgresSessionLabels(engine), PostgresSessionLabels(engine)
-    assert await ours.add(asked("s"), ["b", "a"]) == ("a", "b")
-    assert await ours.add(asked("s"), ["a", "b"]) == ()
+    assert await ours.add(request("s"), ["b", "a"]) == ("a", "b")
+    assert await ours.add(request("s"), ["a", "b"]) == ()
     # The other replica does not know yet, and the database does.
-    assert await theirs.add(asked("s"), ["a", "c"]) == ("c",)
-    assert await ours.find(asked("s")) == {"a", "b", "c"}
+    assert await theirs.add(request("s"), ["a", "c"]) == ("c",)
+    assert await ours.find(request("s")) == {"a", "b", "c"}
 
 
 async def test_a_known_label_costs_no_look_at_the_database(engine: AsyncEngine) -> None:
     labels = PostgresSessionLabels(engine, cache_size=2)
-    await labels.add(asked("s"), ["a"])
+    await labels.add(request("s"), ["a"])
     await engine.dispose()
-    assert await labels.add(asked("s"), ["a"]) == ()
+    assert await labels.add(request("s"), ["a"]) == ()
 
 
 async def test_of_concurrent_calls_one_adds_a_label(engine: AsyncEngine) -> None:
     replicas = [PostgresSessionLabels(engine) for _ in range(5)]
-    added = await asyncio.gather(*(labels.add(asked("s"), ["a"]) for labels in replicas))
+    added = await asyncio.gather(*(labels.add(request("s"), ["a"]) for labels in replicas))
     assert sorted(added) == [(), (), (), (), ("a",)]
 
 
 async def test_an_added_label_is_visible_to_every_replica_at_once(engine: AsyncEngine) -> None:
-    """Whoever was told of the label's call can only then ask again, and must find it."""
+    """A call that follows the response of the labeled call must see the label."""
     writer, reader = PostgresSessionLabels(engine), PostgresSessionLabels(engine)
     for index in range(20):
-        await reader.find(asked("s"))
-        await writer.add(asked("s"), [f"label{index}"])
-        assert f"label{index}" in await reader.find(asked("s"))
+        await reader.find(request("s"))
+        await writer.add(request("s"), [f"label{index}"])
+        assert f"label{index}" in await reader.find(request("s"))
 
 
 async def test_session_labels_fail_without_a_database(database: Callable[[str], str]) -> None:
     gone = PostgresSessionLabels(engine_for("postgresql://nobody:x@127.0.0.1:1/none", schema="authz"))
-    for question_put in (gone.find(asked("s")), gone.add(asked("s"), ["a"])):
+    for operation in (gone.find(request("s")), gone.add(request("s"), ["a"])):
         with pytest.raises(MeshError) as caught:
-            await question_put
+            await operation
         assert caught.value.reason is Reason.SERVICE_UNAVAILABLE

@@ -125,11 +125,11 @@ async def test_which_decisions_are_cacheable(engine: Engine, outcome: Any, holds
     assert (await decide(engine, Grant("*"))).cacheable is cacheable
 
 
-async def test_arguments_that_the_token_does_not_allow_are_refused_with_their_place(engine: Engine) -> None:
+async def test_arguments_that_the_token_does_not_allow_are_refused_with_their_path(engine: Engine) -> None:
     caller = caller_with(Grant("*"), argument_constraints=(ArgumentConstraint("acme.*", b"{}"),))
-    told = await check_over(engine).decide(caller, mail(arguments=b'{"x": 1}'))
-    assert (told.verdict.outcome, told.verdict.blocked_path) == (Deny(Reason.AUTHORITY_EXCEEDED), "/x")
-    assert not told.cacheable
+    decision = await check_over(engine).decide(caller, mail(arguments=b'{"x": 1}'))
+    assert (decision.verdict.outcome, decision.verdict.blocked_path) == (Deny(Reason.AUTHORITY_EXCEEDED), "/x")
+    assert not decision.cacheable
     assert engine.requests == []
 
 
@@ -162,20 +162,20 @@ async def test_a_bound_token_names_no_other_session(engine: Engine, way: str) ->
     assert engine.requests == []
     for named, token in (("mine", bound), ("", bound), ("mine", caller_with(Grant("*")))):
         assert (await decide(token, mail(session_id=named))).verdict == ALLOWED
-    # What names no session belongs to the one that the token is bound to.
+    # A call without a session belongs to the session of its token.
     assert [request.call.session_id for request in engine.requests] == ["mine"] * 3
 
 
 @pytest.mark.parametrize(
-    ("fact", "told"), [(ContextField.ARGUMENTS, "arguments"), (ContextField.DIGEST, "arguments_digest")]
+    ("context_field", "field"), [(ContextField.ARGUMENTS, "arguments"), (ContextField.DIGEST, "arguments_digest")]
 )
 async def test_a_check_without_arguments_that_a_policy_reads_is_denied(
-    engine: Engine, fact: ContextField, told: str
+    engine: Engine, context_field: ContextField, field: str
 ) -> None:
-    engine.fields, engine.verdict = frozenset({fact}), replace(ALLOWED, holds_for_any_arguments=False)
+    engine.fields, engine.verdict = frozenset({context_field}), replace(ALLOWED, holds_for_any_arguments=False)
     assert (await decide(engine, Grant("*"))).verdict.outcome == Deny(Reason.PERMISSION_DENIED)
-    value = b"{}" if told == "arguments" else "sha256:0"
-    assert (await decide(engine, Grant("*"), **{told: value})).verdict.outcome == Allow()
+    value = b"{}" if field == "arguments" else "sha256:0"
+    assert (await decide(engine, Grant("*"), **{field: value})).verdict.outcome == Allow()
 
 
 async def test_labels_are_looked_up_only_if_a_policy_may_read_them(engine: Engine) -> None:
@@ -257,12 +257,12 @@ async def test_every_decision_is_recorded_with_its_question_and_a_preview_is_not
 
 
 async def test_questions_about_others_need_a_scope_and_are_never_reused(engine: Engine) -> None:
-    somebody = SubjectFacts("did:web:s", "service", tenant="acme", trust_level=9, groups=("g",))
+    subject = SubjectFacts("did:web:s", "service", tenant="acme", trust_level=9, groups=("g",))
     with pytest.raises(MeshError) as caught:
-        await check_over(engine).decide_for_subject(caller_with(), somebody, mail())
+        await check_over(engine).decide_for_subject(caller_with(), subject, mail())
     assert caught.value.reason is Reason.SCOPE_MISSING
     asker = caller_with(scopes=frozenset({"authz:evaluate"}))
-    decision = await check_over(engine).decide_for_subject(asker, somebody, mail())
+    decision = await check_over(engine).decide_for_subject(asker, subject, mail())
     assert (decision.verdict, decision.cacheable) == (ALLOWED, False)
     asked = engine.requests[-1].caller
     assert (asked.subject, asked.tier, asked.tenant, asked.trust_level, asked.groups) == (

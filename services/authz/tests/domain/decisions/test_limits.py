@@ -146,13 +146,17 @@ async def test_the_decision_of_an_allowed_call_lists_its_limits() -> None:
     decision = await check_over(Engine(limits=limits)).decide(
         caller_with(Grant("*"), budget=Budget(running_ms=250)), mail()
     )
-    told = decision_message(decision)
-    assert [limit.bucket for limit in told.limits] == ["limit:r", "token:t1"]
-    assert (told.limits[0].window.seconds, told.limits[0].max_calls, told.limits[0].max_concurrent) == (60, 5, 2)
-    assert not told.limits[0].HasField("max_cost_micros")
-    assert told.limits[1].max_running_time.ToMilliseconds() == 250
-    assert told.limits[1].HasField("expire_time")
-    assert told.cost_micros == 3
+    message = decision_message(decision)
+    assert [limit.bucket for limit in message.limits] == ["limit:r", "token:t1"]
+    assert (message.limits[0].window.seconds, message.limits[0].max_calls, message.limits[0].max_concurrent) == (
+        60,
+        5,
+        2,
+    )
+    assert not message.limits[0].HasField("max_cost_micros")
+    assert message.limits[1].max_running_time.ToMilliseconds() == 250
+    assert message.limits[1].HasField("expire_time")
+    assert message.cost_micros == 3
 
 
 async def test_a_denied_call_carries_nothing_to_count() -> None:

@@ -75,12 +75,14 @@ async def test_ten_thousand_decisions_flip_exactly_where_planted(engine: AsyncEn
             expected[decision.name] = (was, would)
         if index % 500 == 0:
             await asyncio.sleep(0)
-    told: list[ReplayProgress] = [each async for each in ReplayPolicySet(sets, active, journal).execute(2, DECISIONS)]
-    flips = {flip.decision: (flip.before, flip.after) for each in told for flip in each.flips}
+    messages: list[ReplayProgress] = [
+        message async for message in ReplayPolicySet(sets, active, journal).execute(2, DECISIONS)
+    ]
+    flips = {flip.decision: (flip.before, flip.after) for message in messages for flip in message.flips}
     assert flips == expected
-    assert sum(len(each.flips) for each in told) == len(expected) > 200
-    shown = [each.replayed for each in told]
-    assert shown == sorted(shown)
-    assert len(told) > 10
-    assert (told[0].replayed, told[0].total, told[-1].replayed) == (0, DECISIONS, DECISIONS)
-    assert told[-1].undecidable == 0
+    assert sum(len(message.flips) for message in messages) == len(expected) > 200
+    counts = [message.replayed for message in messages]
+    assert counts == sorted(counts)
+    assert len(messages) > 10
+    assert (messages[0].replayed, messages[0].total, messages[-1].replayed) == (0, DECISIONS, DECISIONS)
+    assert messages[-1].undecidable == 0

@@ -15,7 +15,7 @@ CLAIMS = {"sub": "did:web:a", "jti": "1"}
 
 @dataclass
 class Reader:
-    """A TokenReader that answers or fails as told."""
+    """A TokenReader with a fixed result or error."""
 
     fails_with: Reason | None = None
 
