@@ -49,7 +49,7 @@ def test_every_tool_is_one_line_that_is_not_cut(toolmesh: Any, mesh: Any) -> Non
     heading, first, second = ran.stdout.splitlines()
     assert heading.split() == ["TOOL", "VERSION", "EFFECT", "STATE", "TITLE"]
     assert first.startswith("acme.send  1.2.0")
-    assert first.endswith("off here")
+    assert first.endswith("cut it here")
     assert "read_only" in first
     assert "available" in first
     assert second.startswith("core.echo")
