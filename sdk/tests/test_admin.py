@@ -70,13 +70,13 @@ def test_a_document_without_authz_is_no_use(runtime: Any) -> None:
         service_address({**runtime, "services": []}, "authz")
 
 
-def test_as_a_program_it_prints_the_token_and_nothing_else(local_mesh: Path) -> None:
+def test_the_admin_program_prints_only_the_token(local_mesh: Path) -> None:
     done = _run(local_mesh / "runtime.json")
     assert (done.returncode, done.stderr, done.stdout.count("\n")) == (0, "", 1)
     assert done.stdout.count(".") == 2
 
 
-def test_as_a_program_it_fails_on_stderr(local_mesh: Path, mesh: Any, tmp_path: Path) -> None:
+def test_the_admin_program_fails_on_stderr(local_mesh: Path, mesh: Any, tmp_path: Path) -> None:
     mesh.answer("IssueToken", MeshError(Reason.PEER_NOT_ALLOWED))
     (tmp_path / "empty.json").write_text("{}")
     (tmp_path / "broken.json").write_text("no json")

@@ -64,7 +64,7 @@ def test_an_error_crosses_processes() -> None:
     assert (type(copy), copy.failure, copy.attempts) == (type(error), error.failure, 3)
 
 
-def test_the_document_of_an_error_speaks_the_words_of_the_json_edge() -> None:
+def test_the_json_form_of_an_error_has_the_names_of_the_json_rpc_edge() -> None:
     document = error_for_reason(Reason.TOOL_NOT_FOUND, metadata={"tool": "nosuch"}).to_dict()
     assert document["reason"] == "TOOL_NOT_FOUND"
     assert document["code"] == "E3101"

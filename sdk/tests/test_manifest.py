@@ -90,7 +90,7 @@ def test_what_cannot_be_meant_is_refused_with_its_place(pointer: str, value: Any
     assert [violation.path.startswith(pointer) for violation in caught.value.violations] == [True]
 
 
-def test_everything_wrong_is_said_at_once() -> None:
+def test_all_problems_of_a_manifest_are_reported_at_once() -> None:
     with pytest.raises(ToolmeshError) as caught:
         manifest_from({"kind": 1, "tags": 2, "nothing": 3})
     assert [violation.path for violation in caught.value.violations] == ["/kind", "/tags", "/nothing"]

@@ -33,9 +33,7 @@ async def test_a_tool_that_cannot_tell_predicts_nothing(drive: Any, mesh: Any, s
     assert (preview.predicted_result, preview.expires, preview.changes) == (None, None, ())
 
 
-async def test_a_result_that_is_left_out_is_told_apart_from_none(
-    drive: Any, mesh: Any, serve: Callable[..., str]
-) -> None:
+async def test_an_omitted_result_is_distinguished_from_none(drive: Any, mesh: Any, serve: Callable[..., str]) -> None:
     mesh.answer("PreviewInvocation", pb.PreviewInvocationResponse(result_left_out="too_large"))
     preview = await drive(serve()).do("preview", "acme.wipe")
     assert (preview.predicted_result, preview.result_left_out) == (None, "too_large")

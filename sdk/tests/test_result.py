@@ -53,6 +53,6 @@ def test_an_undo_without_arguments_says_so() -> None:
     assert undo == Compensation("tools/acme.undo", None)
 
 
-def test_words_of_a_newer_contract_are_shown_as_their_numbers() -> None:
+def test_unknown_enum_values_are_shown_as_numbers() -> None:
     newer = pb.ResultEnvelope.FromString(b"\x18\x63")  # status = 99
     assert parse_result(newer).status == "99"

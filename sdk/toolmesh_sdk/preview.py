@@ -8,8 +8,9 @@ from typing import Any
 
 from toolmesh.executor.v1 import executor_service_pb2 as pb
 
-from toolmesh_sdk._wire.envelope import Effect, parse_effect, to_datetime
+from toolmesh_sdk._wire.envelope import Effect, parse_effect
 from toolmesh_sdk._wire.payload import parse
+from toolmesh_sdk._wire.times import to_datetime
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,9 @@ from toolmesh_sdk._wire.envelope import (
     parse_deprecation,
     parse_effect,
     parse_stored_result,
-    to_datetime,
 )
 from toolmesh_sdk._wire.payload import parse
+from toolmesh_sdk._wire.times import to_datetime
 
 __all__ = [
     "ArgumentChange",

@@ -7,10 +7,10 @@ from datetime import datetime
 from functools import cached_property
 from typing import TypedDict, Unpack
 
-from google.protobuf.timestamp_pb2 import Timestamp
 from toolmesh.audit.v1 import usage_service_pb2 as pb
 from toolmesh.audit.v1.usage_service_pb2_grpc import UsageServiceStub
 
+from toolmesh_sdk._wire.times import to_timestamp
 from toolmesh_sdk.client import Client
 
 _MAX_PAGE_SIZE = 100
@@ -43,7 +43,7 @@ class UsageReader:
         self, name: str, *, from_time: datetime | None = None, timeout: float | None = None
     ) -> pb.GetToolUsageResponse:
         """Return the last call, callers and rates of a tool or version, by its resource name."""
-        request = pb.GetToolUsageRequest(name=name, from_time=_timestamp(from_time))
+        request = pb.GetToolUsageRequest(name=name, from_time=to_timestamp(from_time))
         return self._transport.unary(self._stub.GetToolUsage, request, timeout, repeatable=True)
 
     def top(
@@ -100,14 +100,6 @@ def _filter(filters: UsageFilters) -> pb.UsageFilter:
         subject=filters.get("subject", ""),
         task_id=filters.get("task_id", ""),
         tenant=filters.get("tenant", ""),
-        from_time=_timestamp(filters.get("from_time")),
-        to_time=_timestamp(filters.get("to_time")),
+        from_time=to_timestamp(filters.get("from_time")),
+        to_time=to_timestamp(filters.get("to_time")),
     )
-
-
-def _timestamp(time: datetime | None) -> Timestamp | None:
-    if time is None:
-        return None
-    stamp = Timestamp()
-    stamp.FromDatetime(time)
-    return stamp

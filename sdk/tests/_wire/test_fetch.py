@@ -92,9 +92,7 @@ async def test_more_than_is_wanted_is_not_even_asked_for(drive: Any, mesh: Any, 
     assert mesh.of("FetchResult") == []
 
 
-async def test_a_size_that_is_first_heard_in_the_stream_is_bounded_too(
-    drive: Any, mesh: Any, serve: Callable[..., str]
-) -> None:
+async def test_a_size_announced_by_the_stream_is_limited_too(drive: Any, mesh: Any, serve: Callable[..., str]) -> None:
     mesh.answer("FetchResult", from_offset())
     client = drive(serve())
     with pytest.raises(ResourceExhaustedError):
@@ -128,7 +126,7 @@ async def test_what_was_not_promised_is_refused(
     assert len(mesh.of("FetchResult")) == 1
 
 
-async def test_the_envelopes_word_outweighs_that_of_the_stream(
+async def test_the_digest_of_the_envelope_wins_over_that_of_the_stream(
     drive: Any, mesh: Any, serve: Callable[..., str]
 ) -> None:
     mesh.answer("Invoke", stored_answer())

@@ -21,6 +21,6 @@ def test_a_reference_becomes_the_beginning_of_a_name(reference: str, prefix: str
     assert tool_prefix(reference) == prefix
 
 
-def test_a_word_that_the_contract_does_not_know_is_refused() -> None:
+def test_an_unknown_filter_value_is_refused() -> None:
     with pytest.raises(ValueError):
         record_filter({"status": "fine"})

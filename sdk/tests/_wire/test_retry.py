@@ -174,7 +174,7 @@ class Clock:
 
 
 @pytest.mark.parametrize("timeout", [1e10, math.inf])
-async def test_whoever_waits_for_ever_waits(drive: Any, mesh: Any, serve: Callable[..., str], timeout: float) -> None:
+async def test_an_infinite_timeout_waits(drive: Any, mesh: Any, serve: Callable[..., str], timeout: float) -> None:
     """gRPC takes a time beyond its clock for one that is over."""
     mesh.answer("Invoke", DONE)
     assert (await drive(serve()).do("call", "echo", timeout=timeout)).content == {"ok": True}

@@ -39,7 +39,7 @@ async def test_a_bare_status_gets_the_reason_of_its_code(
     assert len(caught.value.trace_id) == 32
 
 
-async def test_nobody_listening_is_service_unavailable(drive: Any) -> None:
+async def test_a_refused_connection_is_service_unavailable(drive: Any) -> None:
     with pytest.raises(UpstreamFailureError) as caught:
         await drive("127.0.0.1:1").do("call", "echo")
     assert caught.value.reason is Reason.SERVICE_UNAVAILABLE

@@ -70,7 +70,7 @@ async def test_a_token_is_sent_without_the_line_break_of_its_file(
 
 
 @pytest.mark.parametrize("token", ["first second", "fir\nst", "f\u00efrst", "first\0"])
-async def test_a_token_that_no_header_carries_is_malformed_and_calls_nobody(
+async def test_a_token_that_no_header_can_hold_is_malformed_and_not_sent(
     drive: Any, mesh: Any, serve: Callable[..., str], token: str
 ) -> None:
     mesh.answer("Invoke", DONE)
@@ -99,7 +99,7 @@ async def test_a_given_trace_is_continued(drive: Any, mesh: Any, serve: Callable
     assert [call.metadata["traceparent"] for call in mesh.seen] == [given, own]
 
 
-async def test_a_closed_client_calls_nobody(drive: Any, mesh: Any, serve: Callable[..., str]) -> None:
+async def test_a_closed_client_makes_no_call(drive: Any, mesh: Any, serve: Callable[..., str]) -> None:
     mesh.answer("Invoke", DONE)
     client = drive(serve())
     await client.do("call", "echo")

@@ -103,7 +103,7 @@ def test_streams_that_are_closed_stop_nothing() -> None:
         assert program("version", preexec_fn=partial(os.close, closed)).returncode == 0
 
 
-def test_what_nobody_foresaw_is_one_line(tmp_path: Path) -> None:
+def test_an_unexpected_exception_is_one_line(tmp_path: Path) -> None:
     # A runtime document of another shape is such a case: its text cannot be trusted to make sense.
     (tmp_path / "runtime.json").write_text(json.dumps({"runner_pid": os.getpid(), "grpc": 5}))
     argv = [sys.executable, "-m", "toolmesh_sdk", "tools", "list", "--state", str(tmp_path)]

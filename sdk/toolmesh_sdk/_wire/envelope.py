@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
-from google.protobuf.timestamp_pb2 import Timestamp
 from toolmesh.executor.v1 import result_envelope_pb2 as pb
 
 from toolmesh_sdk._wire.payload import parse
+from toolmesh_sdk._wire.times import to_datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +108,6 @@ def parse_compensation(undo: pb.Compensation) -> Compensation:
 def parse_deprecation(notice: pb.DeprecationNotice) -> Deprecation:
     """Convert a deprecation notice."""
     return Deprecation(to_datetime(notice.sunset_time), notice.successor, notice.migration_guide_url)
-
-
-def to_datetime(stamp: Timestamp) -> datetime | None:
-    """Return a timestamp in UTC; None if it is unset."""
-    return stamp.ToDatetime(UTC) if stamp.seconds or stamp.nanos else None
 
 
 def enum_label(enum: Any, number: int, prefix: str) -> str:

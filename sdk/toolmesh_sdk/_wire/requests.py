@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, TypedDict
 
-from google.protobuf.timestamp_pb2 import Timestamp
 from toolmesh.audit.v1 import audit_record_pb2 as pb
 from toolmesh.audit.v1 import audit_service_pb2
 from toolmesh.executor.v1 import executor_service_pb2
 from toolmesh.registry.v1 import registry_service_pb2
 
 from toolmesh_sdk._wire.payload import encode_arguments
+from toolmesh_sdk._wire.times import to_timestamp
 
 
 def invoke(
@@ -73,8 +73,8 @@ class RecordFilters(TypedDict, total=False):
 def record_filter(filters: RecordFilters) -> audit_service_pb2.RecordFilter:
     """Build the filter message. Raises ValueError for an unknown `authorization` or `status`."""
     return audit_service_pb2.RecordFilter(
-        from_time=_timestamp(filters.get("from_time")),
-        to_time=_timestamp(filters.get("to_time")),
+        from_time=to_timestamp(filters.get("from_time")),
+        to_time=to_timestamp(filters.get("to_time")),
         subject=filters.get("subject", ""),
         tool_prefix=tool_prefix(filters.get("tool", "")),
         trace_id=filters.get("trace_id", ""),
@@ -103,14 +103,6 @@ def tool_prefix(reference: str) -> str:
         return reference
     qualified = reference if "." in reference else f"core.{reference}"
     return "tools/" + (qualified.partition("*")[0] if "*" in qualified else qualified + "/")
-
-
-def _timestamp(time: datetime | None) -> Timestamp | None:
-    if time is None:
-        return None
-    stamp = Timestamp()
-    stamp.FromDatetime(time)
-    return stamp
 
 
 def _enum_number(enum: Any, prefix: str, label: str) -> Any:

@@ -90,9 +90,7 @@ def test_nothing_that_a_record_says_is_lost() -> None:
         ({"status": "", "authorization": "requires_approval"}, 99, 0, 1),
     ],
 )
-def test_words_become_the_numbers_of_the_schema(
-    changes: dict[str, Any], activity: int, status: int, severity: int
-) -> None:
+def test_enum_labels_become_enum_numbers(changes: dict[str, Any], activity: int, status: int, severity: int) -> None:
     made = event(**changes)
     assert (made["activity_id"], made["status_id"], made["severity_id"]) == (activity, status, severity)
 

@@ -24,7 +24,7 @@ values = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(s
 
 
 @given(values)
-def test_within_the_standard_it_is_the_standard(value: object) -> None:
+def test_canonical_json_equals_rfc_8785_within_its_range(value: object) -> None:
     assert canonical(value) == rfc8785.dumps(value)
 
 

@@ -156,7 +156,7 @@ def test_tampering_with_records_is_found_named_and_placed(export: Path, key: Key
 
 
 @pytest.mark.parametrize("name", ["edit", "deletion", "insertion", "reordering far apart"])
-def test_it_is_found_in_a_part_of_a_shard_as_well(tmp_path: Path, key: Key, shard: Shard, name: str) -> None:
+def test_a_change_is_found_in_a_part_of_a_shard_as_well(tmp_path: Path, key: Key, shard: Shard, name: str) -> None:
     folder = write(tmp_path / "part", key, shard, first=3, end=18)
     change, kind, sequence = TAMPERINGS[name]
 
@@ -256,7 +256,7 @@ def test_an_export_that_was_shortened_with_its_path_is_a_part_and_says_so(export
     (export / "proofs.json").write_bytes(canonical(proofs) + b"\n")
     remanifest(export)
     report = verdict(export, key)
-    assert (report.exit_code, len(report.remarks)) == (0, 1), "nobody can tell it from an export of this part"
+    assert (report.exit_code, len(report.remarks)) == (0, 1), "it cannot be distinguished from an export of this part"
     assert "15" in report.remarks[0]
     assert first_of(verdict(export, key, whole=True)) == ("truncation", 15)
 
@@ -351,7 +351,7 @@ def test_a_known_checkpoint_beyond_the_export_means_that_it_was_truncated(
     assert first_of(verdict(folder, key, key.note(0, 20, root_of(shard.leaves)))) == ("truncation", 15)
 
 
-def test_a_checkpoint_of_somebody_else_is_no_knowledge(export: Path, key: Key, shard: Shard) -> None:
+def test_a_known_checkpoint_of_another_key_is_a_problem(export: Path, key: Key, shard: Shard) -> None:
     assert verdict(export, key, Key().note(0, 20, root_of(shard.leaves))).exit_code == 2
 
 
@@ -440,7 +440,7 @@ def test_an_index_without_exports_is_nothing_that_was_verified(tmp_path: Path, k
     assert verdict(write_all(tmp_path, key, []), key).exit_code == 2
 
 
-def test_an_archive_that_the_log_noted_is_told_from_another_export(tmp_path: Path, key: Key) -> None:
+def test_an_export_that_is_not_the_recorded_archive_is_remarked(tmp_path: Path, key: Key) -> None:
     shards = a_log(5, 4)
     archive = write(tmp_path / "archive", key, shards[0])
     digest = "sha256:" + hashlib.sha256((archive / "manifest.json").read_bytes()).hexdigest()

@@ -102,7 +102,7 @@ def test_a_failure_names_everything_a_person_can_mend(toolmesh: Any, mesh: Any) 
     assert all(word in ran.stderr for word in ("/text", "type", "/n", "maximum", "inv-9", "E3301"))
 
 
-def test_a_missing_key_is_explained_in_the_words_of_the_command_line(toolmesh: Any, mesh: Any) -> None:
+def test_a_missing_key_is_explained_with_command_line_options(toolmesh: Any, mesh: Any) -> None:
     mesh.answer("Invoke", MeshError(Reason.IDEMPOTENCY_KEY_REQUIRED))
     assert "--key" in toolmesh("call", "pay").stderr
 
@@ -124,7 +124,7 @@ def test_a_given_token_is_used_and_none_is_minted(toolmesh: Any, mesh: Any) -> N
 
 @pytest.mark.parametrize("way", ["edge", "direct"])
 @pytest.mark.parametrize("empty", ["", "  "])
-def test_an_empty_token_is_two_and_stands_for_nobody(toolmesh: Any, mesh: Any, way: str, empty: str) -> None:
+def test_an_empty_token_is_a_usage_error(toolmesh: Any, mesh: Any, way: str, empty: str) -> None:
     ran = toolmesh("call", "echo", "--token", empty, "--via", way)
     assert (ran.exit_code, ran.stdout, mesh.seen) == (2, "", [])
     assert "--token" in ran.stderr
@@ -151,7 +151,7 @@ def test_a_token_that_was_given_stands_beside_an_empty_variable(
     assert mesh.of("Invoke")[0].metadata["authorization"] == "Bearer mine"
 
 
-def test_how_often_a_call_was_tried_is_said(toolmesh: Any, mesh: Any) -> None:
+def test_the_number_of_attempts_is_printed(toolmesh: Any, mesh: Any) -> None:
     mesh.answer("Invoke", MeshError(Reason.AUDIT_UNAVAILABLE))
     assert "after 4 attempts" in toolmesh("call", "echo").stderr
     mesh.answer("Invoke", MeshError(Reason.EXECUTION_FAILED))
@@ -190,12 +190,12 @@ def test_the_local_meshs_own_address_gets_its_token(toolmesh: Any, mesh: Any, lo
         ["call", "echo", "--ca", __file__, "--url", "https://127.0.0.1:1"],
         ["call", "echo", "--timeout", "0"],
         ["call", "echo", "--timeout", "inf"],
-        # A variable of the shell that was never set: nobody meant a call without the key, or of any version.
+        # An unset shell variable must not drop the key or the version of a call.
         *(["call", "echo", f"--{option}", ""] for option in ("key", "step", "session", "version", "digest")),
         ["nosuch"],
     ],
 )
-def test_wrong_usage_is_two_and_calls_nobody(toolmesh: Any, mesh: Any, arguments: list[str]) -> None:
+def test_a_usage_error_makes_no_call(toolmesh: Any, mesh: Any, arguments: list[str]) -> None:
     ran = toolmesh(*arguments)
     assert (ran.exit_code, ran.stdout) == (2, "")
     assert mesh.of("Invoke") == []

@@ -87,7 +87,7 @@ def test_a_part_is_found_without_importing_it() -> None:
     assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
 
 
-def test_a_part_that_is_missing_or_broken_is_told_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_program_is_distinguished_from_a_broken_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(checks._PROGRAMS, "absent", ("no_such_package_anywhere", "bin"))
     assert checks.embedded_program("absent").status == "warn"
     package = tmp_path / "halfpart"
@@ -130,7 +130,7 @@ def test_a_state_that_cannot_be_a_folder_fails(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("free", "status"), [(10**12, "ok"), (10**9, "warn"), (10**6, "fail")])
-def test_little_space_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, free: int, status: str) -> None:
+def test_little_disk_space_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, free: int, status: str) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10**12, 0, free))
     assert checks.disk_space(tmp_path).status == status
 

@@ -40,7 +40,7 @@ def test_a_file_of_calls_is_one_group(toolmesh: Any, mesh: Any, tmp_path: Path) 
     assert second.request.idempotency_key == derive_idempotency_key("secret", "s-1", "acme.pay", "2", None)
 
 
-def test_one_failure_makes_it_one_and_keeps_the_rest(toolmesh: Any, mesh: Any) -> None:
+def test_a_group_with_one_failure_exits_with_one_and_prints_the_rest(toolmesh: Any, mesh: Any) -> None:
     mesh.answer("InvokeGroup", pb.InvokeGroupResponse(outcomes=[GOOD, BAD]))
     calls = json.dumps([{"tool": "echo"}, {"tool": "acme.pay"}])
     ran = toolmesh("group", "-", stdin=calls)
@@ -93,7 +93,7 @@ def test_a_failure_of_the_whole_group_is_an_error(toolmesh: Any, mesh: Any) -> N
         '[{"tool": "echo", "tool": "pay"}]',
     ],
 )
-def test_what_cannot_be_meant_is_two_and_calls_nobody(toolmesh: Any, mesh: Any, tmp_path: Path, calls: Any) -> None:
+def test_invalid_input_is_a_usage_error_and_makes_no_call(toolmesh: Any, mesh: Any, tmp_path: Path, calls: Any) -> None:
     ran = toolmesh("group", write(tmp_path, calls))
     assert (ran.exit_code, ran.stdout, mesh.of("InvokeGroup")) == (2, "", [])
 

@@ -88,7 +88,7 @@ def test_as_many_sets_are_listed_as_were_asked_for(toolmesh: Any, mesh: Any) -> 
     assert [call.request.page_token for call in mesh.of("ListPolicySets")] == ["", "p2"]
 
 
-def test_an_expectation_that_says_nothing_is_not_taken_for_none(toolmesh: Any, mesh: Any) -> None:
+def test_an_empty_expected_set_is_a_usage_error(toolmesh: Any, mesh: Any) -> None:
     assert toolmesh("policy", "activate", "2", "--expect", "").exit_code == 2
     assert mesh.of("ActivatePolicySet") == []
 

@@ -35,7 +35,7 @@ def test_as_json_the_content_is_there_and_where_it_came_from(toolmesh: Any) -> N
 
 
 @pytest.mark.usefixtures("stored")
-def test_one_that_is_too_large_is_left_where_it_is_and_the_way_to_it_works(
+def test_a_result_past_the_limit_stays_stored_and_the_printed_command_fetches_it(
     toolmesh: Any, mesh: Any, tmp_path: Path
 ) -> None:
     ran = toolmesh("call", "report", "--max-bytes", "10")

@@ -79,7 +79,7 @@ def test_what_is_no_token_is_wrong_usage(toolmesh: Any, text: str) -> None:
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("90s", 90), ("15m", 900), ("1h", 3600), ("2d", 172800)])
-def test_lifetimes_are_written_as_people_write_them(text: str, seconds: int) -> None:
+def test_durations_are_parsed_with_units(text: str, seconds: int) -> None:
     assert parse_seconds(text, "--ttl") == seconds
 
 
@@ -89,7 +89,7 @@ def test_other_lifetimes_are_refused(text: str) -> None:
         parse_seconds(text, "--ttl")
 
 
-def test_a_token_is_shown_in_words() -> None:
+def test_the_claims_of_a_token_are_described() -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
     claims = {
         "tier": "invocation",
@@ -155,7 +155,7 @@ def test_bounds_that_cannot_be_read_are_wrong_usage(toolmesh: Any, wrong: list[s
     assert toolmesh("token", "mint", *wrong).exit_code == 2
 
 
-def test_everything_that_is_said_of_a_tool_holds(toolmesh: Any, mesh: Any) -> None:
+def test_all_argument_schemas_of_a_tool_apply(toolmesh: Any, mesh: Any) -> None:
     ran = toolmesh(
         *(
             "token",
@@ -189,7 +189,7 @@ EMPTY = ["", " ", ","]
 @pytest.mark.parametrize(
     "option", ["tools", "tenant", "groups", "audience", "resources", "running", "session", "proof"]
 )
-def test_a_bound_that_says_nothing_is_not_taken_for_none(toolmesh: Any, mesh: Any, option: str, empty: str) -> None:
+def test_an_empty_bound_is_a_usage_error(toolmesh: Any, mesh: Any, option: str, empty: str) -> None:
     ran = toolmesh("token", "mint", f"--{option}", empty)
     assert (ran.exit_code, f"--{option}" in ran.stderr) == (2, True)
     assert mesh.of("IssueToken") == []
@@ -197,9 +197,7 @@ def test_a_bound_that_says_nothing_is_not_taken_for_none(toolmesh: Any, mesh: An
 
 @pytest.mark.parametrize("empty", EMPTY)
 @pytest.mark.parametrize("option", ["tools", "ttl", "resources", "session", "proof", "audience", "groups", "running"])
-def test_nobody_passes_everything_on_by_saying_nothing(
-    toolmesh: Any, mesh: Any, signer: Any, option: str, empty: str
-) -> None:
+def test_scopes_are_not_delegated_by_default(toolmesh: Any, mesh: Any, signer: Any, option: str, empty: str) -> None:
     ran = toolmesh("token", "delegate", "did:web:x:bot", "--token", signer.mint(), f"--{option}", empty)
     assert (ran.exit_code, f"--{option}" in ran.stderr) == (2, True)
     assert mesh.of("DelegateToken") == []
@@ -236,7 +234,7 @@ def test_a_token_is_passed_on_through_the_edge(toolmesh: Any, mesh: Any, signer:
     assert (part.HasField("trust_level"), part.trust_level) == (True, 0)
 
 
-def test_what_is_not_said_is_not_asked(toolmesh: Any, mesh: Any, signer: Any) -> None:
+def test_omitted_filters_are_not_sent(toolmesh: Any, mesh: Any, signer: Any) -> None:
     mesh.answer("DelegateToken", token_service_pb2.DelegateTokenResponse(token=signer.mint()))
     assert toolmesh("token", "delegate", "did:web:x:bot", "--token", signer.mint()).exit_code == 0
     request = mesh.of("DelegateToken")[0].request
@@ -282,5 +280,5 @@ def test_a_holder_revokes_on_the_tokens_own_authority(toolmesh: Any, mesh: Any, 
 
 
 @pytest.mark.parametrize("arguments", [[], ["t1", "--key", "k"], ["--subject", "did:web:x", "--key", "k"]])
-def test_what_is_to_be_revoked_is_said_once(toolmesh: Any, arguments: list[str]) -> None:
+def test_exactly_one_revocation_target_is_required(toolmesh: Any, arguments: list[str]) -> None:
     assert toolmesh("token", "revoke", *arguments).exit_code == 2

@@ -96,7 +96,7 @@ def used(mesh: Any) -> Any:
 
 @pytest.fixture
 def unused(mesh: Any) -> Any:
-    """A mesh that nobody has used."""
+    """A mesh without calls."""
     mesh.answer("GetUsage", pb.GetUsageResponse(coverage=coverage()))
     mesh.answer("GetToolUsage", pb.GetToolUsageResponse(name="tools/core.echo"))
     mesh.answer("ListTopUsage", ranking())
@@ -188,7 +188,7 @@ def test_a_caller_is_shown_with_its_tools(toolmesh: Any, used: Any) -> None:
 @pytest.mark.parametrize(
     "arguments", [("top",), ("top", "--callers"), ("tool", "echo"), ("caller", "did:web:x:alice")], ids=" ".join
 )
-def test_where_there_is_nothing_the_next_step_is_named(toolmesh: Any, unused: Any, arguments: tuple[str, ...]) -> None:
+def test_without_calls_the_next_step_is_printed(toolmesh: Any, unused: Any, arguments: tuple[str, ...]) -> None:
     ran = toolmesh("usage", *arguments)
     assert (ran.exit_code, ran.stdout) == (0, "")
     assert "toolmesh " in ran.stderr
@@ -200,7 +200,7 @@ def test_a_tool_that_was_called_long_ago_says_when(toolmesh: Any, unused: Any) -
     assert "2025-04-03" in toolmesh("usage", "tool", "echo").stderr
 
 
-def test_what_the_figures_do_not_show_is_said_on_stderr(toolmesh: Any, used: Any) -> None:
+def test_uncounted_calls_are_noted_on_stderr(toolmesh: Any, used: Any) -> None:
     used.answer("ListTopUsage", ranking(ranked("tools/core.echo", 5), log_records=1234, folded_calls=77))
     ran = toolmesh("usage", "top")
     assert "1,214" in ran.stderr

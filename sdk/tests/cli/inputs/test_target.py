@@ -1,4 +1,4 @@
-"""Which token the command line shows to which mesh, and for how long."""
+"""The tokens of the local user, and their renewal."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_token_of_this_machine_is_replaced_well_before_its_time_is_over(
 def test_a_mesh_that_makes_no_token_for_the_moment_ends_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failure: Exception
 ) -> None:
-    """Whoever follows the log goes on while the mesh starts anew, and has the next token once there is one."""
+    """A command that follows the log survives a restart of the mesh, and gets the next token afterwards."""
     now, minted = [0.0], iter([failure, "second"])
 
     def mint(of: Target) -> str:

@@ -94,7 +94,7 @@ def test_a_preview_fails_like_the_call(toolmesh: Any, mesh: Any) -> None:
     assert toolmesh("call", "acme.wipe", "--preview").exit_code == 4
 
 
-def test_a_demand_for_a_preview_is_explained_in_the_words_of_the_command_line(toolmesh: Any, mesh: Any) -> None:
+def test_a_required_preview_is_explained_with_command_line_options(toolmesh: Any, mesh: Any) -> None:
     mesh.answer("Invoke", MeshError(Reason.PREVIEW_REQUIRED))
     assert "--preview" in toolmesh("call", "acme.wipe").stderr
 
@@ -127,7 +127,7 @@ def test_a_step_has_the_key_that_every_process_derives(
         ["--max-bytes", "-1"],
     ],
 )
-def test_what_cannot_be_meant_is_two_and_calls_nobody(
+def test_invalid_input_is_a_usage_error_and_makes_no_call(
     toolmesh: Any, mesh: Any, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
     monkeypatch.delenv("TOOLMESH_KEY_SECRET", raising=False)

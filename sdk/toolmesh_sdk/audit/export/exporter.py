@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from google.protobuf.timestamp_pb2 import Timestamp
 from toolmesh.audit.v1 import audit_record_pb2, shard_pb2
 from toolmesh.audit.v1 import audit_service_pb2 as pb
 
+from toolmesh_sdk._wire.times import to_timestamp
 from toolmesh_sdk.audit.export.writer import Evidence, ExportWriter, Header
 from toolmesh_sdk.audit.format.canonical import parse
 from toolmesh_sdk.audit.format.manifest import write_index
@@ -45,8 +45,8 @@ class Selection:
         part = pb.SequenceRange(first_sequence=first, end_sequence=0 if self.end is None else end)
         return pb.ExportRecordsRequest(
             range=part,
-            from_time=_timestamp(self.from_time),
-            to_time=_timestamp(self.to_time),
+            from_time=to_timestamp(self.from_time),
+            to_time=to_timestamp(self.to_time),
         )
 
 
@@ -184,11 +184,3 @@ def note_with_witnesses(checkpoint: Any) -> str:
 
 def _parse_record(record: audit_record_pb2.LoggedRecord) -> Any:
     return parse(record.canonical_json)
-
-
-def _timestamp(time: datetime | None) -> Timestamp | None:
-    if time is None:
-        return None
-    stamp = Timestamp()
-    stamp.FromDatetime(time)
-    return stamp

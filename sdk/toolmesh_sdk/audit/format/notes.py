@@ -141,11 +141,11 @@ class Note:
     def witnessed_by(self, witness: VerifierKey) -> bool:
         """Return whether a witness has co-signed the checkpoint (C2SP tlog-cosignature, cosignature/v1)."""
         expected = witness.key_hash_for(witness.name, COSIGNATURE_V1)
-        for each in self.signatures:
-            if each.name == witness.name and each.key_hash == expected and len(each.signature) == 72:
-                time = int.from_bytes(each.signature[:8], "big")
+        for line in self.signatures:
+            if line.name == witness.name and line.key_hash == expected and len(line.signature) == 72:
+                time = int.from_bytes(line.signature[:8], "big")
                 message = f"cosignature/v1\ntime {time}\n{self.text}".encode()
-                if witness.verifies(message, each.signature[8:]):
+                if witness.verifies(message, line.signature[8:]):
                     return True
         return False
 

@@ -232,20 +232,20 @@ class OnlineCheck:
     def _check_known(
         self, shard: shard_pb2.Shard, note: Note | None, known: Sequence[Note], roots: dict[int, bytes]
     ) -> None:
-        for each in known:
-            if note is None or note.size < each.size:
+        for checkpoint in known:
+            if note is None or note.size < checkpoint.size:
                 size = note.size if note else 0
-                detail = f"a checkpoint of size {each.size} is known, but the log now ends at {size}"
+                detail = f"a checkpoint of size {checkpoint.size} is known, but the log now ends at {size}"
                 sequence = shard.first_sequence + size
                 self._add_finding(Kind.TRUNCATION, detail, shard=shard.number, sequence=sequence)
-            elif each.size == note.size and each.root != note.root:
-                detail = f"the known checkpoint has the same size {each.size} but another root"
+            elif checkpoint.size == note.size and checkpoint.root != note.root:
+                detail = f"the known checkpoint has the same size {checkpoint.size} but another root"
                 self._add_finding(Kind.FORK, detail, shard=shard.number)
-            elif each.root != roots.get(each.size, each.root):
-                detail = f"the known checkpoint of size {each.size} is not a prefix of this log"
+            elif checkpoint.root != roots.get(checkpoint.size, checkpoint.root):
+                detail = f"the known checkpoint of size {checkpoint.size} is not a prefix of this log"
                 self._add_finding(Kind.FORK, detail, shard=shard.number)
-            elif each.size not in roots and not self._extends(shard, each, note):
-                detail = f"the log does not extend the known checkpoint of size {each.size}"
+            elif checkpoint.size not in roots and not self._extends(shard, checkpoint, note):
+                detail = f"the log does not extend the known checkpoint of size {checkpoint.size}"
                 self._add_finding(Kind.FORK, detail, shard=shard.number)
 
     def _check_longer(self, shard: shard_pb2.Shard, note: Note, notes: list[Note]) -> None:

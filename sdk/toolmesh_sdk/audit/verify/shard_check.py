@@ -137,12 +137,13 @@ class ShardCheck:
         first = self.manifest.shard_first_sequence
         good, bad = self.manifest.first_sequence - first, note.size
         proofs = self._read_proofs()
-        for each in sorted((*(proofs.checkpoints if proofs else []), *self._known), key=lambda known: known.size):
-            if each.trust(self._key) is Trust.SIGNED and each.size in scan.roots:
-                if scan.roots[each.size] != each.root:
-                    bad = min(bad, each.size)
+        checkpoints = (*(proofs.checkpoints if proofs else []), *self._known)
+        for checkpoint in sorted(checkpoints, key=lambda known: known.size):
+            if checkpoint.trust(self._key) is Trust.SIGNED and checkpoint.size in scan.roots:
+                if scan.roots[checkpoint.size] != checkpoint.root:
+                    bad = min(bad, checkpoint.size)
                     break
-                good = max(good, each.size)
+                good = max(good, checkpoint.size)
         detail = f"{finding.detail}; the first change is between sequence {first + good} and {first + bad - 1}"
         return replace(finding, sequence=first + good, detail=detail)
 
@@ -182,20 +183,22 @@ class ShardCheck:
             self._add_finding(Kind.MANIFEST, "its previous shard differs from the log's", file=MANIFEST)
 
     def _check_known(self, scan: ExportScanResult, note: Note, proofs: Proofs) -> None:
-        for each in proofs.checkpoints:
-            if each.trust(self._key) is not Trust.SIGNED or each.origin != note.origin:
-                self._add_finding(Kind.FILE, f"a checkpoint of size {each.size} is not signed by the log", file=PROOFS)
-            elif each.size in scan.roots and scan.roots[each.size] != each.root and not self.findings:
-                self._add_fork(each, "an earlier checkpoint in the export")
-        for each in self._known:
-            if each.origin != note.origin:
-                self.problems.append(f"the known checkpoint is of {each.origin}, not of {note.origin}")
-            elif each.size > note.size:
+        for checkpoint in proofs.checkpoints:
+            if checkpoint.trust(self._key) is not Trust.SIGNED or checkpoint.origin != note.origin:
+                self._add_finding(
+                    Kind.FILE, f"a checkpoint of size {checkpoint.size} is not signed by the log", file=PROOFS
+                )
+            elif checkpoint.size in scan.roots and scan.roots[checkpoint.size] != checkpoint.root and not self.findings:
+                self._add_fork(checkpoint, "an earlier checkpoint in the export")
+        for known in self._known:
+            if known.origin != note.origin:
+                self.problems.append(f"the known checkpoint is of {known.origin}, not of {note.origin}")
+            elif known.size > note.size:
                 sequence = self.manifest.shard_first_sequence + note.size
-                detail = f"a checkpoint of size {each.size} is known, but the export ends at {note.size}"
+                detail = f"a checkpoint of size {known.size} is known, but the export ends at {note.size}"
                 self._add_finding(Kind.TRUNCATION, detail, sequence=sequence)
-            elif not self._extends(each, scan, note, proofs):
-                self._add_fork(each, "the known checkpoint")
+            elif not self._extends(known, scan, note, proofs):
+                self._add_fork(known, "the known checkpoint")
 
     def _extends(self, known: Note, scan: ExportScanResult, note: Note, proofs: Proofs) -> bool:
         if known.size == note.size:

@@ -35,9 +35,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Upload, validate, activate and explain policies.", no_args_is_help=True)
 
-Paths = Annotated[
-    list[Path], typer.Argument(metavar="PATH...", help="Files (*.cedar, limits.json), or folders of them.")
-]
+Paths = Annotated[list[Path], typer.Argument(metavar="PATH", help="Files (*.cedar, limits.json), or folders of them.")]
 Set = Annotated[str, typer.Argument(metavar="SET", help="The set: its number, or `active`.")]
 Base = Annotated[str, typer.Option("--base", help="The set to start from; default: the active one.")]
 Remove = Annotated[list[str], typer.Option("--remove", help="A document of that set to leave out; repeatable.")]

@@ -189,7 +189,7 @@ def inspect(
 @report_errors
 @add_target_options(timeout=TIMEOUT)
 def revoke(
-    what: Annotated[str, typer.Argument(metavar="[TOKEN|ID]", help="A token, - for stdin, or a token id.")] = "",
+    what: Annotated[str, typer.Argument(metavar="TOKEN|ID", help="A token, - for stdin, or a token id.")] = "",
     subject: Annotated[
         str, typer.Option(help="Revoke every token of this subject or agent issued so far, a DID.")
     ] = "",

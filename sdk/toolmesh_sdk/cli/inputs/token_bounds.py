@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _ARGUMENTS = "--arguments"
 
 Resources = Annotated[
-    str | None, typer.Option(help="Resource patterns, separated by commas; all others are out.", callback=refuse_blank)
+    str | None, typer.Option(help="The allowed resources: patterns, separated by commas.", callback=refuse_blank)
 ]
 Constraints = Annotated[
     list[str] | None,

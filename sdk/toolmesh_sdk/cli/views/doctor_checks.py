@@ -75,10 +75,10 @@ def python_version() -> Check:
 
 def machine() -> Check:
     """Check the platform: the embedded programs need Linux on two architectures; the client runs anywhere."""
-    found = f"{platform.system()} {platform.machine()}"
+    detail = f"{platform.system()} {platform.machine()}"
     good = platform.system() == "Linux" and platform.machine() in _MACHINES
     advice = "A local mesh needs Linux on x86_64 or aarch64; calling a mesh elsewhere works."
-    return Check("machine", OK if good else WARN, found, "" if good else advice)
+    return Check("machine", OK if good else WARN, detail, "" if good else advice)
 
 
 def glibc() -> Check:
@@ -96,12 +96,12 @@ def embedded_program(name: str) -> Check:
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
         return Check(name, WARN, "not installed", f"To run a mesh here: {LOCAL_EXTRA}")
-    found = sorted(Path(spec.origin).parent.glob(pattern))
-    if not found:
+    programs = sorted(Path(spec.origin).parent.glob(pattern))
+    if not programs:
         return Check(name, FAIL, f"{package} holds no program", f"Reinstall it: {LOCAL_EXTRA} --force-reinstall")
-    if not os.access(found[0], os.X_OK):
-        return Check(name, FAIL, f"{found[0]} is not executable", f"chmod +x {found[0]}")
-    return Check(name, OK, str(found[0]))
+    if not os.access(programs[0], os.X_OK):
+        return Check(name, FAIL, f"{programs[0]} is not executable", f"chmod +x {programs[0]}")
+    return Check(name, OK, str(programs[0]))
 
 
 def plugin_check(plugin: Plugin) -> Check:

@@ -46,9 +46,9 @@ def print_preview(preview: Preview, key: str = "") -> None:
         console.print(output.text(f"  {change.operation:<7} {change.resource}"))
     if preview.impact:
         console.print(output.text(f"Impact: {preview.impact}"))
-    for each in preview.preconditions:
-        holds = ("holds", "green") if each.holds else ("DOES NOT HOLD", "bold red")
-        console.print(output.text("Precondition ", holds, f": {each.description}"))
+    for condition in preview.preconditions:
+        holds = ("holds", "green") if condition.holds else ("DOES NOT HOLD", "bold red")
+        console.print(output.text("Precondition ", holds, f": {condition.description}"))
     if preview.predicted_result is not None:
         console.print("It would return:")
         output.print_content(preview.predicted_result)

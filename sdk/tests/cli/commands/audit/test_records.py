@@ -83,7 +83,7 @@ def test_an_erased_record_says_so_and_when_the_log_took_it(toolmesh: Any, mesh: 
     assert "1970" not in line
 
 
-def test_a_preview_is_told_apart_from_a_call(toolmesh: Any, log: Any) -> None:
+def test_records_of_previews_are_marked(toolmesh: Any, log: Any) -> None:
     shown = audit_service_pb2.QueryRecordsResponse(records=[record(6, preview=True), record(5)])
     log.answer("QueryRecords", shown)
     assert ["(preview)" in line for line in toolmesh("audit", "tail").stdout.splitlines()] == [False, True]
@@ -104,7 +104,7 @@ def test_a_zero_is_there_and_what_is_empty_is_not(toolmesh: Any, log: Any) -> No
     assert not {"ticket", "side_effects", "authorization", "latency"} & set(first["record"])
 
 
-def test_an_empty_log_is_said_on_stderr(toolmesh: Any, log: Any) -> None:
+def test_an_empty_log_is_reported_on_stderr(toolmesh: Any, log: Any) -> None:
     log.answer("QueryRecords", audit_service_pb2.QueryRecordsResponse())
     ran = toolmesh("audit", "tail")
     assert (ran.exit_code, ran.stdout) == (0, "")

@@ -69,7 +69,7 @@ def test_what_cannot_be_verified_exits_with_2(tmp_path: Path, key: Key) -> None:
     assert run("verify", "--state", tmp_path).exit_code == 2, "no mesh"
 
 
-def test_a_kept_checkpoint_is_compared(export: Path, key: Key, tmp_path: Path) -> None:
+def test_a_known_checkpoint_is_compared(export: Path, key: Key, tmp_path: Path) -> None:
     shard = a_log(12)[0]
     good, bad, broken = (tmp_path / name for name in ("good", "bad", "broken"))
     good.write_text(key.note(0, 5, root_of(shard.leaves[:5])))
@@ -114,17 +114,17 @@ def test_a_witness_is_named_by_the_key_that_the_log_knows_it_by(tmp_path: Path, 
 
 
 def test_no_witness_is_demanded_in_vain_of_a_running_mesh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A demand that is passed over would look like one that was met."""
+    """An ignored --witness would look like a satisfied one."""
     good = Report(subject="a log", key_id="a key")
     monkeypatch.setattr("toolmesh_sdk.cli.commands.audit.verify._verify_online", lambda *asked: good)
     assert run("verify", "--state", tmp_path).exit_code == 0
     assert run("verify", "--state", tmp_path, "--witness", Witnessed().witness_key).exit_code == 2
 
 
-def test_a_key_or_a_witness_that_says_nothing_is_not_taken_for_none(
+def test_an_empty_key_or_witness_is_a_usage_error(
     tmp_path: Path, export: Path, key: Key, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A variable of the shell that was never set must not turn a demand into none."""
+    """An unset shell variable must not drop a requirement."""
     monkeypatch.setattr(
         "toolmesh_sdk.cli.commands.audit.verify._verify_online", lambda *asked: Report(subject="a log", key_id="a key")
     )
@@ -137,18 +137,18 @@ def test_a_key_or_a_witness_that_says_nothing_is_not_taken_for_none(
 
 def program(*arguments: Any, **more: Any) -> Any:
     command = [sys.executable, "-m", "toolmesh_sdk", "audit", *map(str, arguments)]
-    # As it is for everybody else, whatever whoever runs the tests has set: what is printed lies in a buffer first.
+    # stdout is buffered, as in a normal environment.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     return subprocess.Popen(command, stderr=subprocess.PIPE, env=environment, **more)
 
 
-def test_what_goes_wrong_here_accuses_nobody(export: Path, key: Key) -> None:
+def test_a_local_failure_is_not_reported_as_tampering(export: Path, key: Key) -> None:
     with Path("/dev/full").open("wb") as full:
         assert program("verify", export, "--key", key.text, stdout=full).wait(60) == 2
 
 
 @pytest.mark.parametrize("form", [(), ("--json",)], ids=["text", "json"])
-def test_the_verdict_stands_when_nobody_reads_it(export: Path, key: Key, form: tuple[str, ...]) -> None:
+def test_the_exit_code_is_the_same_when_stdout_is_closed(export: Path, key: Key, form: tuple[str, ...]) -> None:
     good = program("verify", export, "--key", key.text, *form, stdout=subprocess.PIPE)
     good.stdout.close()
     assert (good.wait(60), good.stderr.read()) == (0, b"")

@@ -35,7 +35,7 @@ def version(name: str, number: str = "1.2.0", state: str = "AVAILABLE") -> Any:
 
 @pytest.fixture
 def two_tools(mesh: Any) -> None:
-    wide = "a title that is much wider than eighty characters, so that whoever cuts lines would have to cut it off here"
+    wide = "a title that is much wider than eighty characters, so that a table that cuts lines would cut it here"
     listed = [
         registry_service_pb2.ListedTool(tool=tool("acme.send", wide), version=version("acme.send")),
         registry_service_pb2.ListedTool(tool=tool("core.echo")),
@@ -49,7 +49,7 @@ def test_every_tool_is_one_line_that_is_not_cut(toolmesh: Any, mesh: Any) -> Non
     heading, first, second = ran.stdout.splitlines()
     assert heading.split() == ["TOOL", "VERSION", "EFFECT", "STATE", "TITLE"]
     assert first.startswith("acme.send  1.2.0")
-    assert first.endswith("off here")
+    assert first.endswith("cut it here")
     assert "read_only" in first
     assert "available" in first
     assert second.startswith("core.echo")
@@ -67,7 +67,7 @@ def test_the_list_as_json_has_words_and_parsed_schemas(toolmesh: Any) -> None:
     assert "version" not in tools[1]
 
 
-def test_an_empty_list_is_said_on_stderr(toolmesh: Any, mesh: Any) -> None:
+def test_an_empty_list_is_reported_on_stderr(toolmesh: Any, mesh: Any) -> None:
     mesh.answer("ListTools", registry_service_pb2.ListToolsResponse())
     ran = toolmesh("tools", "list")
     assert (ran.exit_code, ran.stdout) == (0, "")

@@ -23,7 +23,7 @@ def found(**more: Any) -> pb.SearchToolsResponse:
     return pb.SearchToolsResponse(tools=[tool], total_candidates=4, total_filtered=1, **more)
 
 
-def test_a_search_asks_for_what_was_said(toolmesh: Any, mesh: Any) -> None:
+def test_search_options_are_sent(toolmesh: Any, mesh: Any) -> None:
     mesh.answer("SearchTools", found())
     ran = toolmesh(
         *("tools", "search", "write to a customer", "--min-trust", "0.4", "--tag", "mail", "--namespace", "acme"),
@@ -52,7 +52,7 @@ def test_every_part_of_a_rank_is_explained(toolmesh: Any, mesh: Any) -> None:
     assert "trust" not in brief.stdout
 
 
-def test_nothing_found_says_why_and_what_is_near(toolmesh: Any, mesh: Any) -> None:
+def test_a_search_without_results_prints_the_reason_and_the_nearest_tools(toolmesh: Any, mesh: Any) -> None:
     none = pb.NoMatch(reason=pb.NO_MATCH_REASON_NO_CANDIDATE, nearest=["acme.send_email"])
     mesh.answer("SearchTools", pb.SearchToolsResponse(no_match=none, semantic_pending=2))
     ran = toolmesh("tools", "search", "sned")

@@ -90,7 +90,7 @@ def test_a_verb_takes_a_version_and_some_a_whole_tool(
 
 
 @pytest.mark.parametrize("command", ["sunset", "disable", "quarantine", "release"])
-def test_where_others_will_read_a_reason_one_must_be_said(toolmesh: Any, mesh: Any, command: str) -> None:
+def test_some_lifecycle_commands_require_a_reason(toolmesh: Any, mesh: Any, command: str) -> None:
     assert toolmesh("tools", command, "echo@1.0.0").exit_code == 2
     assert mesh.seen == []
 

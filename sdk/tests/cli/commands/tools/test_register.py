@@ -84,7 +84,7 @@ def test_a_refusal_names_everything_that_is_wrong(toolmesh: Any, mesh: Any, tmp_
     assert all(place in ran.stderr for place in ("/title", "/kind"))
 
 
-def test_a_missing_word_is_reported_like_a_wrong_one_and_every_place_in_one_form(
+def test_a_missing_enum_is_reported_like_a_wrong_one_with_the_same_path_form(
     toolmesh: Any, mesh: Any, tmp_path: Path
 ) -> None:
     broken = [

@@ -120,7 +120,7 @@ def test_a_demotion_names_the_stage_and_says_why(toolmesh: Any, mesh: Any) -> No
     assert toolmesh("tools", "demote", "echo", "sandbox").exit_code == 2
 
 
-def test_every_value_of_the_contract_has_its_word() -> None:
+def test_every_enum_value_has_an_option_value() -> None:
     """All but the last stage, which is before none."""
     for words, enum, left_out in (
         (Kind, pb.VerificationKind, set()),

@@ -48,7 +48,7 @@ def _keep_exit_one_for_tampering(command: Callable[Parameters, None]) -> Callabl
 @add_target_options()
 def verify(
     folder: Annotated[
-        Path | None, typer.Argument(metavar="[DIR]", help="An export; default: the log of a running mesh.")
+        Path | None, typer.Argument(metavar="DIR", help="An export; default: the log of a running mesh.")
     ] = None,
     key: options.LogKey = None,
     checkpoint: Annotated[

@@ -131,7 +131,7 @@ def surface(
 @report_errors
 @add_target_options()
 def schema(
-    tools: Annotated[list[str], typer.Argument(metavar="TOOL...", help="Tools, or versions such as echo@1.0.0.")],
+    tools: Annotated[list[str], typer.Argument(metavar="TOOL", help="Tools, or versions such as echo@1.0.0.")],
     detail: Annotated[bool, typer.Option("--detail", help="Include full schemas and examples.")] = False,
     tokenizer: Tokenizer = "",
     *,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,7 +18,6 @@ from toolmesh_sdk.cli.views import output
 
 if TYPE_CHECKING:
     from google.protobuf.duration_pb2 import Duration
-    from google.protobuf.timestamp_pb2 import Timestamp
     from toolmesh.registry.v1 import tool_version_pb2
 
 Name = Annotated[
@@ -79,11 +77,13 @@ def deprecate(
     from toolmesh.registry.v1 import lifecycle_service_pb2 as pb
     from toolmesh.registry.v1.lifecycle_service_pb2_grpc import LifecycleServiceStub
 
+    from toolmesh_sdk._wire.times import to_timestamp
+
     request = pb.DeprecateVersionRequest(
         name=version_name(name),
         reason=reason,
         etag=etag or "",
-        sunset_time=_timestamp(parse_future_time(sunset, "--sunset")),
+        sunset_time=to_timestamp(parse_future_time(sunset, "--sunset")),
         grace_period=_duration(grace, "--grace"),
         successor=version_name(successor) if successor else "",
         migration_guide_url=guide,
@@ -224,14 +224,6 @@ def _row(transition: Any) -> tuple[str, ...]:
         transition.actor,
         transition.reason,
     )
-
-
-def _timestamp(time: datetime) -> Timestamp:
-    from google.protobuf.timestamp_pb2 import Timestamp
-
-    stamp = Timestamp()
-    stamp.FromDatetime(time)
-    return stamp
 
 
 def _duration(text: str, option: str) -> Duration:

@@ -34,7 +34,7 @@ def add_to(app: typer.Typer) -> None:
 def register(
     manifests: Annotated[
         list[Path],
-        typer.Argument(metavar="MANIFEST...", help="JSON files with one manifest each, or - for stdin."),
+        typer.Argument(metavar="MANIFEST", help="JSON files with one manifest each, or - for stdin."),
     ],
     draft: Annotated[bool, typer.Option(help="Register as drafts, which cannot be called yet.")] = False,
     *,
