@@ -16,7 +16,7 @@ from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import CgroupH
 
 def _asked(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "services.executor.doctor", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
 
 
 def test_json_and_text_output_agree() -> None:

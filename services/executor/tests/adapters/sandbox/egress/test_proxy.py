@@ -211,14 +211,14 @@ async def test_an_idle_tunnel_is_closed(opened: Open, origin: Origin) -> None:
 @pytest.mark.parametrize("method", ["CONNECT", "POST"])
 async def test_one_way_traffic_keeps_a_tunnel_open(opened: Open, stack: AsyncExitStack, method: str) -> None:
     """A download, and an upload with one answer at the end: each is silent in one direction."""
-    idle = 1.0
+    idle = 3.0
 
     async def slowly(writer: asyncio.StreamWriter) -> None:
         clock = asyncio.get_running_loop().time
-        ends = clock() + 2 * idle
+        ends = clock() + 1.3 * idle
         while clock() < ends:
             writer.write(b"1\r\nx\r\n")
-            await asyncio.sleep(idle / 50)
+            await asyncio.sleep(idle / 100)
         writer.write(b"0\r\n\r\n")
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
