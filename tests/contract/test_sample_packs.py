@@ -18,7 +18,7 @@ from libs.common.telemetry.log import Log
 from services.executor.adapters.registry.compile_tool import entry_of
 from services.executor.adapters.runners.factory import ConfinedRunners, Terms
 from services.executor.adapters.sandbox.bubblewrap.sandbox import Bubblewrap
-from services.executor.domain.model import Ran, Work
+from services.executor.domain.model import RunRequest, RunResult
 from services.executor.domain.tool import Tool
 from services.registry.adapters.json_schemas import JsonSchemaChecker
 from services.registry.convert.manifest import manifest_of, message_of
@@ -45,10 +45,10 @@ def named(name: str) -> Tool:
     return tool_of(PACKS / "textkit" / "manifests" / f"{name}.json")
 
 
-def asked(tool: Tool, arguments: dict[str, Any], *, preview: bool = False) -> Work:
+def asked(tool: Tool, arguments: dict[str, Any], *, preview: bool = False) -> RunRequest:
     filled = {default.argument: default.value for default in tool.defaults} | arguments
     assert not tool.input.violations(filled)
-    return Work(new_id(), filled, 20.0, tenant="acme", subject="did:key:ada", preview=preview)
+    return RunRequest(new_id(), filled, 20.0, tenant="acme", subject="did:key:ada", preview=preview)
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ async def runners(tmp_path: Path) -> AsyncIterator[ConfinedRunners]:
     await made.stop()
 
 
-async def run(runners: ConfinedRunners, tool: Tool, work: Work) -> Ran:
+async def run(runners: ConfinedRunners, tool: Tool, work: RunRequest) -> RunResult:
     assert runners.by_kind[tool.runner].sandbox_for(tool) is not None
     ran = await runners.by_kind[tool.runner].run(tool, work)
     assert not tool.output.violations(ran.value)
@@ -90,8 +90,8 @@ async def test_a_tool_does_what_its_examples_show(runners: ConfinedRunners, path
         assert isinstance(example.arguments, dict)
         ran = await run(runners, tool, asked(tool, example.arguments))
         assert ran.value == example.result
-        if ran.drop is not None:
-            await ran.drop()
+        if ran.rollback is not None:
+            await ran.rollback()
 
 
 async def test_a_report_is_previewed_written_and_undone(runners: ConfinedRunners, tmp_path: Path) -> None:
@@ -105,13 +105,13 @@ async def test_a_report_is_previewed_written_and_undone(runners: ConfinedRunners
     ]
     assert not report.exists()
     wrote = await run(runners, write, asked(write, arguments))
-    assert wrote.keep is not None
-    await wrote.keep()
+    assert wrote.commit is not None
+    await wrote.commit()
     assert report.read_text() == "# Weekly\n\nAll is well.\n"
     assert wrote.undo is not None
     removed = await run(runners, remove, asked(remove, wrote.undo))
-    assert removed.keep is not None
-    await removed.keep()
+    assert removed.commit is not None
+    await removed.commit()
     assert not report.exists()
     # And back: what removing named is what writing needs.
     assert removed.undo == arguments

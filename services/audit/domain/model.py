@@ -7,7 +7,8 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from libs.common.records import fact
+from msgspec import Struct
+
 from services.audit.domain.merkle.merkle import CompactRange
 
 SEARCHABLE_CHARACTERS = 512
@@ -42,8 +43,7 @@ def weight_of(entries: Iterable[Entry]) -> int:
     return sum([len(entry.canonical) for entry in entries])
 
 
-@fact(frozen=True, slots=True)
-class LoggedRecord:
+class LoggedRecord(Struct, frozen=True):
     """A record in its place. One whose payload was erased has no canonical bytes, and says which record erased it."""
 
     log_id: str
@@ -55,8 +55,7 @@ class LoggedRecord:
     erased_by: int | None = None
 
 
-@fact(frozen=True, slots=True)
-class Stored:
+class Stored(Struct, frozen=True):
     """Entries as one commit stored them: side by side, from `first_sequence` on, at one moment of the database's clock."""
 
     log_id: str
@@ -79,8 +78,7 @@ class Stored:
         return LoggedRecord(self.log_id, sequence, canonical, self.leaves[place], self.log_time, self.shard)
 
 
-@fact(frozen=True, slots=True)
-class Appended:
+class Appended(Struct, frozen=True):
     """What became of a commit: each entry's place in the log, in the order given, how the log grew, and by what."""
 
     sequences: list[int]
@@ -89,8 +87,7 @@ class Appended:
     stored: Stored | None = None
 
 
-@fact(frozen=True, slots=True)
-class TreeHead:
+class TreeHead(Struct, frozen=True):
     """The end of the log: the open shard and its tree."""
 
     log_id: str

@@ -9,7 +9,7 @@ from services.executor.domain.model import Caller
 from services.executor.domain.tool import Tool
 
 
-def facts_of(caller: Caller, tool: Tool, arguments: dict[str, Any]) -> str:
+def call_fingerprint(caller: Caller, tool: Tool, arguments: dict[str, Any]) -> str:
     """Return one text for the caller, the content of the tool's version and the arguments that policy judged."""
     session = caller.session_id or caller.token_id
     return canonical([caller.tenant, caller.subject, session, tool.name, tool.digest, digest(arguments)]).decode()

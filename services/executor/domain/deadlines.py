@@ -1,11 +1,12 @@
-"""One deadline: how long a run may take, and how much is kept back to record its end and answer."""
+"""Splits the deadline of a call: time to run, and time to record the outcome and answer."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from libs.common.errors import MeshError
-from libs.common.records import fact
 from libs.common.runtime.clock import Clock
 from services.executor.domain import errors
 from services.executor.domain.model import Request
@@ -21,8 +22,7 @@ CLASS_SECONDS = {
 _FOREVER = float("inf")
 
 
-@fact(frozen=True, slots=True)
-class Limit:
+class Limit(Struct, frozen=True):
     """How many seconds a run gets, and what it means when they are over."""
 
     seconds: float
@@ -42,6 +42,11 @@ class Deadline:
         reserve = _reserve(deadline - now)
         self.run_until = deadline - reserve
         self.answer_by = deadline - 0.6 * reserve
+
+
+def time_left(until: float, clock: Clock, longest: float) -> float:
+    """Return how many seconds a step may take that must end by `until`: at most `longest`, and more than nothing."""
+    return max(min(until - clock.monotonic(), longest), 0.001)
 
 
 def limit_for(tool: Tool, request: Request, deadline: Deadline, clock: Clock) -> Limit:

@@ -220,7 +220,7 @@ def outcome_unknown(invocation_id: str) -> MeshError:
     return MeshError(Reason.UNKNOWN_OUTCOME, metadata={"first_invocation": invocation_id})
 
 
-def unforeseen() -> MeshError:
+def unexpected() -> MeshError:
     return MeshError(Reason.INTERNAL)
 
 

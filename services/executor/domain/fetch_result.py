@@ -25,7 +25,7 @@ class FetchResult:
     def __init__(self, store: ResultStore) -> None:
         self._store = store
 
-    async def __call__(
+    async def stream(
         self, caller: Caller, ref: str, access_token: str, *, offset: int = 0, max_bytes: int = 0
     ) -> AsyncIterator[Piece]:
         """Yield the result from `offset` on, at most `max_bytes` of it where that is not 0; at least one piece, which may be empty.

@@ -8,10 +8,12 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from msgspec import Struct
+
 from libs.common.auth.identity import Identity
 from libs.common.auth.revocations import TokenLineage
 from libs.common.errors import MeshError, Reason
-from libs.common.records import fact
+from services.executor.domain.argument_spec import Change
 from services.executor.domain.states import State
 from services.executor.domain.tool import Deprecation, Effect, Tool
 
@@ -52,8 +54,7 @@ class Source(StrEnum):
     REPLAY = "REPLAY"
 
 
-@fact(frozen=True, slots=True)
-class Caller:
+class Caller(Struct, frozen=True):
     """Who stands behind a call."""
 
     subject: str
@@ -74,12 +75,11 @@ class Caller:
     peer: str = ""
     confined: Identity | None = None
     """The token, where it confines resources or arguments; then every call is held against it."""
-    token_lineage: TokenLineage = field(default=TokenLineage(), repr=False, compare=False)
+    token_lineage: TokenLineage = TokenLineage()
     """What its authority falls with when that is revoked."""
 
 
-@fact(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """One call, as it was asked for."""
 
     tool: str
@@ -99,20 +99,7 @@ class Request:
     """By when the answer must be there, on the monotonic clock."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One change to the arguments on their way from the caller to the tool."""
-
-    path: str
-    """Where, as a JSON Pointer."""
-    source: str
-    """Who made it: default, coercion, hook, permission or approver."""
-    reason: str = ""
-    """Which rule, hook or approver."""
-
-
-@fact(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """What policy is asked about one call."""
 
     invocation_id: str
@@ -185,8 +172,7 @@ class Decision:
     cost_micros: int = 0
 
 
-@fact(frozen=True, slots=True)
-class Work:
+class RunRequest(Struct, frozen=True):
     """One run, as a runner gets it."""
 
     invocation_id: str
@@ -212,8 +198,7 @@ class Forecast:
     result: Any = None
 
 
-@fact(frozen=True, slots=True)
-class Ran:
+class RunResult(Struct, frozen=True):
     """What a run brought back. Its effects may still wait to be made real, until somebody has looked at them."""
 
     value: Any
@@ -224,22 +209,20 @@ class Ran:
     """The arguments that the compensating tool needs, where the tool named them."""
     forecast: Forecast | None = None
     """Set when the work was a preview."""
-    keep: Callable[[], Awaitable[None]] | None = None
+    commit: Callable[[], Awaitable[None]] | None = None
     """Makes its effects real. Raises PARTIAL_FAILURE when only some could be."""
-    drop: Callable[[], Awaitable[None]] | None = None
+    rollback: Callable[[], Awaitable[None]] | None = None
     """Throws its effects away. Exactly one of the two is called, where they are set."""
 
 
-@fact(frozen=True, slots=True)
-class Payload:
+class PayloadDigest(Struct, frozen=True):
     """Arguments or a result as evidence shows them."""
 
     digest: str
     summary: bytes = b""
 
 
-@fact(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """One step of one call, to be made durable."""
 
     record_id: str
@@ -252,8 +235,8 @@ class Record:
     state: State
     status: Status
     decision: Decision | None = None
-    arguments: Payload | None = None
-    result: Payload | None = None
+    arguments: PayloadDigest | None = None
+    result: PayloadDigest | None = None
     reason: Reason | None = None
     latency: float | None = None
     follows: str = ""
@@ -272,7 +255,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredResult:
     """A result that is kept apart because it is too large to be embedded."""
 
     ref: str
@@ -287,7 +270,7 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class RenderedResult:
     """A result as its three readers see it; empty where the result itself says it best."""
 
     model: str = ""
@@ -295,11 +278,11 @@ class Shown:
     search: str = ""
 
 
-PLAIN = Shown()
+PLAIN = RenderedResult()
 
 
 @dataclass(frozen=True, slots=True)
-class Foreseen:
+class PreviewResult:
     """What a preview of a call answers."""
 
     invocation_id: str
@@ -317,8 +300,7 @@ class Foreseen:
     """Why a result that the tool told is not here: needs_approval or too_large."""
 
 
-@fact(frozen=True, slots=True)
-class Result:
+class Result(Struct, frozen=True):
     """A result that satisfied its contract, with where it comes from and what it took."""
 
     result_id: str
@@ -351,9 +333,9 @@ class Result:
     """The tool that would undo it, as a resource name."""
     undo: bytes = b""
     """Its arguments, as JSON, where the tool named them."""
-    stored: Stored | None = None
+    stored: StoredResult | None = None
     """Set when the content is kept apart; then `content` is empty."""
-    shown: Shown = PLAIN
+    rendered: RenderedResult = PLAIN
     retrieved: datetime | None = None
     """When the facts were read, where that was earlier than the result was made."""
 
@@ -375,7 +357,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class ClaimOutcome:
     """What an earlier call with the same key ended in: a result or an error."""
 
     invocation_id: str

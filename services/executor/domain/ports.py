@@ -7,7 +7,17 @@ from datetime import datetime
 from typing import Protocol
 
 from services.executor.domain.invocation import Invocation, StartSpan
-from services.executor.domain.model import Caller, Claim, Decision, Question, Ran, Record, Reservation, Settled, Work
+from services.executor.domain.model import (
+    Caller,
+    Claim,
+    ClaimOutcome,
+    Decision,
+    Question,
+    Record,
+    Reservation,
+    RunRequest,
+    RunResult,
+)
 from services.executor.domain.tool import Tool
 
 
@@ -61,20 +71,20 @@ class Runner(Protocol):
         """Name the sandbox that the tool would run in; None if this executor cannot run it."""
         ...
 
-    def at_once(self, tool: Tool) -> bool:
+    def runs_inline(self, tool: Tool) -> bool:
         """Say whether a run of the tool takes but a moment and waits for nothing, so that nobody has to watch its time."""
         ...
 
-    async def run(self, tool: Tool, work: Work) -> Ran:
+    async def run(self, tool: Tool, work: RunRequest) -> RunResult:
         """Run the tool and return what it brought back. When canceled, everything it started is gone within 100 ms. Raises
         MeshError and nothing else."""
         ...
 
 
-class Claims(Protocol):
+class ClaimStore(Protocol):
     """The memory of idempotency keys, shared by all executors."""
 
-    async def acquire(self, claim: Claim) -> Settled | None:
+    async def acquire(self, claim: Claim) -> ClaimOutcome | None:
         """Return None when the claim is now held by this call, or what the first call with the key ended in, waiting for
         it if it is under way, for as long as whoever asks lets it. Returns Doubted when this call now holds the key, and its earlier owner
         fell silent without saying whether the effect happened. Raises IDEMPOTENCY_CONFLICT for other arguments.
@@ -82,11 +92,11 @@ class Claims(Protocol):
         What is held stays held until it is settled, released or abandoned, or nobody knows the claim any more."""
         ...
 
-    def sure(self, claim: Claim) -> bool:
+    def is_held(self, claim: Claim) -> bool:
         """Say whether nobody else can hold the key at this moment; asks nobody but the clock."""
         ...
 
-    async def settle(self, claim: Claim, settled: Settled) -> None:
+    async def settle(self, claim: Claim, settled: ClaimOutcome) -> None:
         """Keep how the call ended, for everyone who asks with the same key. Raises Overtaken, and keeps nothing, when somebody else
         holds the key now."""
         ...
@@ -142,7 +152,7 @@ class Observer(Protocol):
         """See an invocation that is over."""
         ...
 
-    def unforeseen(self, cause: Exception) -> None:
+    def unexpected(self, cause: Exception) -> None:
         """See an exception that nobody foresaw."""
         ...
 

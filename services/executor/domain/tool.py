@@ -10,7 +10,7 @@ from typing import Any
 
 from libs.common.errors import Violation
 from libs.common.redaction.declared import Declared
-from services.executor.domain.argument_spec import Intake
+from services.executor.domain.argument_spec import ArgumentSpec
 
 VOLUMES = "/volumes"
 """Where a tool sees its volumes, each in a folder of its name."""
@@ -202,7 +202,7 @@ class Tool:
     """How long a result may be reused; 0 for never."""
     persists: bool = True
     """False if its results must never be stored."""
-    intake: Intake | None = None
+    argument_spec: ArgumentSpec | None = None
     """How its arguments are taken in beyond their schema; None when the schema says it all."""
     confinement: Confinement = Confinement()
     placement: Placement = Placement()

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from libs.common.records import fact
+from msgspec import Struct
 
 EMPTY_ROOT = hashlib.sha256(b"").digest()
 # The roots of every eighth level are stored: those of 256 leaves, of 65,536 and so on.
@@ -41,8 +41,7 @@ def node_hash(left: bytes, right: bytes) -> bytes:
     return hashlib.sha256(b"\x01" + left + right).digest()
 
 
-@fact(frozen=True, slots=True)
-class CompactRange:
+class CompactRange(Struct, frozen=True):
     """A tree of `size` leaves. It never changes: growing it makes another, so a commit that fails leaves nothing to undo."""
 
     size: int = 0

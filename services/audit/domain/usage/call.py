@@ -9,9 +9,9 @@ from functools import lru_cache
 from typing import NamedTuple, TypedDict
 
 import msgspec
+from msgspec import Struct
 
 from libs.common.errors import MeshError, Reason
-from libs.common.records import fact
 from libs.common.tool_names import split_version_name
 from services.audit.domain.model import searchable
 from services.audit.domain.usage.sketch import MOST
@@ -75,8 +75,7 @@ class Form(TypedDict, total=False):
 read_form = msgspec.json.Decoder(Form).decode
 
 
-@fact(frozen=True, slots=True)
-class Evidence:
+class Evidence(Struct, frozen=True):
     """A record at its place in the log: its canonical form, read. None where its payload was erased."""
 
     sequence: int

@@ -4,7 +4,9 @@ may it run, and may it run without a person? Both are evaluated in one pass over
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from libs.common.errors import MeshError, Reason
 from libs.common.telemetry.log import Log

@@ -28,8 +28,8 @@ from services.executor.adapters.idempotency.leases import ClaimLeases
 from services.executor.adapters.idempotency.waiters import ClaimWatch
 from services.executor.convert.invocation import envelope_of, result_of
 from services.executor.domain import errors
-from services.executor.domain.idempotency.unknown_outcome import MOST_RUNS, Doubted, Overtaken
-from services.executor.domain.model import Claim, Result, Settled
+from services.executor.domain.idempotency.unknown_outcome import MOST_RUNS, ClaimLostError, UnresolvedClaim
+from services.executor.domain.model import Claim, ClaimOutcome, Result
 
 LEASE_SECONDS = 10.0
 # Of the pool's five connections: settling and renewing always find one, and a crowd of calls waits here instead of failing there.
@@ -52,22 +52,22 @@ class PostgresClaims:
         self._doors = asyncio.Semaphore(_ASKING_AT_ONCE)
         self._asking: dict[Scope, asyncio.Future[Row | None]] = {}
 
-    async def acquire(self, claim: Claim) -> Settled | None:
+    async def acquire(self, claim: Claim) -> ClaimOutcome | None:
         """Hold the key, or return what the first call with it ended in, waiting for it where it is under way. Returns Doubted when the
         key is now held, and its earlier owner fell silent without saying whether the effect happened."""
         while (found := self._judged(claim, await self._look(claim))) is _Found.UNDER_WAY:
             continue
-        return found if isinstance(found, Settled) else None
+        return found if isinstance(found, ClaimOutcome) else None
 
-    def sure(self, claim: Claim) -> bool:
+    def is_held(self, claim: Claim) -> bool:
         """Say whether nobody else can hold the key at this moment."""
-        return self._leases.sure(claim)
+        return self._leases.is_held(claim)
 
     def listen(self, loosened: Callable[[str], None], failed: Callable[[Exception], None]) -> None:
         """Be told the invocation whose key may now be somebody else's, while its call still works; and why keys could not be renewed."""
         self._leases.listen(loosened, failed)
 
-    async def settle(self, claim: Claim, settled: Settled) -> None:
+    async def settle(self, claim: Claim, settled: ClaimOutcome) -> None:
         """Keep how the call ended. Raises Overtaken, and changes nothing, when somebody else holds the key meanwhile."""
         failed = isinstance(settled.outcome, MeshError)
         with self._letting_go(claim):
@@ -75,7 +75,7 @@ class PostgresClaims:
             state, stored = (FAILED, {"error": sealed}) if failed else (SUCCEEDED, {"result": sealed})
             kept = await self._rows.settle(claim, state, **stored)
         if not kept:
-            raise Overtaken(claim.invocation_id)
+            raise ClaimLostError(claim.invocation_id)
 
     async def release(self, claim: Claim) -> None:
         """Give the key back, if this call still holds it. What an earlier owner may have done stays in doubt."""
@@ -132,7 +132,7 @@ class PostgresClaims:
             self._leases.begin(claim, since)
         return row
 
-    def _judged(self, claim: Claim, row: Row | None) -> Settled | _Found:
+    def _judged(self, claim: Claim, row: Row | None) -> ClaimOutcome | _Found:
         if row is None:
             return _Found.UNDER_WAY
         if row.arguments_digest != claim.arguments_digest:
@@ -141,25 +141,25 @@ class PostgresClaims:
             return self._taken(claim, row)
         return _Found.UNDER_WAY if row.under_way else self._ended(claim, row)
 
-    def _taken(self, claim: Claim, row: Row) -> Settled | _Found:
+    def _taken(self, claim: Claim, row: Row) -> ClaimOutcome | _Found:
         runs = tuple(row.doubted.split())
         if not runs or (claim.repeatable and len(runs) < MOST_RUNS):
             return _Found.OURS
-        return Doubted(runs[0], errors.outcome_unknown(runs[0]), runs)
+        return UnresolvedClaim(runs[0], errors.outcome_unknown(runs[0]), runs)
 
     def _sealed(self, claim: Claim, outcome: Result | MeshError) -> bytes:
         message = envelope(outcome) if isinstance(outcome, MeshError) else envelope_of(outcome)
         return self._seal.seal(message.SerializeToString(), _place(claim, claim.invocation_id))
 
-    def _ended(self, claim: Claim, row: Row) -> Settled:
+    def _ended(self, claim: Claim, row: Row) -> ClaimOutcome:
         """Return how the first call ended. It did end, so where that cannot be read any more nothing is repeated."""
         try:
             message = self._seal.open((row.error or row.result) or b"", _place(claim, row.invocation_id))
         except SealError:
             raise errors.outcome_unknown(row.invocation_id) from None
         if row.state == FAILED:
-            return Settled(row.invocation_id, from_envelope(ErrorEnvelope.FromString(message)))
-        return Settled(row.invocation_id, result_of(ResultEnvelope.FromString(message)))
+            return ClaimOutcome(row.invocation_id, from_envelope(ErrorEnvelope.FromString(message)))
+        return ClaimOutcome(row.invocation_id, result_of(ResultEnvelope.FromString(message)))
 
     @contextmanager
     def _letting_go(self, claim: Claim) -> Iterator[None]:

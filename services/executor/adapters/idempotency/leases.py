@@ -51,7 +51,7 @@ class ClaimLeases:
         """Hold it no longer. Ending twice ends once."""
         self._holds.pop(claim.invocation_id, None)
 
-    def sure(self, claim: Claim) -> bool:
+    def is_held(self, claim: Claim) -> bool:
         """Say whether nobody else can hold the key at this moment. Asks only the clock, which goes on while a process is stopped."""
         hold = self._holds.get(claim.invocation_id)
         return hold is not None and self._monotonic() < hold.until

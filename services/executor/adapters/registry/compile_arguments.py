@@ -13,7 +13,7 @@ from libs.common.json.json_pointer import EVERY, steps_of
 from libs.common.json.jsonio import parse
 from services.executor.adapters.registry.compile_coercion import Coercer
 from services.executor.adapters.registry.json_schema import SchemaError, followed, input_contract
-from services.executor.domain.argument_spec import Fill, InnerDefault, Intake
+from services.executor.domain.argument_spec import ArgumentSpec, Fill, InnerDefault
 from services.executor.domain.arguments.injection_policies import policies_of
 from services.executor.domain.arguments.semantic_checks import check_of
 from services.executor.domain.tool import Confinement
@@ -32,7 +32,7 @@ _READABLE = frozenset({"integer", "number", "boolean", "array", "object"})
 _MATCHED = {mpb.MATCH_TARGET_PATH: "path", mpb.MATCH_TARGET_URL: "url", mpb.MATCH_TARGET_COMMAND: "command"}
 
 
-def intake_of(manifest: mpb.ToolManifest, confinement: Confinement) -> Intake | None:
+def intake_of(manifest: mpb.ToolManifest, confinement: Confinement) -> ArgumentSpec | None:
     """Return how arguments are taken in; None when the schema says it all. Raises SchemaError or ValueError for what cannot be kept, such as a
     semantic check that nobody knows: the version is then not to be called."""
     given = manifest.input
@@ -40,7 +40,7 @@ def intake_of(manifest: mpb.ToolManifest, confinement: Confinement) -> Intake | 
     changes = given.mutation_policy in (mpb.INPUT_MUTATION_POLICY_DEFAULTS, mpb.INPUT_MUTATION_POLICY_HOOKS)
     matchers = [(_MATCHED[each.target], each.argument_pointer) for each in _matched(manifest)]
     declared = set(_declared(list(schema.values())))
-    intake = Intake(
+    argument_spec = ArgumentSpec(
         coerce=Coercer(given.schema) if changes and declared & _READABLE else None,
         whole=changes and "integer" in declared,
         inner=tuple(islice(_inner(schema), _MAX_DEFAULTS)) if changes else (),
@@ -50,7 +50,7 @@ def intake_of(manifest: mpb.ToolManifest, confinement: Confinement) -> Intake | 
         fills=_fills(given),
         call=input_contract(given.runtime_schema, ()).violations if given.runtime_schema else None,
     )
-    return None if intake == Intake() else intake
+    return None if argument_spec == ArgumentSpec() else argument_spec
 
 
 def _matched(manifest: mpb.ToolManifest) -> Iterator[mpb.PermissionMatcher]:

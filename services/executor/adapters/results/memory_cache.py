@@ -15,7 +15,7 @@ from prometheus_client import Counter
 
 from libs.common.json.jsonio import MAX_BYTES
 from libs.common.runtime.clock import Clock
-from services.executor.domain.results.cache import CacheKey, Kept
+from services.executor.domain.results.cache import CacheHit, CacheKey
 
 lookups = Counter(
     "toolmesh_executor_result_cache_total",
@@ -31,7 +31,7 @@ _LARGEST_PART = 8
 
 
 class _Entry(NamedTuple):
-    kept: Kept
+    kept: CacheHit
     until: float
     size: int
 
@@ -55,7 +55,7 @@ class MemoryResultCache:
         """How many bytes are held."""
         return self._bytes
 
-    async def enter(self, key: CacheKey) -> Kept | SharedFlight:
+    async def enter(self, key: CacheKey) -> CacheHit | SharedFlight:
         """Return a fresh result, waiting for a run under way; or the right to run."""
         kept = self._fresh(key)
         if kept is not None:
@@ -79,7 +79,7 @@ class MemoryResultCache:
             if flight.key.tool_digest == tool_digest:
                 flight.stale = True
 
-    def keep(self, key: CacheKey, kept: Kept, seconds: float) -> None:
+    def keep(self, key: CacheKey, kept: CacheHit, seconds: float) -> None:
         """Remember a result for so many seconds, if there is room for it."""
         size = len(kept.content) + _OVERHEAD
         self._drop(key)
@@ -101,7 +101,7 @@ class MemoryResultCache:
         self._under_way.add(flight)
         return flight
 
-    def _fresh(self, key: CacheKey) -> Kept | None:
+    def _fresh(self, key: CacheKey) -> CacheHit | None:
         entry = self._entries.get(key)
         if entry is None:
             return None
@@ -131,7 +131,7 @@ class SharedFlight:
     def keep(self, content: bytes, created: datetime, seconds: float) -> None:
         """Keep the result for so many seconds."""
         if not self.stale and not self.ended.is_set():
-            self._cache.keep(self.key, Kept(content, created), seconds)
+            self._cache.keep(self.key, CacheHit(content, created), seconds)
 
     def end(self) -> None:
         """Let those go on who wait for it."""

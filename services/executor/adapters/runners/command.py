@@ -26,7 +26,7 @@ from services.executor.adapters.sandbox.egress.proxy import error_of as refused
 from services.executor.adapters.sandbox.endings import error_of
 from services.executor.adapters.sandbox.port import Confined, End, Ending, Plan
 from services.executor.domain import errors
-from services.executor.domain.model import Ran, Work
+from services.executor.domain.model import RunRequest, RunResult
 from services.executor.domain.tool import Tool
 
 _PIECE = 64 * 1024
@@ -57,11 +57,11 @@ class CommandRunner:
         spot = self._spot(tool)
         return None if spot is None else spot.sandbox
 
-    def at_once(self, tool: Tool) -> bool:
+    def runs_inline(self, tool: Tool) -> bool:
         """A process may take any time."""
         return False
 
-    async def run(self, tool: Tool, work: Work) -> Ran:
+    async def run(self, tool: Tool, work: RunRequest) -> RunResult:
         """Run the program once. Raises INJECTION_DETECTED before anything starts, if an argument could be more than a value."""
         spot = self._spot(tool)
         if spot is None:
@@ -109,7 +109,7 @@ class CommandRunner:
         argv = (*PYTHON, program) if program.endswith(".py") else (program,)
         return _Spot(command, argv, pack, f"{name} command {pack.label}"[:255])
 
-    async def _answered(self, confined: Confined, tool: Tool, work: Work, gate: Gate | None) -> Answer:
+    async def _answered(self, confined: Confined, tool: Tool, work: RunRequest, gate: Gate | None) -> Answer:
         limit = self._output_bytes if tool.persists else min(self._output_bytes, tool.max_result_bytes)
         feeding = asyncio.create_task(_feed(confined, dump(work.arguments)))
         try:
@@ -126,13 +126,15 @@ class CommandRunner:
         except FrameError as error:
             raise unreadable(error, limit) from None
 
-    def _failed(self, ending: Ending, tool: Tool, work: Work) -> MeshError:
+    def _failed(self, ending: Ending, tool: Tool, work: RunRequest) -> MeshError:
         error = lost(ending, work) if ending.kind is End.KILLED else error_of(ending, work.seconds)
         tell(self._log, tool, work, error, ending.complaint)
         return error
 
 
-def _plan(tool: Tool, work: Work, spot: _Spot, argv: tuple[str, ...], workspace: Workspace, gate: Gate | None) -> Plan:
+def _plan(
+    tool: Tool, work: RunRequest, spot: _Spot, argv: tuple[str, ...], workspace: Workspace, gate: Gate | None
+) -> Plan:
     packs = [] if spot.pack is None else [(str(spot.pack.folder), inside(spot.pack))]
     return plan_of(
         tool,

@@ -10,7 +10,7 @@ from libs.common.telemetry.log import Log
 from services.executor.adapters.runners import measures
 from services.executor.adapters.sandbox.port import Confined, Plan, Sandbox
 from services.executor.domain.errors import execution_failed
-from services.executor.domain.model import Ran, Work
+from services.executor.domain.model import RunRequest, RunResult
 from services.executor.domain.ports import Runner
 from services.executor.domain.tool import Tool
 
@@ -28,11 +28,11 @@ class Measured:
         """Ask the runner."""
         return self._runner.sandbox_for(tool)
 
-    def at_once(self, tool: Tool) -> bool:
+    def runs_inline(self, tool: Tool) -> bool:
         """Ask the runner."""
-        return self._runner.at_once(tool)
+        return self._runner.runs_inline(tool)
 
-    async def run(self, tool: Tool, work: Work) -> Ran:
+    async def run(self, tool: Tool, work: RunRequest) -> RunResult:
         """Run the tool, and count it."""
         began, ending = time.monotonic(), "succeeded"
         try:
@@ -61,11 +61,11 @@ class Typed:
         """Ask the runner."""
         return self._runner.sandbox_for(tool)
 
-    def at_once(self, tool: Tool) -> bool:
+    def runs_inline(self, tool: Tool) -> bool:
         """Ask the runner."""
-        return self._runner.at_once(tool)
+        return self._runner.runs_inline(tool)
 
-    async def run(self, tool: Tool, work: Work) -> Ran:
+    async def run(self, tool: Tool, work: RunRequest) -> RunResult:
         """Run the tool."""
         try:
             return await self._runner.run(tool, work)

@@ -8,13 +8,13 @@ from services.executor.adapters.runners.worker.frames import FrameError
 from services.executor.adapters.sandbox.endings import error_of
 from services.executor.adapters.sandbox.port import End, Ending
 from services.executor.domain.errors import result_invalid, result_too_large, worker_lost
-from services.executor.domain.model import Work
+from services.executor.domain.model import RunRequest
 from services.executor.domain.tool import Tool
 
 _COMPLAINT = 2000
 
 
-def lost(ending: Ending, work: Work) -> MeshError:
+def lost(ending: Ending, work: RunRequest) -> MeshError:
     """Return why a worker that fell silent did. One that simply left, or only hung up, crashed as far as its caller knows."""
     if ending.kind in (End.EXITED, End.KILLED):
         return worker_lost()
@@ -28,7 +28,7 @@ def unreadable(error: FrameError, limit: int) -> MeshError:
     return result_invalid([Violation("", "json", "the result has no JSON form")])
 
 
-def tell(log: Log, tool: Tool, work: Work, error: MeshError, detail: str = "") -> None:
+def tell(log: Log, tool: Tool, work: RunRequest, error: MeshError, detail: str = "") -> None:
     """Write what went wrong to the log of the mesh. As a warning: those are written without what is sensitive."""
     log.warning(
         "tool failed",

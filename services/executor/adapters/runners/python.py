@@ -31,7 +31,7 @@ from services.executor.adapters.runners.workspace.workspace import Workspace
 from services.executor.adapters.sandbox.egress.proxy import error_of as refused
 from services.executor.adapters.sandbox.port import Sandbox
 from services.executor.domain import errors
-from services.executor.domain.model import Ran, Work
+from services.executor.domain.model import RunRequest, RunResult
 from services.executor.domain.tool import Tool
 
 # What an answer says beside its result, at most: a thousand effects and as many expectations, each of 512 letters of four bytes.
@@ -64,11 +64,11 @@ class PythonRunner:
         spot = self._spot(tool)
         return None if spot is None else spot.sandbox
 
-    def at_once(self, tool: Tool) -> bool:
+    def runs_inline(self, tool: Tool) -> bool:
         """A process may take any time."""
         return False
 
-    async def run(self, tool: Tool, work: Work) -> Ran:
+    async def run(self, tool: Tool, work: RunRequest) -> RunResult:
         """Answer a call, in a worker that only this tenant's calls to this version ever see."""
         spot, sandbox = self._spot(tool), self._ground.tiers.need(tool)
         if spot is None:
@@ -105,7 +105,7 @@ class PythonRunner:
             return None
         return _Spot(pack, function, f"{self._ground.tiers.name(tool)} python {pack.label}"[:255])
 
-    async def _borrow(self, tool: Tool, work: Work, spot: _Spot, sandbox: Sandbox) -> Worker:
+    async def _borrow(self, tool: Tool, work: RunRequest, spot: _Spot, sandbox: Sandbox) -> Worker:
         """Return a worker that is ready. One that went while it was idle is replaced: no call had begun in it."""
         # Whoever belongs to no tenant shares a worker with nobody.
         whose = f"tenant {work.tenant}" if work.tenant else f"subject {work.subject}"
@@ -153,7 +153,7 @@ class PythonRunner:
         worker.open({"paths": [PACKS, *libraries], "module": module, "function": spot.function.function})
         return worker
 
-    async def prepared(self, worker: Worker, tool: Tool, work: Work) -> None:
+    async def prepared(self, worker: Worker, tool: Tool, work: RunRequest) -> None:
         """Wait until a worker can take this call. Raises WorkerGoneError, and EXECUTION_FAILED when it cannot load its function."""
         try:
             await worker.ready()
@@ -164,7 +164,7 @@ class PythonRunner:
         if work.preview and worker.gate is not None and not worker.previews:
             raise errors.preview_unknown()
 
-    async def asked(self, worker: Worker, tool: Tool, work: Work) -> Answer:
+    async def asked(self, worker: Worker, tool: Tool, work: RunRequest) -> Answer:
         """Ask a worker and return its answer. Raises what ended the worker, where something did."""
         limit = self._output_bytes if tool.persists else min(self._output_bytes, tool.max_result_bytes)
         try:
@@ -182,7 +182,7 @@ class PythonRunner:
             raise violation
         return answer
 
-    def farewell(self, gone: WorkerGoneError, tool: Tool, work: Work) -> MeshError:
+    def farewell(self, gone: WorkerGoneError, tool: Tool, work: RunRequest) -> MeshError:
         """Return why a worker is gone; what it complained of is in the log."""
         error = lost(gone.ending, work)
         tell(self._log, tool, work, error, gone.ending.complaint)
@@ -192,7 +192,7 @@ class PythonRunner:
 class _Attempt:
     """One call in a worker that answers no other."""
 
-    def __init__(self, runner: PythonRunner, tool: Tool, work: Work, spot: _Spot, sandbox: Sandbox) -> None:
+    def __init__(self, runner: PythonRunner, tool: Tool, work: RunRequest, spot: _Spot, sandbox: Sandbox) -> None:
         self._runner, self._tool, self._work, self._spot, self._sandbox = runner, tool, work, spot, sandbox
 
     async def __call__(self, workspace: Workspace) -> Answer:
@@ -213,7 +213,7 @@ class _Attempt:
         return await self._runner.asked(worker, self._tool, self._work)
 
 
-def _request(tool: Tool, work: Work, limit: int) -> Mapping[str, Any]:
+def _request(tool: Tool, work: RunRequest, limit: int) -> Mapping[str, Any]:
     return {
         "id": work.invocation_id,
         "key": work.idempotency_key,

@@ -91,7 +91,7 @@ class Metrics:
             version = f"{labels.tool}@{labels.version}"
             self._log.error("result broke its contract", tool=version, invocation=invocation.invocation_id)
 
-    def unforeseen(self, cause: Exception) -> None:
+    def unexpected(self, cause: Exception) -> None:
         """Log what nobody foresaw."""
         self._log.error("unforeseen", cause=cause)
 

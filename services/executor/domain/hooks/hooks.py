@@ -18,9 +18,10 @@ from libs.common.json.globs import matches
 from libs.common.redaction.scanner import Scanner
 from libs.common.runtime.clock import Clock
 from services.executor.domain import errors
+from services.executor.domain.argument_spec import Change
 from services.executor.domain.hooks.answers import MAX_RISKS, Answer, HookFailedError, answer_of
-from services.executor.domain.hooks.redacted_input import Sight, changes_between, with_what_was_hidden
-from services.executor.domain.model import Caller, Change
+from services.executor.domain.hooks.redacted_input import RedactedView, changes_between, restore_hidden
+from services.executor.domain.model import Caller
 from services.executor.domain.tool import Tool
 
 MAX_HOOKS = 64
@@ -127,7 +128,7 @@ class Hooks:
         risk: dict[str, int] = {}
         changed, asks_approval = arguments, ""
         for hook in hooks:
-            sight = Sight.of(changed, facts.tool.input.declared, None if hook.sees_sensitive else facts.scanner)
+            sight = RedactedView.of(changed, facts.tool.input.declared, None if hook.sees_sensitive else facts.scanner)
             answer = await self._ask(hook, facts, {"input": sight.shown}, until, sight)
             if isinstance(answer, MeshError):
                 return Verdicts(tuple(context), stop=answer)
@@ -168,7 +169,7 @@ class Hooks:
         for hook in self.matching(facts.tool, Phase.POST):
             seen = {
                 "input": self._shown(hook, facts, arguments),
-                "result": Sight.of(
+                "result": RedactedView.of(
                     value, facts.tool.output.declared, None if hook.sees_sensitive else facts.scanner
                 ).shown,
             }
@@ -186,7 +187,7 @@ class Hooks:
         context: list[str] = []
         for hook in self.matching(facts.tool, Phase.FAILURE):
             scanner = None if hook.sees_sensitive else facts.scanner
-            sight = Sight.of(arguments, facts.tool.input.declared, scanner)
+            sight = RedactedView.of(arguments, facts.tool.input.declared, scanner)
             # The words may be the tool's, and repeat what was asked of it.
             told = {"code": error.row.code, "reason": error.reason.name, "message": sight.words(error.message, scanner)}
             seen = {"input": sight.shown, "error": told}
@@ -205,10 +206,10 @@ class Hooks:
 
     def _shown(self, hook: Hook, facts: Facts, arguments: dict[str, Any]) -> Any:
         scanner = None if hook.sees_sensitive else facts.scanner
-        return Sight.of(arguments, facts.tool.input.declared, scanner).shown
+        return RedactedView.of(arguments, facts.tool.input.declared, scanner).shown
 
     async def _ask(
-        self, hook: Hook, facts: Facts, seen: dict[str, Any], until: float, sight: Sight | None = None
+        self, hook: Hook, facts: Facts, seen: dict[str, Any], until: float, sight: RedactedView | None = None
     ) -> Answer | MeshError:
         """Return a hook's answer, or why the call ends with it."""
         began = self._clock.monotonic()
@@ -246,13 +247,13 @@ class Hooks:
         facts.notes.append(f"{hook.phase} {hook.name} {said} {taken}ms")
 
 
-def _allowed(answer: Answer, hook: Hook, tool: Tool, sight: Sight | None) -> Answer:
+def _allowed(answer: Answer, hook: Hook, tool: Tool, sight: RedactedView | None) -> Answer:
     """Return the answer with the arguments as the tool would get them. Raises HookFailedError for what the hook may not answer."""
     if answer.input is None or sight is None:
         return answer
     if not (hook.may_change_input and tool.hooks_may_change):
         raise HookFailedError("input_not_allowed")
-    return answer.with_input(with_what_was_hidden(answer.input, sight))
+    return answer.with_input(restore_hidden(answer.input, sight))
 
 
 def _told(facts: Facts) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from services.executor.domain.tool import Tool
 MAX_ADDED, MAX_ADDED_LENGTH = 4, 300
 
 
-class Hooking:
+class InvocationHooks:
     """Asks the hooks about invocations."""
 
     def __init__(self, hooks: Hooks, scanners: TenantScanners) -> None:

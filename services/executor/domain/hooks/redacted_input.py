@@ -17,7 +17,7 @@ _SHORTEST_HIDDEN = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class RedactedView:
     """A value as it is, as a hook sees it, and the marks that stand for what it does not see."""
 
     whole: Any
@@ -25,7 +25,7 @@ class Sight:
     marks: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, value: Any, declared: Declared | None, scanner: Scanner | None) -> Sight:
+    def of(cls, value: Any, declared: Declared | None, scanner: Scanner | None) -> RedactedView:
         """Return what is seen of a value: all of it, where nobody is to look for secrets."""
         if scanner is None:
             return cls(value, value)
@@ -41,7 +41,7 @@ class Sight:
         return str(scanner.text(text).value)
 
 
-def with_what_was_hidden(answered: dict[str, Any], sight: Sight) -> dict[str, Any]:
+def restore_hidden(answered: dict[str, Any], sight: RedactedView) -> dict[str, Any]:
     """Return the arguments that a hook answered, with what it was not shown back in its place.
 
     Raises HookFailedError when a mark that stood for something hidden is anywhere but where it was: nobody could tell what it means there.

@@ -29,7 +29,7 @@ MAX_BYTES = 3 * 1024 * 1024
 class Calls(Protocol):
     """Calls, one at a time."""
 
-    async def __call__(self, request: Request) -> Result:
+    async def execute(self, request: Request) -> Result:
         """Return the result of a call, or raise MeshError."""
         ...
 
@@ -38,11 +38,11 @@ class Calls(Protocol):
         just ending keeps its own ending."""
         ...
 
-    async def never_began(self, request: Request, error: MeshError) -> MeshError:
+    async def record_not_started(self, request: Request, error: MeshError) -> MeshError:
         """Put on record that a call was not begun, and why. Return what its caller gets."""
         ...
 
-    async def given_up(self, request: Request) -> None:
+    async def record_abandoned(self, request: Request) -> None:
         """Put on record that a call was not begun because its caller left, or its time was over, before its turn came."""
         ...
 
@@ -66,7 +66,7 @@ class InvokeGroup:
         be long before its last call begins."""
         self._calls, self._tools, self._clock, self._revoked = calls, tools, clock, revoked
 
-    async def __call__(self, calls: Sequence[GroupCall]) -> tuple[GroupOutcome, ...]:
+    async def execute(self, calls: Sequence[GroupCall]) -> tuple[GroupOutcome, ...]:
         """Return what became of each call. Raises INVALID_REQUEST when they cannot be put in an order; nothing has begun then."""
         group = _Group(plan(calls, self._tools), self._calls, self._clock, self._revoked)
         async with asyncio.TaskGroup() as tasks:
@@ -106,7 +106,7 @@ class _Group:
         await self._turn(step)
         refused = self._stopped.get(place) or self._withdrawn(step) or self._dependency_failed(step)
         if refused is not None:
-            self._note(place, None, await self._calls.never_began(step.call.request, refused))
+            self._note(place, None, await self._calls.record_not_started(step.call.request, refused))
         else:
             await self._call(place, step)
         self._over[place].set()
@@ -117,13 +117,13 @@ class _Group:
             for earlier in step.after:
                 await self._over[earlier].wait()
         except asyncio.CancelledError:
-            await self._calls.given_up(step.call.request)
+            await self._calls.record_abandoned(step.call.request)
             raise
 
     async def _call(self, place: int, step: Step) -> None:
         self._under_way.add(place)
         try:
-            self._note(place, await self._calls(step.call.request), None)
+            self._note(place, await self._calls.execute(step.call.request), None)
         except MeshError as error:
             self._note(place, None, error)
             if step.on_failure is SiblingFailure.CANCEL_SIBLINGS:

@@ -11,7 +11,7 @@ from libs.common.json.jsonio import parse_object
 from services.executor.domain import errors
 from services.executor.domain.model import Request
 from services.executor.domain.ports import ToolView
-from services.executor.domain.scheduling.conflicts import Footprint, footprint_of, in_the_way
+from services.executor.domain.scheduling.conflicts import Footprint, conflicts, footprint_of
 from services.executor.domain.tool import SiblingFailure, Tool
 
 
@@ -130,4 +130,4 @@ def _footprint(request: Request, tool: Tool | None) -> Footprint | None:
 def _in_order(one: Footprint | None, other: Footprint | None) -> bool:
     if one is None or other is None:
         return False
-    return (one.alone and other.alone) or in_the_way(one, other)
+    return (one.alone and other.alone) or conflicts(one, other)

@@ -25,14 +25,14 @@ class CacheKey(NamedTuple):
     subject: str
 
 
-class Kept(NamedTuple):
+class CacheHit(NamedTuple):
     """A result that may be used again: its JSON, and when it was made."""
 
     content: bytes
     created: datetime
 
 
-class Flight(Protocol):
+class FlightLease(Protocol):
     """The one run of those that would all return the same. It must be ended, whatever becomes of it."""
 
     def keep(self, content: bytes, created: datetime, seconds: float) -> None:
@@ -47,17 +47,19 @@ class Flight(Protocol):
 class ResultCache(Protocol):
     """The results that this executor remembers."""
 
-    async def enter(self, key: CacheKey) -> Kept | Flight:
+    async def enter(self, key: CacheKey) -> CacheHit | FlightLease:
         """Return a result that is fresh, waiting for a run under way that would bring it; or the right to run. Waits for one such run at
         most, so a run that brings nothing delays the others and never queues them, and for as long as whoever asks lets it."""
         ...
 
 
-def key_for(tool: Tool, caller: Caller, arguments_digest: str) -> CacheKey | None:
+def cache_key_for(tool: Tool, caller: Caller, arguments_digest: str) -> CacheKey | None:
     """Return what a result would be kept under; None if results of this tool are never used again."""
     if tool.cache_seconds <= 0 or tool.mutation is not Mutation.READ_ONLY:
         return None
-    if tool.intake is not None and any(fill.fact and fill.fact not in _IN_KEY for fill in tool.intake.fills):
+    if tool.argument_spec is not None and any(
+        fill.fact and fill.fact not in _IN_KEY for fill in tool.argument_spec.fills
+    ):
         # What the tool gets differs from call to call, though nobody asked for anything else.
         return None
     return CacheKey(tool.digest, arguments_digest, caller.tenant, caller.subject)

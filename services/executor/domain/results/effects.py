@@ -16,24 +16,24 @@ _KIND = re.compile(r"([a-z][a-z0-9_-]{0,31})[:/]")
 _KINDS_TOLD = 8
 
 
-def merged(effects: Iterable[Effect]) -> tuple[Effect, ...]:
+def merge_effects(effects: Iterable[Effect]) -> tuple[Effect, ...]:
     """Return each effect once, in order; what was seen stands for what was also reported."""
     told = tuple(dict.fromkeys(effects))
     seen = {(effect.resource, effect.operation) for effect in told if effect.observed}
     return tuple(effect for effect in told if effect.observed or (effect.resource, effect.operation) not in seen)
 
 
-def violations(tool: Tool, effects: Iterable[Effect]) -> list[Effect]:
+def find_undeclared(tool: Tool, effects: Iterable[Effect]) -> list[Effect]:
     """Return the effects that break the tool's word: every one of a tool that only reads, whatever the manifest of a writer does not
     declare, and what a tool says it did to files that did not change. Seen and reported effects count alike."""
     told = tuple(effects)
     if not told:
         return []
     if tool.mutation is Mutation.READ_ONLY:
-        return list(merged(told))
+        return list(merge_effects(told))
     seen = {effect.resource for effect in told if effect.observed}
     declared = [(effect.operation, _pattern(effect.resource)) for effect in tool.effects]
-    return [effect for effect in merged(told) if not _declared(effect, declared) or _imagined(effect, seen)]
+    return [effect for effect in merge_effects(told) if not _declared(effect, declared) or _imagined(effect, seen)]
 
 
 def _declared(effect: Effect, declared: list[tuple[str, str]]) -> bool:
@@ -51,7 +51,7 @@ def _pattern(resource: str) -> str:
     return _PLACEHOLDER.sub(ANY, resource)
 
 
-def complaint(broken: Iterable[Effect], invocation_id: str) -> str:
+def quarantine_reason(broken: Iterable[Effect], invocation_id: str) -> str:
     """Return why a tool is taken out of use, for whoever is refused from then on. It names kinds and no resources: those may say more
     about one caller than another may know."""
     counted = Counter(f"{effect.operation} {_kind(effect.resource)}" for effect in broken)

@@ -24,16 +24,15 @@ DRY_RUN = "dry_run"
 
 
 @dataclass(frozen=True, slots=True)
-class Fulfilled:
+class BoundResult:
     """A result as the caller may see it, and the places where it differs from what the tool returned."""
 
     value: Any
     changed: tuple[str, ...] = ()
 
 
-def bound(decision: Decision, tool: Tool) -> Decision:
-    """Return the decision with what binds calls of the tool whatever policy says: nobody does what cannot be undone without having
-    seen what it would be."""
+def with_required_preview(decision: Decision, tool: Tool) -> Decision:
+    """Return the decision with the dry_run obligation if the tool is irreversible: such calls must be previewed first."""
     if tool.mutation is not Mutation.WRITE_IRREVERSIBLE or demands_preview(decision):
         return decision
     return replace(decision, obligations=(*decision.obligations, Obligation(DRY_RUN)))
@@ -44,17 +43,17 @@ def demands_preview(decision: Decision) -> bool:
     return any(each.kind == DRY_RUN for each in decision.obligations)
 
 
-def unmet(obligations: Iterable[Obligation], tool: Tool, sandbox: str) -> list[str]:
+def unmet_kinds(obligations: Iterable[Obligation], tool: Tool, sandbox: str) -> list[str]:
     """Return the kinds that cannot be kept for a call that would run in this sandbox. A kind that is not known here is one."""
     return [each.kind for each in obligations if not _can_keep(each, tool, sandbox)]
 
 
-def bind_results(obligations: Iterable[Obligation]) -> bool:
+def affect_results(obligations: Iterable[Obligation]) -> bool:
     """Say whether any of them may change a result."""
     return any(each.kind in _ON_RESULTS for each in obligations)
 
 
-def fulfil(value: Any, obligations: Sequence[Obligation], scanner: Scanner | None = None) -> Fulfilled:
+def apply_obligations(value: Any, obligations: Sequence[Obligation], scanner: Scanner | None = None) -> BoundResult:
     """Return the result with fields removed, lists cut and personal matter removed as demanded. The value given is not changed. Raises
     SANITIZATION_FAILED when all of it had to be examined, and could not be."""
     changed: dict[str, None] = {}
@@ -67,7 +66,7 @@ def fulfil(value: Any, obligations: Sequence[Obligation], scanner: Scanner | Non
     if any(each.kind == REDACT_PII for each in obligations):
         # Last: what is gone already need not be examined.
         value = _without_personal(value, scanner, changed)
-    return Fulfilled(value, tuple(changed))
+    return BoundResult(value, tuple(changed))
 
 
 def _can_keep(obligation: Obligation, tool: Tool, sandbox: str) -> bool:

@@ -19,7 +19,7 @@ from libs.common.json.json_pointer import places, steps_of
 from libs.common.json.jsonio import dump
 from libs.common.redaction.declared import Declared
 from libs.common.redaction.scanner import Scanner
-from services.executor.domain.model import PLAIN, Shown
+from services.executor.domain.model import PLAIN, RenderedResult
 from services.executor.domain.tool import Rendering
 
 MODEL_BYTES = 16 * 1024
@@ -34,18 +34,18 @@ _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 _SPACES = re.compile(r"\s+")
 
 
-def presented(rendering: Rendering, value: Any, declared: Declared | None, scanner: Scanner) -> Shown:
+def render_result(rendering: Rendering, value: Any, declared: Declared | None, scanner: Scanner) -> RenderedResult:
     """Return the representations of a result that its caller may see, each within its bounds."""
     if not (rendering.model or rendering.ui or rendering.search):
         return PLAIN
     model = _within(_filled(rendering.model, value), MODEL_BYTES)
     if not (rendering.ui or rendering.search):
-        return Shown(model)
+        return RenderedResult(model)
     seen = scanner.value(value, declared).value
     ui, search = (_visible(_filled(template, seen)) for template in (rendering.ui, rendering.search))
     if len(ui) > UI_CHARACTERS:
         ui = ui[: UI_CHARACTERS - 1] + _CUT
-    return Shown(model, ui, _within(search, SEARCH_BYTES))
+    return RenderedResult(model, ui, _within(search, SEARCH_BYTES))
 
 
 @lru_cache(maxsize=1024)

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from libs.common.json.json_pointer import EVERY
-from services.executor.domain.model import Change, Result
+from services.executor.domain.argument_spec import Change
+from services.executor.domain.model import Result
 from services.executor.domain.tool import Effect
 
 EFFECTS_BYTES = 256 * 1024
@@ -25,17 +26,17 @@ _AROUND = 16
 T = TypeVar("T")
 
 
-def few_effects(effects: Sequence[Effect]) -> tuple[Effect, ...]:
+def truncate_effects(effects: Sequence[Effect]) -> tuple[Effect, ...]:
     """Return the first effects, as many as there is room for."""
     return _first(effects, _effect_size, EFFECTS_BYTES)
 
 
-def few_texts(texts: Sequence[str]) -> tuple[str, ...]:
+def truncate_texts(texts: Sequence[str]) -> tuple[str, ...]:
     """Return the first of what hooks have to say to the model, as many texts as there is room for."""
     return _first(texts, _place_size, CONTEXT_BYTES)
 
 
-def few_places(pointers: Sequence[str]) -> tuple[str, ...]:
+def truncate_paths(pointers: Sequence[str]) -> tuple[str, ...]:
     """Return JSON Pointers, with `*` for every entry of a list where they are too many; the root alone where that does not help."""
     if _fit(pointers, _place_size, PLACES_BYTES):
         return tuple(pointers)
@@ -43,7 +44,7 @@ def few_places(pointers: Sequence[str]) -> tuple[str, ...]:
     return general if _fit(general, _place_size, PLACES_BYTES) else ("",)
 
 
-def few_changes(changes: Sequence[Change]) -> tuple[Change, ...]:
+def truncate_changes(changes: Sequence[Change]) -> tuple[Change, ...]:
     """Return changes to arguments, fewer in the same way; the root stands for all that one rule or hook changed."""
     if _fit(changes, _change_size, CHANGES_BYTES):
         return tuple(changes)
@@ -55,7 +56,7 @@ def few_changes(changes: Sequence[Change]) -> tuple[Change, ...]:
 
 def size_beside(result: Result) -> int:
     """Return how many bytes a result takes beside its content, near enough."""
-    texts = [*result.context, result.shown.model, result.shown.ui, result.shown.search]
+    texts = [*result.context, result.rendered.model, result.rendered.ui, result.rendered.search]
     lists = (
         sum(map(_effect_size, result.effects)),
         sum(map(_place_size, result.changed)),

@@ -19,7 +19,7 @@ from libs.common.ids import new_id
 from libs.common.json.canonical import digest_bytes
 from libs.common.json.jsonio import dump
 from services.executor.domain import errors
-from services.executor.domain.model import Caller, Stored
+from services.executor.domain.model import Caller, StoredResult
 from services.executor.domain.tool import Tool
 
 PREVIEW_BYTES = 1024
@@ -62,7 +62,7 @@ class ResultStore(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Storing:
+class LargeResults:
     """Decides whether a result may be stored, and stores it."""
 
     store: ResultStore
@@ -71,7 +71,7 @@ class Storing:
     cap: int
     """The largest result that is stored, in bytes."""
 
-    async def keep(self, tool: Tool, caller: Caller, content: bytes, *, keyed: bool) -> Stored:
+    async def save(self, tool: Tool, caller: Caller, content: bytes, *, keyed: bool) -> StoredResult:
         """Store a result that `refusal` does not refuse. With an idempotency key it lives at least as long as the key is remembered, so
         that every replay can answer with the same reference.
 
@@ -89,9 +89,9 @@ class Storing:
             if tool.repeatable:
                 raise
             raise errors.result_not_stored(head.size, tool.max_result_bytes, UNAVAILABLE) from error
-        return Stored(f"results/{head.result_id}", preview_of(content), head.size, head.digest, expires, token)
+        return StoredResult(f"results/{head.result_id}", preview_of(content), head.size, head.digest, expires, token)
 
-    async def read(self, stored: Stored) -> bytes | None:
+    async def read(self, stored: StoredResult) -> bytes | None:
         """Return a stored result whole; None if any of it is gone."""
         head = await self.store.find(stored.ref.removeprefix("results/"))
         if head is None:

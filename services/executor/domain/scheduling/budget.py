@@ -25,7 +25,7 @@ MOST_SETTLING = 1000
 _REFUSED = frozenset({Reason.RATE_LIMITED, Reason.BUDGET_EXHAUSTED})
 
 
-class Accounts:
+class BudgetReservations:
     """Keeps the books of limited calls. A call without limits never comes here."""
 
     def __init__(self, spending: Spending, clock: Clock, observer: Observer) -> None:
@@ -59,7 +59,7 @@ class Accounts:
 
     def settle(self, invocation: Invocation) -> None:
         """Begin to give back what the call did not take. Goes on if the caller leaves, and again if the store is away."""
-        ran = None if invocation.ran_from is None else self._clock.monotonic() - invocation.ran_from
+        ran = None if invocation.run_started is None else self._clock.monotonic() - invocation.run_started
         self._begin_to_settle(invocation, ran)
 
     async def _reserved(self, invocation: Invocation, reservation: Reservation) -> float:
@@ -85,7 +85,7 @@ class Accounts:
             self._settle(partial(self._spending.settle, reservation, ran=ran), reservation)
         )
 
-    async def settled(self, invocation: Invocation) -> None:
+    async def wait_settled(self, invocation: Invocation) -> None:
         """Wait until it is given back, so that the caller's next call finds it; not beyond the time to answer."""
         if invocation.settling is not None:
             left = invocation.deadline.answer_by - self._clock.monotonic()
@@ -96,7 +96,7 @@ class Accounts:
             async with asyncio.timeout(PATIENCE):
                 await step()
         except Exception as cause:
-            self._observer.unforeseen(cause)
+            self._observer.unexpected(cause)
             if is_transient(cause) and len(self._settling) < MOST_SETTLING:
                 # Nobody waits for it any more. What is under way would end with its lease; running time that was not used would be gone for good.
                 self._begun(retry_until(step, attempt_timeout=PATIENCE, time_budget=reservation.lease))
@@ -110,7 +110,7 @@ class Accounts:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._settling.discard(task)
         if not task.cancelled() and isinstance(cause := task.exception(), Exception):
-            self._observer.unforeseen(cause)
+            self._observer.unexpected(cause)
 
 
 def _shortest(decision: Decision) -> str:

@@ -62,7 +62,7 @@ def footprint_of(tool: Tool, arguments: dict[str, Any]) -> Footprint:
     return Footprint(tool.qualified, alone, own, writes, reads)
 
 
-def in_the_way(one: Footprint, other: Footprint) -> bool:
+def conflicts(one: Footprint, other: Footprint) -> bool:
     """Say whether two calls must not overlap. It is the same whichever is asked first."""
     if one.tool == other.tool:
         if not one.alone and not other.alone:

@@ -24,7 +24,7 @@ from typing import Any, Protocol
 
 from libs.common.runtime.clock import Clock
 from services.executor.domain import errors
-from services.executor.domain.scheduling.conflicts import Footprint, footprint_of, in_the_way, touches_nothing
+from services.executor.domain.scheduling.conflicts import Footprint, conflicts, footprint_of, touches_nothing
 from services.executor.domain.tool import Tool
 
 _IN_PROCESS = "builtin"
@@ -32,7 +32,7 @@ _LEAST, _MOST = 1, 10
 # What a refused call is told to wait: as long as the first in line has waited, within reason.
 _SOONEST_RETRY, _LATEST_RETRY = 1.0, 30.0
 
-Place = tuple[str, str]
+CapacityKey = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Bounds:
     """How many seconds of waiting make up for one level of priority."""
 
 
-class QueueWatch(Protocol):
+class QueueObserver(Protocol):
     """Whoever counts the calls that wait."""
 
     def waited(self, tool: Tool, seconds: float, *, began: bool) -> None:
@@ -63,12 +63,12 @@ class QueueWatch(Protocol):
         ...
 
 
-class Turn:
+class Slot:
     """One call's way to its places and back, as a context: within it the call has its places."""
 
     __slots__ = (
+        "_on_wait",
         "_scheduler",
-        "_when_waiting",
         "blockers",
         "came",
         "dependents",
@@ -85,21 +85,21 @@ class Turn:
         scheduler: Scheduler,
         tool: Tool,
         footprint: Footprint,
-        places: tuple[tuple[Place, int], ...],
+        places: tuple[tuple[CapacityKey, int], ...],
         rank: tuple[float, int],
-        when_waiting: Callable[[], None] | None,
+        on_wait: Callable[[], None] | None,
     ) -> None:
-        self._scheduler, self._when_waiting = scheduler, when_waiting
+        self._scheduler, self._on_wait = scheduler, on_wait
         self.tool, self.footprint, self.places, self.rank = tool, footprint, places, rank
         self.came = 0.0
         self.running = False
         self.blockers = 0
         """How many calls before it are in its way."""
-        self.dependents: set[Turn] = set()
+        self.dependents: set[Slot] = set()
         """The calls after it that it is in the way of."""
         self.granted: asyncio.Future[None] | None = None
 
-    def __lt__(self, other: Turn) -> bool:
+    def __lt__(self, other: Slot) -> bool:
         return self.rank < other.rank
 
     async def __aenter__(self) -> None:
@@ -107,8 +107,8 @@ class Turn:
         if self._scheduler.enter(self):
             return
         try:
-            if self._when_waiting is not None:
-                self._when_waiting()
+            if self._on_wait is not None:
+                self._on_wait()
             assert self.granted is not None
             await self.granted
         except BaseException:
@@ -122,63 +122,63 @@ class Turn:
 
 
 class Scheduler:
-    """Gives calls their turn."""
+    """Gives calls their slot."""
 
-    def __init__(self, clock: Clock, bounds: Bounds | None = None, watch: QueueWatch | None = None) -> None:
-        self._clock, self._bounds, self._watch = clock, bounds or Bounds(), watch
-        self._present: set[Turn] = set()
-        self._used: dict[Place, int] = {}
+    def __init__(self, clock: Clock, bounds: Bounds | None = None, observer: QueueObserver | None = None) -> None:
+        self._clock, self._bounds, self._observer = clock, bounds or Bounds(), observer
+        self._present: set[Slot] = set()
+        self._used: dict[CapacityKey, int] = {}
         self._waiting: dict[str, int] = {}
         # By tool version: all in one of them need the same places, so only the first of each has to be looked at.
-        self._ready: dict[str, list[Turn]] = {}
+        self._ready: dict[str, list[Slot]] = {}
         self._count = 0
         self.length = 0
         """How many calls wait."""
 
     @staticmethod
-    def free(tool: Tool) -> bool:
-        """Say whether calls of the tool need no turn at all. It holds for a version, so it can be asked once and kept."""
+    def needs_no_slot(tool: Tool) -> bool:
+        """Say whether calls of the tool need no slot at all. It holds for a version, so it can be asked once and kept."""
         placement = tool.placement
         counted = placement.max_concurrency or placement.service or tool.runner != _IN_PROCESS
         return not counted and touches_nothing(tool)
 
-    def place(
+    def slot(
         self,
         tool: Tool,
         arguments: dict[str, Any],
         priority: int = 0,
-        waiting: Callable[[], None] | None = None,
-    ) -> Turn:
+        on_wait: Callable[[], None] | None = None,
+    ) -> Slot:
         """Return a context in which the call has its places. `waiting` is told once if the call has to wait for them; 0 is the priority
         of the tool itself."""
         self._count += 1
         level = min(max(priority or tool.placement.priority, _LEAST), _MOST)
         rank = self._clock.monotonic() - level * self._bounds.aging
-        return Turn(self, tool, footprint_of(tool, arguments), self._places(tool), (rank, self._count), waiting)
+        return Slot(self, tool, footprint_of(tool, arguments), self._places(tool), (rank, self._count), on_wait)
 
-    def enter(self, turn: Turn) -> bool:
+    def enter(self, slot: Slot) -> bool:
         """Take a call in, and say whether it begins at once."""
-        turn.came = self._clock.monotonic()
-        self._meet_others(turn)
-        self._wait(turn)
-        self._begin_whoever_can()
-        if turn.running:
+        slot.came = self._clock.monotonic()
+        self._find_conflicts(slot)
+        self._wait(slot)
+        self._start_ready()
+        if slot.running:
             return True
-        if self.length > self._bounds.waiting or self._waiting[turn.tool.qualified] > self._bounds.waiting_per_tool:
-            self._refuse(turn)
-        turn.granted = asyncio.get_running_loop().create_future()
+        if self.length > self._bounds.waiting or self._waiting[slot.tool.qualified] > self._bounds.waiting_per_tool:
+            self._refuse(slot)
+        slot.granted = asyncio.get_running_loop().create_future()
         return False
 
-    def leave(self, turn: Turn) -> None:
+    def leave(self, slot: Slot) -> None:
         """Let a call go, from its places or from the line. Leaving twice leaves once."""
-        if turn not in self._present:
+        if slot not in self._present:
             return
-        self._forget(turn)
-        if turn.granted is not None and not turn.running and self._watch is not None:
-            self._watch.waited(turn.tool, self._clock.monotonic() - turn.came, began=False)
-        self._begin_whoever_can()
+        self._forget(slot)
+        if slot.granted is not None and not slot.running and self._observer is not None:
+            self._observer.waited(slot.tool, self._clock.monotonic() - slot.came, began=False)
+        self._start_ready()
 
-    def _places(self, tool: Tool) -> tuple[tuple[Place, int], ...]:
+    def _places(self, tool: Tool) -> tuple[tuple[CapacityKey, int], ...]:
         """The counted places of a tool, narrowest first."""
         placement, bounds = tool.placement, self._bounds
         places = [(("tool", tool.qualified), placement.max_concurrency or bounds.tool)]
@@ -188,33 +188,33 @@ class Scheduler:
             places.append((("sandboxes", ""), bounds.sandboxes))
         return tuple(places)
 
-    def _meet_others(self, turn: Turn) -> None:
+    def _find_conflicts(self, slot: Slot) -> None:
         """Find whom the call waits for and who waits for it. Only later ones wait for earlier ones, so it never goes in a circle."""
         for other in self._present:
-            if not in_the_way(turn.footprint, other.footprint):
+            if not conflicts(slot.footprint, other.footprint):
                 continue
-            if other.running or other < turn:
-                other.dependents.add(turn)
-                turn.blockers += 1
+            if other.running or other < slot:
+                other.dependents.add(slot)
+                slot.blockers += 1
             else:
-                turn.dependents.add(other)
+                slot.dependents.add(other)
                 if not other.blockers:
                     self._unready(other)
                 other.blockers += 1
-        self._present.add(turn)
+        self._present.add(slot)
 
-    def _wait(self, turn: Turn) -> None:
+    def _wait(self, slot: Slot) -> None:
         self.length += 1
-        self._waiting[turn.tool.qualified] = self._waiting.get(turn.tool.qualified, 0) + 1
-        if not turn.blockers:
-            insort(self._ready.setdefault(turn.tool.name, []), turn)
+        self._waiting[slot.tool.qualified] = self._waiting.get(slot.tool.qualified, 0) + 1
+        if not slot.blockers:
+            insort(self._ready.setdefault(slot.tool.name, []), slot)
 
-    def _begin_whoever_can(self) -> None:
+    def _start_ready(self) -> None:
         """Go through those whom nothing is in the way of, by rank. Whoever cannot begin keeps the places that it could have, up to the
         first that is full: what is beyond that one is of no use to it yet, and may be to others."""
         heads = [line[0] for line in self._ready.values()]
         heapify(heads)
-        kept: dict[Place, int] = {}
+        kept: dict[CapacityKey, int] = {}
         while heads:
             first = heads[0]
             if not self._fits(first, kept):
@@ -227,64 +227,64 @@ class Scheduler:
             else:
                 heappop(heads)
 
-    def _fits(self, turn: Turn, kept: dict[Place, int]) -> bool:
-        for place, capacity in turn.places:
+    def _fits(self, slot: Slot, kept: dict[CapacityKey, int]) -> bool:
+        for place, capacity in slot.places:
             if self._used.get(place, 0) + kept.get(place, 0) >= capacity:
                 return False
             kept[place] = kept.get(place, 0) + 1
-        for place, _ in turn.places:
+        for place, _ in slot.places:
             kept[place] -= 1
         return True
 
-    def _begin(self, turn: Turn) -> None:
-        self._stop_waiting(turn)
-        turn.running = True
-        for place, _ in turn.places:
+    def _begin(self, slot: Slot) -> None:
+        self._stop_waiting(slot)
+        slot.running = True
+        for place, _ in slot.places:
             self._used[place] = self._used.get(place, 0) + 1
-        if turn.granted is None:
+        if slot.granted is None:
             return
-        if not turn.granted.done():
-            turn.granted.set_result(None)
-        if self._watch is not None:
-            self._watch.waited(turn.tool, self._clock.monotonic() - turn.came, began=True)
+        if not slot.granted.done():
+            slot.granted.set_result(None)
+        if self._observer is not None:
+            self._observer.waited(slot.tool, self._clock.monotonic() - slot.came, began=True)
 
-    def _refuse(self, turn: Turn) -> None:
-        self._forget(turn)
-        self._begin_whoever_can()
-        if self._watch is not None:
-            self._watch.refused(turn.tool)
-        waiting = [other.came for other in self._present if not other.running and other.tool.name == turn.tool.name]
-        longest = turn.came - min(waiting, default=turn.came)
-        raise errors.queue_full(turn.tool.qualified, min(max(longest, _SOONEST_RETRY), _LATEST_RETRY))
+    def _refuse(self, slot: Slot) -> None:
+        self._forget(slot)
+        self._start_ready()
+        if self._observer is not None:
+            self._observer.refused(slot.tool)
+        waiting = [other.came for other in self._present if not other.running and other.tool.name == slot.tool.name]
+        longest = slot.came - min(waiting, default=slot.came)
+        raise errors.queue_full(slot.tool.qualified, min(max(longest, _SOONEST_RETRY), _LATEST_RETRY))
 
-    def _forget(self, turn: Turn) -> None:
-        self._present.discard(turn)
-        if turn.running:
-            for place, _ in turn.places:
+    def _forget(self, slot: Slot) -> None:
+        self._present.discard(slot)
+        if slot.running:
+            for place, _ in slot.places:
                 self._used[place] -= 1
                 if not self._used[place]:
                     del self._used[place]
         else:
-            self._stop_waiting(turn)
+            self._stop_waiting(slot)
             for other in self._present:
-                other.dependents.discard(turn)
-        for other in turn.dependents:
+                other.dependents.discard(slot)
+        for other in slot.dependents:
             other.blockers -= 1
             if not other.blockers:
                 insort(self._ready.setdefault(other.tool.name, []), other)
-        turn.dependents.clear()
+        slot.dependents.clear()
 
-    def _stop_waiting(self, turn: Turn) -> None:
-        name = turn.tool.qualified
+    def _stop_waiting(self, slot: Slot) -> None:
+        name = slot.tool.qualified
         self.length -= 1
         self._waiting[name] -= 1
         if not self._waiting[name]:
             del self._waiting[name]
-        if not turn.blockers:
-            self._unready(turn)
+        if not slot.blockers:
+            self._unready(slot)
 
-    def _unready(self, turn: Turn) -> None:
-        line = self._ready[turn.tool.name]
-        del line[bisect_left(line, turn)]
+    def _unready(self, slot: Slot) -> None:
+        line = self._ready[slot.tool.name]
+        del line[bisect_left(line, slot)]
         if not line:
-            del self._ready[turn.tool.name]
+            del self._ready[slot.tool.name]

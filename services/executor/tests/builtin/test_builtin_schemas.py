@@ -15,7 +15,7 @@ from libs.common.runtime.clock import ManualClock
 from services.executor.adapters.registry.compile_arguments import intake_of
 from services.executor.adapters.registry.compile_tool import entry_of
 from services.executor.builtin.tool import BuiltinTool
-from services.executor.domain.arguments.prepare import Prepared, prepare
+from services.executor.domain.arguments.prepare import PreparedArguments, prepare
 from services.executor.domain.tool import Confinement, Tool
 from services.executor.tests.generated import Broken, at_the_bounds, breaking, keeping
 from services.executor.tests.peers import registered
@@ -41,7 +41,7 @@ def compiled(tool: BuiltinTool) -> Tool:
     return found
 
 
-def taken_in(tool: BuiltinTool, arguments: dict[str, Any]) -> Prepared:
+def taken_in(tool: BuiltinTool, arguments: dict[str, Any]) -> PreparedArguments:
     return prepare(compiled(tool), dump(arguments), intake_of(tool.manifest, Confinement()))
 
 

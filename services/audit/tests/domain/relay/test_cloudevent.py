@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
+from msgspec.structs import replace
 from toolmesh.audit.v1 import audit_record_pb2 as record_pb
 from toolmesh.common.v1 import caller_pb2
 

@@ -3,7 +3,6 @@ said not to rest on the facts of one call is the same with any other facts."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,6 +10,7 @@ import cedarpy
 import orjson
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from libs.common.auth.identity import Identity
 from libs.common.errors import Reason

@@ -13,7 +13,8 @@ from toolmesh.common.v1 import caller_pb2 as cpb
 from libs.common.errors import Reason
 from libs.common.redaction.declared import Declared
 from services.executor.adapters.audit.record_encoder import RecordWriter
-from services.executor.domain.model import Change, Event, Payload, Record, Status, Verdict
+from services.executor.domain.argument_spec import Change
+from services.executor.domain.model import Event, PayloadDigest, Record, Status, Verdict
 from services.executor.domain.states import State
 from services.executor.domain.tool import Contract, Effect
 from services.executor.tests.samples import a_caller, a_decision, a_record, a_request, a_write_tool
@@ -39,8 +40,8 @@ def test_a_record_carries_all_that_is_known() -> None:
         state=State.TIMED_OUT,
         previous_state=State.RUNNING,
         decision=decision,
-        arguments=Payload("sha256:a", b"{}"),
-        result=Payload("sha256:b", b"[]"),
+        arguments=PayloadDigest("sha256:a", b"{}"),
+        result=PayloadDigest("sha256:b", b"[]"),
         reason=Reason.TOOL_TIMEOUT,
         latency=1.5,
         follows="01900000-0000",

@@ -14,8 +14,9 @@ from libs.common.sealing import Seal
 from libs.common.sql.engine import engine_for
 from services.executor.adapters.idempotency.claims import LEASE_SECONDS, PostgresClaims
 from services.executor.adapters.tables import claims as table
-from services.executor.domain.idempotency.unknown_outcome import MOST_RUNS, Doubted, Overtaken
-from services.executor.domain.model import Change, Settled
+from services.executor.domain.argument_spec import Change
+from services.executor.domain.idempotency.unknown_outcome import MOST_RUNS, ClaimLostError, UnresolvedClaim
+from services.executor.domain.model import ClaimOutcome
 from services.executor.domain.tool import Deprecation
 from services.executor.tests.keys import KEY, a_claim, age, refusal, rows, statements
 from services.executor.tests.samples import a_result
@@ -33,7 +34,7 @@ async def test_the_first_claim_is_held(here: PostgresClaims, engine: AsyncEngine
     [row] = await rows(engine)
     assert (row.owner, row.state, row.invocation_id) == ("executor-0", "running", claim.invocation_id)
     assert (row.expire_time - row.create_time).total_seconds() == LEASE_SECONDS + 3600.0
-    assert here.sure(claim)
+    assert here.is_held(claim)
 
 
 async def test_a_lease_is_short_however_long_the_run_may_take(here: PostgresClaims, engine: AsyncEngine) -> None:
@@ -46,7 +47,7 @@ async def test_a_call_with_a_key_costs_two_statements(here: PostgresClaims, engi
     claim = a_claim()
     with statements(engine) as seen:
         await here.acquire(claim)
-        await here.settle(claim, Settled(claim.invocation_id, a_result()))
+        await here.settle(claim, ClaimOutcome(claim.invocation_id, a_result()))
     assert len(seen) == 2
 
 
@@ -55,7 +56,7 @@ async def test_a_stored_answer_costs_one_statement(
 ) -> None:
     claim = a_claim()
     await here.acquire(claim)
-    await here.settle(claim, Settled(claim.invocation_id, a_result()))
+    await here.settle(claim, ClaimOutcome(claim.invocation_id, a_result()))
     with statements(engines[1]) as seen:
         await there.acquire(a_claim())
     assert len(seen) == 1
@@ -72,8 +73,8 @@ async def test_a_settled_claim_answers_everywhere_with_the_whole_result(
         policies=("p",),
         deprecation=Deprecation(None, "tools/core.b", "url"),
     )
-    await here.settle(claim, Settled(claim.invocation_id, result))
-    assert await there.acquire(a_claim()) == Settled(claim.invocation_id, result)
+    await here.settle(claim, ClaimOutcome(claim.invocation_id, result))
+    assert await there.acquire(a_claim()) == ClaimOutcome(claim.invocation_id, result)
 
 
 async def test_a_stored_error_comes_back_whole(here: PostgresClaims, there: PostgresClaims) -> None:
@@ -82,7 +83,7 @@ async def test_a_stored_error_comes_back_whole(here: PostgresClaims, there: Post
     error = MeshError(
         Reason.EXECUTION_FAILED, message="no", violations=[Violation("/a", "b", "c")], metadata={"x": "y"}
     )
-    await here.settle(claim, Settled(claim.invocation_id, error))
+    await here.settle(claim, ClaimOutcome(claim.invocation_id, error))
     found = await there.acquire(a_claim())
     assert found is not None
     assert isinstance(found.outcome, MeshError)
@@ -95,7 +96,7 @@ async def test_other_arguments_conflict_while_it_runs_and_after(here: PostgresCl
     await here.acquire(claim)
     other = a_claim(arguments_digest="sha256:b")
     assert (await refusal(there.acquire(other))).reason is Reason.IDEMPOTENCY_CONFLICT
-    await here.settle(claim, Settled(claim.invocation_id, a_result()))
+    await here.settle(claim, ClaimOutcome(claim.invocation_id, a_result()))
     assert (await refusal(there.acquire(other))).reason is Reason.IDEMPOTENCY_CONFLICT
 
 
@@ -117,7 +118,7 @@ async def test_two_hundred_calls_in_two_processes_run_once(here: PostgresClaims,
             return found.outcome
         ran.append(claim.invocation_id)
         await all_waiting.wait()
-        await side.settle(claim, Settled(claim.invocation_id, result))
+        await side.settle(claim, ClaimOutcome(claim.invocation_id, result))
         return result
 
     calls = [asyncio.ensure_future(call(number)) for number in range(200)]
@@ -134,7 +135,7 @@ async def test_a_crowd_asks_the_database_a_few_times(here: PostgresClaims, engin
     with statements(engine) as seen:
         waiting = [asyncio.ensure_future(here.acquire(a_claim())) for _ in range(200)]
         await until(lambda: here._watch.scopes)
-        await here.settle(claim, Settled(claim.invocation_id, a_result()))
+        await here.settle(claim, ClaimOutcome(claim.invocation_id, a_result()))
         assert all(await asyncio.gather(*waiting))
     assert len([statement for statement in seen if "insert into claims" in statement]) == 1
     assert here._watch.scopes == ()
@@ -184,7 +185,7 @@ async def test_two_who_wait_for_a_failure_each_get_one_of_their_own(
     await here.acquire(claim)
     waiting = [asyncio.ensure_future(there.acquire(a_claim())) for _ in range(2)]
     await until(lambda: there._watch.scopes)
-    await here.settle(claim, Settled(claim.invocation_id, MeshError(Reason.EXECUTION_FAILED)))
+    await here.settle(claim, ClaimOutcome(claim.invocation_id, MeshError(Reason.EXECUTION_FAILED)))
     one, other = [found.outcome for found in await asyncio.gather(*waiting) if found is not None]
     assert one is not other
 
@@ -205,15 +206,15 @@ async def test_who_stops_waiting_leaves_the_key_to_whoever_holds_it(here: Postgr
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(here.acquire(a_claim()), 0.05)
     assert here._watch.scopes == ()
-    assert here.sure(claim)
+    assert here.is_held(claim)
 
 
 async def test_a_key_whose_ending_has_no_form_is_held_no_longer(here: PostgresClaims) -> None:
     claim = a_claim()
     await here.acquire(claim)
     with pytest.raises(TypeError):
-        await here.settle(claim, Settled(claim.invocation_id, a_result(content=None)))
-    assert not here.sure(claim)
+        await here.settle(claim, ClaimOutcome(claim.invocation_id, a_result(content=None)))
+    assert not here.is_held(claim)
 
 
 async def test_a_key_is_held_until_the_table_has_heard_how_its_call_ended(
@@ -229,15 +230,15 @@ async def test_a_key_is_held_until_the_table_has_heard_how_its_call_ended(
         for verb in ("settle", "release", "abandon"):
             patch.setattr(here._rows, verb, away)
         for step in (
-            here.settle(claim, Settled(claim.invocation_id, result)),
+            here.settle(claim, ClaimOutcome(claim.invocation_id, result)),
             here.release(claim),
             here.abandon(claim),
         ):
             assert (await refusal(step)).reason is Reason.SERVICE_UNAVAILABLE
-            assert here.sure(claim)
-    await here.settle(claim, Settled(claim.invocation_id, result))
-    assert not here.sure(claim)
-    assert await there.acquire(a_claim()) == Settled(claim.invocation_id, result)
+            assert here.is_held(claim)
+    await here.settle(claim, ClaimOutcome(claim.invocation_id, result))
+    assert not here.is_held(claim)
+    assert await there.acquire(a_claim()) == ClaimOutcome(claim.invocation_id, result)
 
 
 async def test_a_silent_owner_of_a_repeatable_call_is_replaced(
@@ -258,29 +259,29 @@ async def test_who_was_replaced_settles_nothing_and_gives_nothing_back(
     await here.acquire(lost)
     await age(engine, "lease_until")
     await there.acquire(next_one)
-    with pytest.raises(Overtaken):
-        await here.settle(lost, Settled(lost.invocation_id, a_result()))
+    with pytest.raises(ClaimLostError):
+        await here.settle(lost, ClaimOutcome(lost.invocation_id, a_result()))
     await here.release(lost)
     await here.abandon(lost)
     [row] = await rows(engine)
     assert (row.state, row.invocation_id) == ("running", next_one.invocation_id)
-    assert not here.sure(lost)
+    assert not here.is_held(lost)
     first = a_result()
-    await there.settle(next_one, Settled(next_one.invocation_id, first))
-    with pytest.raises(Overtaken):
-        await here.settle(lost, Settled(lost.invocation_id, a_result()))
-    assert await here.acquire(a_claim()) == Settled(next_one.invocation_id, first)
+    await there.settle(next_one, ClaimOutcome(next_one.invocation_id, first))
+    with pytest.raises(ClaimLostError):
+        await here.settle(lost, ClaimOutcome(lost.invocation_id, a_result()))
+    assert await here.acquire(a_claim()) == ClaimOutcome(next_one.invocation_id, first)
 
 
 async def test_what_was_settled_stays(here: PostgresClaims, there: PostgresClaims) -> None:
     claim, first = a_claim(), a_result()
     await here.acquire(claim)
-    await here.settle(claim, Settled(claim.invocation_id, first))
-    with pytest.raises(Overtaken):
-        await here.settle(claim, Settled(claim.invocation_id, a_result()))
+    await here.settle(claim, ClaimOutcome(claim.invocation_id, first))
+    with pytest.raises(ClaimLostError):
+        await here.settle(claim, ClaimOutcome(claim.invocation_id, a_result()))
     await here.release(claim)
     await here.abandon(claim)
-    assert await there.acquire(a_claim()) == Settled(claim.invocation_id, first)
+    assert await there.acquire(a_claim()) == ClaimOutcome(claim.invocation_id, first)
 
 
 @pytest.mark.parametrize("repeatable", [True, False])
@@ -304,7 +305,7 @@ async def test_waiting_ends_in_taking_over_when_the_owner_falls_silent(
     waiting = asyncio.ensure_future(there.acquire(a_claim()))
     await until(lambda: there._watch.scopes)
     await age(engine, "lease_until")
-    assert isinstance(await waiting, Doubted)
+    assert isinstance(await waiting, UnresolvedClaim)
 
 
 async def test_a_silent_owner_of_a_write_leaves_a_doubt_that_is_held(
@@ -314,13 +315,13 @@ async def test_a_silent_owner_of_a_write_leaves_a_doubt_that_is_held(
     await here.acquire(lost)
     await age(engine, "lease_until")
     doubted = await there.acquire(resolver)
-    assert isinstance(doubted, Doubted)
+    assert isinstance(doubted, UnresolvedClaim)
     assert isinstance(doubted.outcome, MeshError)
     assert (doubted.outcome.reason, doubted.runs) == (Reason.UNKNOWN_OUTCOME, (lost.invocation_id,))
-    assert there.sure(resolver)
-    await there.settle(resolver, Settled(lost.invocation_id, doubted.outcome))
-    with pytest.raises(Overtaken):
-        await here.settle(lost, Settled(lost.invocation_id, a_result()))
+    assert there.is_held(resolver)
+    await there.settle(resolver, ClaimOutcome(lost.invocation_id, doubted.outcome))
+    with pytest.raises(ClaimLostError):
+        await here.settle(lost, ClaimOutcome(lost.invocation_id, a_result()))
     for side in (here, there):
         found = await side.acquire(a_claim())
         assert found is not None
@@ -334,7 +335,7 @@ async def test_who_resolves_a_doubt_and_dies_too_is_doubted_as_well(here: Postgr
     for claim in claims:
         found = await here.acquire(claim)
         await age(engine, "lease_until")
-    assert isinstance(found, Doubted)
+    assert isinstance(found, UnresolvedClaim)
     assert found.runs == tuple(claim.invocation_id for claim in claims[:2])
 
 
@@ -348,7 +349,7 @@ async def test_a_doubt_that_is_given_back_is_there_for_the_next_and_no_longer_th
     for _ in range(3):
         resolver = a_claim()
         found = await there.acquire(resolver)
-        assert isinstance(found, Doubted)
+        assert isinstance(found, UnresolvedClaim)
         assert found.runs == tuple(claim.invocation_id for claim in dead)
         await there.release(resolver)
 
@@ -361,15 +362,15 @@ async def test_an_owner_that_wakes_up_before_anybody_decided_still_has_its_say(
     await age(engine, "lease_until")
     await there.acquire(resolver)
     await there.release(resolver)
-    await here.settle(late, Settled(late.invocation_id, result))
-    assert await there.acquire(a_claim()) == Settled(late.invocation_id, result)
+    await here.settle(late, ClaimOutcome(late.invocation_id, result))
+    assert await there.acquire(a_claim()) == ClaimOutcome(late.invocation_id, result)
 
 
 async def test_a_call_that_kills_its_owners_is_not_repeated_for_ever(here: PostgresClaims, engine: AsyncEngine) -> None:
     for _ in range(MOST_RUNS):
         assert await here.acquire(a_claim(repeatable=True)) is None
         await age(engine, "lease_until")
-    assert isinstance(await here.acquire(a_claim(repeatable=True)), Doubted)
+    assert isinstance(await here.acquire(a_claim(repeatable=True)), UnresolvedClaim)
 
 
 async def test_an_abandoned_key_is_doubted_at_once(here: PostgresClaims, there: PostgresClaims) -> None:
@@ -377,7 +378,7 @@ async def test_an_abandoned_key_is_doubted_at_once(here: PostgresClaims, there: 
     await here.acquire(claim)
     await here.abandon(claim)
     found = await there.acquire(a_claim())
-    assert isinstance(found, Doubted)
+    assert isinstance(found, UnresolvedClaim)
     assert found.runs == (claim.invocation_id,)
 
 
@@ -404,7 +405,7 @@ async def test_a_key_whose_window_is_over_is_new(
 ) -> None:
     claim = a_claim()
     await here.acquire(claim)
-    await here.settle(claim, Settled(claim.invocation_id, a_result()))
+    await here.settle(claim, ClaimOutcome(claim.invocation_id, a_result()))
     await age(engine, "expire_time")
     assert await there.acquire(a_claim(arguments_digest="sha256:other")) is None
     [row] = await rows(engine)
@@ -424,7 +425,7 @@ async def test_a_window_begins_when_the_call_ends(here: PostgresClaims, engine: 
     claim = a_claim()
     await here.acquire(claim)
     await age(engine, "expire_time")
-    await here.settle(claim, Settled(claim.invocation_id, a_result()))
+    await here.settle(claim, ClaimOutcome(claim.invocation_id, a_result()))
     async with engine.begin() as connection:
         left = await connection.scalar(select(table.c.expire_time > func.now()))
     assert left

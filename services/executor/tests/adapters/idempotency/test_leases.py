@@ -78,7 +78,7 @@ async def test_a_call_keeps_its_key_for_as_long_as_it_lives(bench: Bench, engine
         await age(engine, "lease_until")
         await bench.later(LEASE / 2)
         assert await is_leased(engine)
-        assert bench.leases.sure(claim)
+        assert bench.leases.is_held(claim)
     assert bench.loosened == []
 
 
@@ -97,7 +97,7 @@ async def test_however_many_are_held_one_statement_renews_them(bench: Bench, eng
     with statements(engine) as seen:
         await bench.later(LEASE / 2)
     assert len(seen) == 1
-    assert all(bench.leases.sure(claim) for claim in held)
+    assert all(bench.leases.is_held(claim) for claim in held)
     assert await is_leased(engine)
 
 
@@ -120,16 +120,16 @@ async def test_an_owner_learns_that_its_key_was_taken(bench: Bench, engine: Asyn
     await bench.later(LEASE / 2)
     await bench.later(LEASE / 2)
     assert bench.loosened == [lost.invocation_id]
-    assert (bench.leases.sure(lost), bench.leases.sure(kept)) == (False, True)
+    assert (bench.leases.is_held(lost), bench.leases.is_held(kept)) == (False, True)
     row = next(row for row in await rows(engine) if row.key == "k")
     assert row.invocation_id == other.invocation_id
 
 
 async def test_an_owner_that_was_stopped_is_not_sure_before_it_has_asked(bench: Bench) -> None:
     claim = await bench.hold()
-    assert bench.leases.sure(claim)
+    assert bench.leases.is_held(claim)
     bench.clock.now += LEASE
-    assert not bench.leases.sure(claim)
+    assert not bench.leases.is_held(claim)
 
 
 async def test_what_ended_while_it_was_renewed_is_not_lost(bench: Bench) -> None:
@@ -156,13 +156,13 @@ async def test_a_database_that_is_away_is_waited_for_and_a_run_is_told_before_it
     assert bench.loosened == []
     await bench.later(LEASE / 4)
     assert bench.loosened == [claim.invocation_id]
-    assert bench.leases.sure(claim)
+    assert bench.leases.is_held(claim)
     await bench.later(LEASE / 4)
-    assert (bench.loosened, bench.leases.sure(claim)) == ([claim.invocation_id], False)
+    assert (bench.loosened, bench.leases.is_held(claim)) == ([claim.invocation_id], False)
     # Back, and nobody has doubted it: it is as good as it was.
     bench.table.renew = renew  # type: ignore[method-assign]
     await bench.later(LEASE / 4)
-    assert bench.leases.sure(claim)
+    assert bench.leases.is_held(claim)
     assert {type(cause) for cause in bench.failures} == {MeshError}
 
 
@@ -199,7 +199,7 @@ async def test_a_key_that_nobody_knows_any_more_is_not_renewed_for_ever(bench: B
     await age(engine, "lease_until")
     await bench.later(LEASE / 2)
     assert {row.key for row in await rows(engine) if row.lease_until > datetime.now(UTC)} == {"other"}
-    assert (bench.leases.sure(kept), len(bench.leases._holds)) == (True, 1)
+    assert (bench.leases.is_held(kept), len(bench.leases._holds)) == (True, 1)
 
 
 async def test_it_beats_by_itself_while_something_is_held(engine: AsyncEngine) -> None:

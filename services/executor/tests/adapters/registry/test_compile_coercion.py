@@ -14,7 +14,7 @@ from libs.common.json.json_pointer import places, steps_of
 from libs.common.json.jsonio import dump
 from services.executor.adapters.registry.compile_coercion import Coercer, Edit, applied
 from services.executor.adapters.registry.json_schema import MANY_PARTS
-from services.executor.domain.model import Change
+from services.executor.domain.argument_spec import Change
 from services.executor.tests.generated import keeping
 
 SHAPE: dict[str, Any] = {

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from libs.common.json.jsonio import MAX_BYTES
 from libs.common.runtime.clock import ManualClock
 from services.executor.adapters.results.memory_cache import MemoryResultCache, SharedFlight
-from services.executor.domain.results.cache import CacheKey, Kept
+from services.executor.domain.results.cache import CacheHit, CacheKey
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -46,7 +46,7 @@ async def test_a_result_is_fresh_for_as_long_as_its_tool_says() -> None:
     found = cache(clock)
     await put(found, key(), b'{"a":1}')
     clock.advance(9.9)
-    assert await found.enter(key()) == Kept(b'{"a":1}', NOW)
+    assert await found.enter(key()) == CacheHit(b'{"a":1}', NOW)
     clock.advance(0.2)
     assert not await is_kept(found, key())
     assert (len(found), found.size) == (0, 0)
@@ -68,7 +68,7 @@ async def test_identical_calls_at_once_run_once() -> None:
     other = await leads(found, key("b"))
     leader.keep(b"1", NOW, 10.0)
     leader.end()
-    assert await asyncio.gather(*followers) == [Kept(b"1", NOW)] * 50
+    assert await asyncio.gather(*followers) == [CacheHit(b"1", NOW)] * 50
     other.end()
 
 
@@ -97,7 +97,7 @@ async def test_a_waiter_that_leaves_leaves_the_others_alone() -> None:
     left.cancel()
     leader.keep(b"1", NOW, 10.0)
     leader.end()
-    assert await stays == Kept(b"1", NOW)
+    assert await stays == CacheHit(b"1", NOW)
 
 
 async def test_what_changed_is_forgotten_and_its_runs_under_way_keep_nothing() -> None:
@@ -152,9 +152,9 @@ async def test_bytes_are_bounded_and_none_is_too_large_for_the_rest() -> None:
     await put(found, key("large"), b"x" * 10_000)
     assert not await is_kept(found, key("large"))
     before = found.size
-    found.keep(key("99"), Kept(b"y", NOW), 10.0)
+    found.keep(key("99"), CacheHit(b"y", NOW), 10.0)
     assert found.size == before - 4_999
-    assert await found.enter(key("99")) == Kept(b"y", NOW)
+    assert await found.enter(key("99")) == CacheHit(b"y", NOW)
 
 
 async def test_a_cache_of_no_size_keeps_nothing() -> None:

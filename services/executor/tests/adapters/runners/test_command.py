@@ -134,7 +134,7 @@ async def test_a_program_changes_a_copy(starting: Starting, tmp_path: Path) -> N
     ran: Any = await running(tool, work(text="hello"))
     assert ran.effects == (Effect("file:files/a.txt", "create", observed=True),)
     assert not (volume / "a.txt").exists()
-    await ran.keep()
+    await ran.commit()
     assert (volume / "a.txt").read_text() == "hello"
 
 
