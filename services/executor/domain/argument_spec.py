@@ -1,4 +1,4 @@
-"""Describes how the arguments of one tool version are prepared, beyond their schema. `arguments/prepare.py` applies it."""
+"""Describes how the arguments of one tool version are prepared, beyond their schema."""
 
 from __future__ import annotations
 

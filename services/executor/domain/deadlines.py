@@ -23,14 +23,14 @@ _FOREVER = float("inf")
 
 
 class Limit(Struct, frozen=True):
-    """How many seconds a run gets, and what it means when they are over."""
+    """The time limit of a run, and the error when it is exceeded."""
 
     seconds: float
     exceeded: Callable[[], MeshError]
 
 
 class Deadline:
-    """The instants of one call, on the monotonic clock: when running must end and when waiting for the log must."""
+    """When the run of a call must end, and when the wait for the log must, on the monotonic clock."""
 
     __slots__ = ("answer_by", "run_until")
 
@@ -50,9 +50,9 @@ def time_left(until: float, clock: Clock, longest: float) -> float:
 
 
 def limit_for(tool: Tool, request: Request, deadline: Deadline, clock: Clock) -> Limit:
-    """Return the least of what the tool allows itself, what the caller has left, and how long its authority lasts.
+    """Return the shortest of the tool's own limit, the caller's deadline, and the lifetime of its token.
 
-    Raises DEADLINE_EXCEEDED or TOKEN_EXPIRED when nothing is left to run in.
+    Raises DEADLINE_EXCEEDED or TOKEN_EXPIRED when no time is left.
     """
     left = deadline.run_until - clock.monotonic()
     if left <= 0:
@@ -66,5 +66,5 @@ def limit_for(tool: Tool, request: Request, deadline: Deadline, clock: Clock) ->
 
 
 def _reserve(left: float) -> float:
-    """A fifth of what is left, between 2 and 200 ms: twice what the server keeps back, so the domain answers first."""
+    """Return a fifth of the remaining time, between 2 and 200 ms: twice the reserve of the server."""
     return min(max(left * 0.2, 0.002), 0.2)

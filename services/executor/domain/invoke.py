@@ -88,7 +88,8 @@ class Invoke:
         begin("return")
         result = await self._completion.succeed(invocation, tool, verified)
         if invocation.caller_left:
-            # The caller left during the commit. The outcome is recorded and settled by now, so the cancellation goes on.
+            # The caller left during the commit. The outcome is recorded and settled by now, so the cancellation goes
+            # on.
             raise asyncio.CancelledError
         return result
 

@@ -43,7 +43,8 @@ TRANSITIONS: Mapping[State, frozenset[State]] = {
     # A hook may have changed the arguments, so they are validated again.
     _S.PRE_HOOKS_RUNNING: _ENDS | {_S.VALIDATION_FAILED, _S.AWAITING_APPROVAL, _S.APPROVED, _S.DENIED, _S.BLOCKED},
     _S.AWAITING_APPROVAL: _ENDS | {_S.APPROVED, _S.DENIED, _S.BLOCKED},
-    # To SUCCEEDED or POST_HOOKS_RUNNING: a cached result is used. To DENIED or BLOCKED: token or tool was revoked meanwhile.
+    # To SUCCEEDED or POST_HOOKS_RUNNING: a cached result is used. To DENIED or BLOCKED: token or tool was revoked
+    # meanwhile.
     _S.APPROVED: _ENDS
     | {_S.QUEUED, _S.RUNNING, _S.POST_HOOKS_RUNNING, _S.SUCCEEDED, _S.DENIED, _S.BLOCKED, _S.VALIDATION_FAILED},
     _S.QUEUED: _ENDS | {_S.RUNNING, _S.YIELDED, _S.DENIED, _S.BLOCKED},

@@ -63,7 +63,10 @@ Starting = Callable[..., Awaitable[Running]]
 
 @pytest.fixture
 def own_tmp(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder in which everything temporary of one test is made, and nobody else's. Other users can pass it, as they can /tmp."""
+    """A folder in which everything temporary of one test is made, and nobody else's.
+
+    Other users can pass it, as they can /tmp.
+    """
     with tempfile.TemporaryDirectory(prefix="runners-") as name:
         Path(name).chmod(0o711)
         monkeypatch.setattr(tempfile, "tempdir", name)

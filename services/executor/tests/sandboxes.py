@@ -1,4 +1,6 @@
-"""Every sandbox there is, for tests that hold all of them to the same promise, and a way to let code try something in one."""
+"""Every sandbox there is, for tests that hold all of them to the same promise, and a way to let code try something in
+one.
+"""
 
 from __future__ import annotations
 

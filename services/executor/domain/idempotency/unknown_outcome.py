@@ -70,8 +70,8 @@ class UnknownOutcomes:
     ) -> ClaimOutcome | None:
         """Return the outcome of the earlier call, or None if it had no effect and this call has to run.
 
-        `verify` verifies a value as the tool's result. Raises SERVICE_UNAVAILABLE when the status tool cannot answer now,
-        or another retryable error: the claim stays unresolved and must be released.
+        `verify` verifies a value as the tool's result. Raises SERVICE_UNAVAILABLE when the status tool cannot answer
+        now, or another retryable error: the claim stays unresolved and must be released.
         """
         if len(unresolved.runs) >= MOST_RUNS or tool.uncertain is not UncertainOutcome.QUERY_STATUS:
             settled = ClaimOutcome(unresolved.invocation_id, unresolved.outcome)

@@ -7,7 +7,8 @@ from collections.abc import Awaitable
 from contextlib import suppress
 from typing import Any, TypeVar
 
-# How long a canceled caller waits for a commit or rollback. Bounded, because the shutdown of the process may wait for it.
+# How long a canceled caller waits for a commit or rollback. Bounded, because the shutdown of the process may wait for
+# it.
 CANCEL_WAIT_SECONDS = 5.0
 T = TypeVar("T")
 
@@ -25,7 +26,8 @@ class ShieldedSteps:
     async def finish_before_cancel(self, step: Awaitable[None]) -> bool:
         """Await a step to its end, even if the caller is canceled meanwhile. Return whether that happened.
 
-        The cancellation is then still due. It is raised here if the step takes longer than CANCEL_WAIT_SECONDS after it.
+        The cancellation is then still due. It is raised here if the step takes longer than CANCEL_WAIT_SECONDS after
+        it.
         """
         task = self.start(step)
         canceled = False

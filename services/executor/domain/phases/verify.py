@@ -41,9 +41,9 @@ class Verifier:
     async def verify(self, invocation: Invocation, tool: Tool, run: RunResult) -> VerifiedResult:
         """Return the verified result once the effects of the run are committed.
 
-        Raises RESULT_INVALID, RESULT_TOO_LARGE, SANITIZATION_FAILED, HOOK_BLOCKED or SIDE_EFFECT_VIOLATION after a rollback;
-        PARTIAL_FAILURE when only some effects could be committed. A caller that leaves during the commit is noted on
-        the invocation: the outcome is recorded first.
+        Raises RESULT_INVALID, RESULT_TOO_LARGE, SANITIZATION_FAILED, HOOK_BLOCKED or SIDE_EFFECT_VIOLATION after a
+        rollback; PARTIAL_FAILURE when only some effects could be committed. A caller that leaves during the commit is
+        noted on the invocation: the outcome is recorded first.
         """
         invocation.phases.begin("verify")
         has_effects = run.rollback is not None or run.commit is not None
@@ -64,7 +64,10 @@ class Verifier:
         return verified
 
     async def verify_value(self, invocation: Invocation, tool: Tool, value: Any) -> VerifiedResult:
-        """Return a value as the result of the call. Raises RESULT_INVALID, RESULT_TOO_LARGE, SANITIZATION_FAILED or HOOK_BLOCKED."""
+        """Return a value as the result of the call.
+
+        Raises RESULT_INVALID, RESULT_TOO_LARGE, SANITIZATION_FAILED or HOOK_BLOCKED.
+        """
         checked = check_result(invocation, tool, value, self._scanners.of(invocation.request.caller.tenant))
         if self._hooks.active:
             await self._hooks.after(invocation, tool, checked.value)

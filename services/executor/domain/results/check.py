@@ -28,7 +28,7 @@ class CheckedResult(NamedTuple):
     rendered: RenderedResult
     value: Any
     large: bool
-    """True if it is too large to be embedded. Its payload is then the digest of `content`, like that of its reference."""
+    """True if it is too large to be embedded. Its payload is then the digest of `content`."""
 
 
 class VerifiedResult(NamedTuple):

@@ -1,14 +1,14 @@
-"""When a call may begin: it has a place wherever places are counted, and nothing that is under way is in its way.
+"""Schedules calls: one starts when every counted capacity is free and no conflicting call is running.
 
 The guarantees:
 
-- A call takes all of its places at once or none, so no two calls can each hold what the other waits for.
-- Calls that wait are ranked by when they came and how urgent they are: a level of priority is worth `aging` seconds of waiting.
-  Equals keep the order they came in. Whoever comes more than `(10 - priority) * aging` seconds after a call, nine levels at most, is
-  never given what that call waits for, and never gets in its way: so nothing starves.
-- A call that waits for its own tool or service holds up nobody who can do without those, and a call that waits for another one to
-  get out of its way holds up only those that would be in its own.
-- Whoever leaves, by ending or by giving up, leaves at once, and whoever can begin then begins.
+- A call takes all of its capacities at once or none, so there is no deadlock.
+- Waiting calls are ranked by arrival and priority: a priority level is worth `aging` seconds of waiting. Equal ranks
+  keep the order of arrival. A call never waits behind calls that arrived more than `(10 - priority) * aging` seconds
+  after it, nine levels at most, so there is no starvation.
+- A call that waits for its own tool or service does not block calls that do not need those. A call that waits for a
+  conflicting call blocks only the calls that conflict with itself.
+- A call that ends or gives up leaves at once, and every call that can start then starts.
 
 One scheduler serves one executor, on its event loop. It has no task and no timer of its own.
 """
@@ -29,7 +29,7 @@ from services.executor.domain.tool import Tool
 
 _IN_PROCESS = "builtin"
 _LEAST, _MOST = 1, 10
-# What a refused call is told to wait: as long as the first in line has waited, within reason.
+# The retry delay of a refused call: as long as the first in the queue has waited, within these bounds.
 _SOONEST_RETRY, _LATEST_RETRY = 1.0, 30.0
 
 CapacityKey = tuple[str, str]
@@ -37,44 +37,44 @@ CapacityKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How many calls may be under way at once, and how many may wait."""
+    """The concurrency and queue limits."""
 
     tool: int = 16
-    """Of one tool, where its manifest does not say."""
+    """Concurrent calls of one tool, where its manifest does not say."""
     service: int = 16
-    """Of all tools that lean on one outside service."""
+    """Concurrent calls of all tools that depend on one external service."""
     sandboxes: int = 16
-    """Outside of this process, of all tools."""
+    """Concurrent sandboxed calls of all tools."""
     waiting: int = 512
     waiting_per_tool: int = 256
     aging: float = 0.5
-    """How many seconds of waiting make up for one level of priority."""
+    """The seconds of waiting that outweigh one priority level."""
 
 
 class QueueObserver(Protocol):
-    """Whoever counts the calls that wait."""
+    """Receives the events of the queue, for metrics."""
 
     def waited(self, tool: Tool, seconds: float, *, began: bool) -> None:
-        """See a call that no longer waits: it began, or gave up."""
+        """Observe a call that no longer waits: it started, or gave up."""
         ...
 
     def refused(self, tool: Tool) -> None:
-        """See a call for which there was no room to wait."""
+        """Observe a call that the full queue refused."""
         ...
 
 
 class Slot:
-    """One call's way to its places and back, as a context: within it the call has its places."""
+    """The slot of one call, as a context manager: the call holds its capacities within it."""
 
     __slots__ = (
         "_on_wait",
         "_scheduler",
         "blockers",
         "came",
+        "capacities",
         "dependents",
         "footprint",
         "granted",
-        "places",
         "rank",
         "running",
         "tool",
@@ -85,25 +85,25 @@ class Slot:
         scheduler: Scheduler,
         tool: Tool,
         footprint: Footprint,
-        places: tuple[tuple[CapacityKey, int], ...],
+        capacities: tuple[tuple[CapacityKey, int], ...],
         rank: tuple[float, int],
         on_wait: Callable[[], None] | None,
     ) -> None:
         self._scheduler, self._on_wait = scheduler, on_wait
-        self.tool, self.footprint, self.places, self.rank = tool, footprint, places, rank
+        self.tool, self.footprint, self.capacities, self.rank = tool, footprint, capacities, rank
         self.came = 0.0
         self.running = False
         self.blockers = 0
-        """How many calls before it are in its way."""
+        """The number of earlier calls that conflict with it."""
         self.dependents: set[Slot] = set()
-        """The calls after it that it is in the way of."""
+        """The later calls that conflict with it."""
         self.granted: asyncio.Future[None] | None = None
 
     def __lt__(self, other: Slot) -> bool:
         return self.rank < other.rank
 
     async def __aenter__(self) -> None:
-        """Return when the call has its places. Raises QUEUE_FULL when there is no room to wait."""
+        """Return when the call may start. Raises QUEUE_FULL when the queue is full."""
         if self._scheduler.enter(self):
             return
         try:
@@ -112,12 +112,12 @@ class Slot:
             assert self.granted is not None
             await self.granted
         except BaseException:
-            # Also when the places were given in the very moment in which it gave up.
+            # Also if the slot was granted at the moment of the cancellation.
             self._scheduler.leave(self)
             raise
 
     async def __aexit__(self, *_: object) -> None:
-        """Give the places back."""
+        """Release the slot."""
         self._scheduler.leave(self)
 
 
@@ -129,15 +129,15 @@ class Scheduler:
         self._present: set[Slot] = set()
         self._used: dict[CapacityKey, int] = {}
         self._waiting: dict[str, int] = {}
-        # By tool version: all in one of them need the same places, so only the first of each has to be looked at.
+        # By tool version: all calls of one need the same capacities, so only the first of each has to be checked.
         self._ready: dict[str, list[Slot]] = {}
         self._count = 0
         self.length = 0
-        """How many calls wait."""
+        """The number of waiting calls."""
 
     @staticmethod
     def needs_no_slot(tool: Tool) -> bool:
-        """Say whether calls of the tool need no slot at all. It holds for a version, so it can be asked once and kept."""
+        """Return whether calls of the tool need no slot. Constant for a version."""
         placement = tool.placement
         counted = placement.max_concurrency or placement.service or tool.runner != _IN_PROCESS
         return not counted and touches_nothing(tool)
@@ -149,15 +149,17 @@ class Scheduler:
         priority: int = 0,
         on_wait: Callable[[], None] | None = None,
     ) -> Slot:
-        """Return a context in which the call has its places. `waiting` is told once if the call has to wait for them; 0 is the priority
-        of the tool itself."""
+        """Return the slot of a call.
+
+        `on_wait` is called once if the call has to wait; priority 0 means that of the tool.
+        """
         self._count += 1
         level = min(max(priority or tool.placement.priority, _LEAST), _MOST)
         rank = self._clock.monotonic() - level * self._bounds.aging
-        return Slot(self, tool, footprint_of(tool, arguments), self._places(tool), (rank, self._count), on_wait)
+        return Slot(self, tool, footprint_of(tool, arguments), self._capacities(tool), (rank, self._count), on_wait)
 
     def enter(self, slot: Slot) -> bool:
-        """Take a call in, and say whether it begins at once."""
+        """Queue a call, and return whether it starts at once."""
         slot.came = self._clock.monotonic()
         self._find_conflicts(slot)
         self._wait(slot)
@@ -170,7 +172,7 @@ class Scheduler:
         return False
 
     def leave(self, slot: Slot) -> None:
-        """Let a call go, from its places or from the line. Leaving twice leaves once."""
+        """Remove a call, running or waiting. Idempotent."""
         if slot not in self._present:
             return
         self._forget(slot)
@@ -178,18 +180,18 @@ class Scheduler:
             self._observer.waited(slot.tool, self._clock.monotonic() - slot.came, began=False)
         self._start_ready()
 
-    def _places(self, tool: Tool) -> tuple[tuple[CapacityKey, int], ...]:
-        """The counted places of a tool, narrowest first."""
+    def _capacities(self, tool: Tool) -> tuple[tuple[CapacityKey, int], ...]:
+        """Return the counted capacities of a tool, narrowest first."""
         placement, bounds = tool.placement, self._bounds
-        places = [(("tool", tool.qualified), placement.max_concurrency or bounds.tool)]
+        capacities = [(("tool", tool.qualified), placement.max_concurrency or bounds.tool)]
         if placement.service:
-            places.append((("service", placement.service), bounds.service))
+            capacities.append((("service", placement.service), bounds.service))
         if tool.runner != _IN_PROCESS:
-            places.append((("sandboxes", ""), bounds.sandboxes))
-        return tuple(places)
+            capacities.append((("sandboxes", ""), bounds.sandboxes))
+        return tuple(capacities)
 
     def _find_conflicts(self, slot: Slot) -> None:
-        """Find whom the call waits for and who waits for it. Only later ones wait for earlier ones, so it never goes in a circle."""
+        """Find the conflicting calls. Only later calls wait for earlier ones, so there is no cycle."""
         for other in self._present:
             if not conflicts(slot.footprint, other.footprint):
                 continue
@@ -210,37 +212,39 @@ class Scheduler:
             insort(self._ready.setdefault(slot.tool.name, []), slot)
 
     def _start_ready(self) -> None:
-        """Go through those whom nothing is in the way of, by rank. Whoever cannot begin keeps the places that it could have, up to the
-        first that is full: what is beyond that one is of no use to it yet, and may be to others."""
+        """Start the calls without conflicts that fit, by rank.
+
+        A call that does not fit reserves its capacities up to the first full one, so that later calls cannot take them.
+        """
         heads = [line[0] for line in self._ready.values()]
         heapify(heads)
-        kept: dict[CapacityKey, int] = {}
+        reserved: dict[CapacityKey, int] = {}
         while heads:
             first = heads[0]
-            if not self._fits(first, kept):
+            if not self._fits(first, reserved):
                 heappop(heads)
                 continue
-            self._begin(first)
+            self._start(first)
             line = self._ready.get(first.tool.name)
             if line:
                 heapreplace(heads, line[0])
             else:
                 heappop(heads)
 
-    def _fits(self, slot: Slot, kept: dict[CapacityKey, int]) -> bool:
-        for place, capacity in slot.places:
-            if self._used.get(place, 0) + kept.get(place, 0) >= capacity:
+    def _fits(self, slot: Slot, reserved: dict[CapacityKey, int]) -> bool:
+        for key, capacity in slot.capacities:
+            if self._used.get(key, 0) + reserved.get(key, 0) >= capacity:
                 return False
-            kept[place] = kept.get(place, 0) + 1
-        for place, _ in slot.places:
-            kept[place] -= 1
+            reserved[key] = reserved.get(key, 0) + 1
+        for key, _ in slot.capacities:
+            reserved[key] -= 1
         return True
 
-    def _begin(self, slot: Slot) -> None:
+    def _start(self, slot: Slot) -> None:
         self._stop_waiting(slot)
         slot.running = True
-        for place, _ in slot.places:
-            self._used[place] = self._used.get(place, 0) + 1
+        for key, _ in slot.capacities:
+            self._used[key] = self._used.get(key, 0) + 1
         if slot.granted is None:
             return
         if not slot.granted.done():
@@ -260,10 +264,10 @@ class Scheduler:
     def _forget(self, slot: Slot) -> None:
         self._present.discard(slot)
         if slot.running:
-            for place, _ in slot.places:
-                self._used[place] -= 1
-                if not self._used[place]:
-                    del self._used[place]
+            for key, _ in slot.capacities:
+                self._used[key] -= 1
+                if not self._used[key]:
+                    del self._used[key]
         else:
             self._stop_waiting(slot)
             for other in self._present:

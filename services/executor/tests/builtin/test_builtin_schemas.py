@@ -1,4 +1,6 @@
-"""Every built-in tool against its own schemas: valid, at the bounds, missing, extra and of another type, generated from them."""
+"""Every built-in tool against its own schemas: valid, at the bounds, missing, extra and of another type, generated from
+them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups and hooks in the whole process: real mutual TLS, real tokens, a real database, and peers that can be watched."""
+"""Groups and hooks in the whole process: real mutual TLS, tokens and database, with observable peers."""
 
 from __future__ import annotations
 

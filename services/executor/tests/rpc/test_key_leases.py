@@ -1,4 +1,6 @@
-"""Keys of calls that wait for their turn and then run for long, in a real PostgreSQL: one effect, and one answer for everybody."""
+"""Keys of calls that wait for their turn and then run for long, in a real PostgreSQL: one effect, and one answer for
+everybody.
+"""
 
 from __future__ import annotations
 

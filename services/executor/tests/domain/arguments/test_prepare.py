@@ -1,4 +1,6 @@
-"""Inputs: parsed, completed, read as declared, checked; every change named, and every refusal typed with all of its places."""
+"""Inputs: parsed, completed, read as declared, checked; every change named, and every refusal typed with all of its
+places.
+"""
 
 from __future__ import annotations
 

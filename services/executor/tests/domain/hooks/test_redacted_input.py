@@ -86,7 +86,7 @@ def test_a_mark_that_the_caller_wrote_itself_is_just_a_text() -> None:
 def test_a_text_tells_no_name_that_is_hidden() -> None:
     people = Declared.of({"properties": {"people": {"propertyNames": {"x-sensitivity": "pii"}}}}, ())
     seen = RedactedView.of({"people": {"ada": 17}}, people, Scanner())
-    assert seen.words("ada is too young", Scanner()) == "[redacted:declared] is too young"
+    assert seen.redact_text("ada is too young", Scanner()) == "[redacted:declared] is too young"
 
 
 @pytest.mark.parametrize(

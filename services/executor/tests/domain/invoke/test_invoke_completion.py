@@ -1,4 +1,6 @@
-"""Effects that are made real while their caller leaves: nobody else's turn begins before, and what they came to is known."""
+"""Effects that are made real while their caller leaves: nobody else's turn begins before, and what they came to is
+known.
+"""
 
 from __future__ import annotations
 

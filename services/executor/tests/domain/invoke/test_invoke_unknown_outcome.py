@@ -28,7 +28,9 @@ STATUS_INPUT = {
 
 
 class Doubtful(World):
-    """A world with a tool of some rule, the tool that knows its status, and a key whose first owner has died in the middle of its run."""
+    """A world with a tool of some rule, the tool that knows its status, and a key whose first owner has died in the
+    middle of its run.
+    """
 
     def __init__(self, rule: UncertainOutcome) -> None:
         super().__init__(a_write_tool(uncertain=rule, status_tool="status", repeatable=rule is UncertainOutcome.REPEAT))
@@ -57,7 +59,8 @@ class Doubtful(World):
         await self.runner.started.wait()
         call.cancel()
         await asyncio.wait([call])
-        self.claims.settle, self.claims.release, self.claims.abandon = settle, release, abandon  # type: ignore[method-assign]
+        self.claims.settle, self.claims.release = settle, release  # type: ignore[method-assign]
+        self.claims.abandon = abandon  # type: ignore[method-assign]
         [(claim, _)] = self.claims.held.values()
         self.claims.lost_owners.add(claim.invocation_id)
         self.runner.behave = self._answer

@@ -33,7 +33,11 @@ def redact(*pointers: str) -> Obligation:
             {"rows": [{"id": 1, "tags": [1, 2, 3]}, {"id": 2}, {"id": 3}], "next": {"a/b": "x"}},
             ("/rows/0/card", "/rows/1/card"),
         ),
-        ("/rows/1", {"rows": [ROWS["rows"][0], None, {"id": 3}], "next": {"a/b": "x"}}, ("/rows/1",)),  # type: ignore[index]
+        (
+            "/rows/1",
+            {"rows": [ROWS["rows"][0], None, {"id": 3}], "next": {"a/b": "x"}},  # type: ignore[index]
+            ("/rows/1",),
+        ),
         ("/*", {}, ("/rows", "/next")),
         ("/nothing", ROWS, ()),
         ("/rows/7/card", ROWS, ()),

@@ -173,7 +173,7 @@ def test_patterns_that_overlap_have_a_text_in_common(one: str, other: str) -> No
 
 
 def _witnesses(one: str, other: str) -> list[str]:
-    """Texts that some pair of patterns has in common, if it has any: everything of one, then everything of the other."""
+    """Texts that a pair of patterns has in common, if any: the parts of one, then the parts of the other."""
     heads = {pattern.split("*")[0] for pattern in (one, other)}
     tails = {pattern.split("*")[-1] for pattern in (one, other)}
     middle = "".join(one.split("*")) + "".join(other.split("*"))

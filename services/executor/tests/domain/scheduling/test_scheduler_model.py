@@ -153,7 +153,7 @@ step = st.one_of(
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(step, max_size=60))
-def test_whatever_comes_and_goes_the_promises_hold_and_everything_drains(steps: list[tuple]) -> None:  # type: ignore[type-arg]
+def test_the_guarantees_hold_for_any_arrivals_and_everything_drains(steps: list[tuple]) -> None:  # type: ignore[type-arg]
     asyncio.run(_follow(steps))
 
 
