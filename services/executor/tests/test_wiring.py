@@ -203,7 +203,7 @@ async def test_a_call_whose_time_is_over_is_on_record_and_told_its_invocation(
     executor: Any, authz: AuthzPeer, audit: AuditPeer, signer: Any
 ) -> None:
     authz.answering.clear()
-    error = await refusal(executor.invoke("echo", b'{"text":"a"}', token=signer.mint(), timeout=0.4))
+    error = await refusal(executor.invoke("echo", b'{"text":"a"}', token=signer.mint(), timeout=2.0))
     authz.answering.set()
     assert error.reason is Reason.DEADLINE_EXCEEDED
     [record] = audit.about(error.invocation_id)
