@@ -111,7 +111,7 @@ async def serve(part: str, port: int, folder: Path, log_port: int) -> None:
     """Serve the log or the echo until terminated."""
     server = grpc.aio.server()
     if part == "log":
-        method = grpc.stream_stream_rpc_method_handler(Log(os.environ[DATABASE]).append)
+        method = grpc.stream_stream_rpc_method_handler(Log(os.environ[DATABASE]).append)  # type: ignore[var-annotated]
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, {_METHOD: method}),))
         await serve_until_terminated(server, port, folder, "audit")
         return
@@ -119,7 +119,7 @@ async def serve(part: str, port: int, folder: Path, log_port: int) -> None:
     rpc.add_ExecutorServiceServicer_to_server(echo, server)
     conversing = asyncio.create_task(echo.converse())
     # An echo without its log answers nobody, and whoever measures it must not wait for that.
-    conversing.add_done_callback(lambda task: task.cancelled() or os.kill(os.getpid(), signal.SIGTERM))
+    conversing.add_done_callback(lambda task: task.cancelled() or os.kill(os.getpid(), signal.SIGTERM))  # type: ignore[func-returns-value]
     await serve_until_terminated(server, port, folder, "executor")
 
 

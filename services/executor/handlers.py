@@ -1,4 +1,4 @@
-"""The RPCs, in the order of the contract."""
+"""Handles the RPCs of the executor service, in proto order."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from services.executor.convert import invocation as convert
 from services.executor.domain.fetch_result import FetchResult
 from services.executor.domain.invoke import Invoke
 from services.executor.domain.invoke_group.invoke_group import InvokeGroup
-from services.executor.domain.preview.preview_invocation import Preview
+from services.executor.domain.preview.preview_invocation import PreviewInvocation
 
 
 @dataclass(frozen=True)
 class ExecutorHandlers(rpc.ExecutorServiceServicer):
-    """Answers the calls of the executor service."""
+    """Converts requests, calls the use cases, and converts their results."""
 
     invoke: Invoke
     group: InvokeGroup
-    preview: Preview
+    preview: PreviewInvocation
     fetch: FetchResult
 
     async def Invoke(self, request: pb.InvokeRequest, context: Any) -> pb.InvokeResponse:
-        result = await self.invoke(convert.request_of(request, serving()))
+        result = await self.invoke.execute(convert.request_of(request, serving()))
         return convert.response_of(result)
 
     async def InvokeGroup(self, request: pb.InvokeGroupRequest, context: Any) -> pb.InvokeGroupResponse:
-        outcomes = await self.group(convert_group.group_of(request, serving()))
+        outcomes = await self.group.execute(convert_group.group_of(request, serving()))
         return convert_group.group_response_of(outcomes)
 
     async def PreviewInvocation(
         self, request: pb.PreviewInvocationRequest, context: Any
     ) -> pb.PreviewInvocationResponse:
-        foreseen = await self.preview(convert.request_of(request.request, serving()))
-        return convert.preview_of(foreseen)
+        result = await self.preview.execute(convert.request_of(request.request, serving()))
+        return convert.preview_of(result)
 
     async def FetchResult(self, request: pb.FetchResultRequest, context: Any) -> AsyncIterator[pb.FetchResultResponse]:
         call = serving()
         caller = convert.caller_of(call.caller, "", call.peer)
-        async for piece in self.fetch(
+        async for piece in self.fetch.stream(
             caller, request.ref, request.access_token, offset=request.offset, max_bytes=request.max_bytes
         ):
             yield convert.piece_of(piece)

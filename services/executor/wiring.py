@@ -57,13 +57,13 @@ from services.executor.domain.fetch_result import FetchResult
 from services.executor.domain.invoke import Invoke
 from services.executor.domain.invoke_group.invoke_group import InvokeGroup
 from services.executor.domain.model import Caller
-from services.executor.domain.phases.pipeline import Parts, Ports
-from services.executor.domain.phases.supervise import InFlight, Serving
+from services.executor.domain.phases.pipeline import Pipeline, Ports
+from services.executor.domain.phases.supervise import InFlight, Supervisor
 from services.executor.domain.ports import Runner
-from services.executor.domain.preview.preview_invocation import Preview
-from services.executor.domain.results.store import Storing
+from services.executor.domain.preview.preview_invocation import PreviewInvocation
+from services.executor.domain.results.store import LargeResults
 from services.executor.domain.scheduling.scheduler import Bounds, Scheduler
-from services.executor.domain.scheduling.slots import Turns
+from services.executor.domain.scheduling.slots import SlotPool
 from services.executor.handlers import ExecutorHandlers
 from services.executor.policy import POLICY
 
@@ -118,8 +118,8 @@ def compose(
         previews=SealedPreviewTokens(settings.sealing_keys, clock),
         quarantine=quarantine,
         cache=cache,
-        storing=Storing(store, settings.result_ttl_seconds, settings.result_max_bytes),
-        turns=Turns(scheduler, clock),
+        large_results=LargeResults(store, settings.result_ttl_seconds, settings.result_max_bytes),
+        slots=SlotPool(scheduler, clock),
         hooks=hooks.open(clock, log),
         observer=Metrics(log),
         spans=SampledSpans(tracing),
@@ -127,10 +127,14 @@ def compose(
         scanners=settings.redaction_rules,
         satisfies=ConstraintChecker(),
     )
-    parts = Parts(ports, in_flight=in_flight, audit_wait=settings.audit_wait_seconds)
-    verifier.view.listen(lambda: cancel_revoked(parts.serving, verifier.view, log))
-    claims.listen(parts.serving.overtaken, lambda cause: log.error("claim leases not renewed", cause=cause))
-    handlers = build_handlers(parts, ports, store, revoked=lambda caller: verifier.view.refuses(caller.token_lineage))
+    pipeline = Pipeline(ports, in_flight=in_flight, audit_wait=settings.audit_wait_seconds)
+    verifier.view.listen(lambda: cancel_revoked(pipeline.supervisor, verifier.view, log))
+    claims.listen(
+        pipeline.supervisor.active.cancel_lost_claim, lambda cause: log.error("claim leases not renewed", cause=cause)
+    )
+    handlers = build_handlers(
+        pipeline, ports, store, revoked=lambda caller: verifier.view.refuses(caller.token_lineage)
+    )
     return RpcApplication(
         settings,
         log,
@@ -155,12 +159,12 @@ def compose(
 
 
 def build_handlers(
-    parts: Parts, ports: Ports, store: PostgresResultStore, *, revoked: Callable[[Caller], bool]
+    pipeline: Pipeline, ports: Ports, store: PostgresResultStore, *, revoked: Callable[[Caller], bool]
 ) -> ExecutorHandlers:
     """Build the use cases of the RPCs."""
-    invoke = Invoke(parts)
+    invoke = Invoke(pipeline)
     group = InvokeGroup(invoke, ports.tools, ports.clock, revoked=revoked)
-    return ExecutorHandlers(invoke, group, Preview(parts, ports.previews), FetchResult(store))
+    return ExecutorHandlers(invoke, group, PreviewInvocation(pipeline, ports.previews), FetchResult(store))
 
 
 def maintenance(claims: PostgresClaims, store: PostgresResultStore, log: Log) -> list[Resource]:
@@ -172,9 +176,9 @@ def maintenance(claims: PostgresClaims, store: PostgresResultStore, log: Log) ->
     ]
 
 
-def cancel_revoked(serving: Serving, view: RevocationView, log: Log) -> None:
+def cancel_revoked(supervisor: Supervisor, view: RevocationView, log: Log) -> None:
     """Cancel the invocations whose tokens were revoked."""
-    if canceled := serving.withdraw(lambda caller: view.refuses(caller.token_lineage)):
+    if canceled := supervisor.active.cancel_revoked(lambda caller: view.refuses(caller.token_lineage)):
         log.info("invocations canceled: their tokens were revoked", count=canceled)
 
 

@@ -50,7 +50,7 @@ def serve(pki: Pki) -> Iterator[Callable[[Any], Target]]:
         def start(answer: Any) -> Target:
             server = stack.enter_context(futures.ThreadPoolExecutor(2))
             serving = grpc.server(server)
-            methods = {"Method": grpc.unary_unary_rpc_method_handler(answer)}
+            methods = {"Method": grpc.unary_unary_rpc_method_handler(answer)}  # type: ignore[var-annotated]
             serving.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("bench.Test", methods),))
             own = pki.of("executor")
             pair = (own.key.read_bytes(), own.cert.read_bytes())

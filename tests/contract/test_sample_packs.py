@@ -17,8 +17,8 @@ from libs.common.ids import new_id
 from libs.common.telemetry.log import Log
 from services.executor.adapters.registry.compile_tool import compile_version
 from services.executor.adapters.runners.factory import RunnerConfig, SandboxedRunners
-from services.executor.adapters.sandbox.bubblewrap.sandbox import Bubblewrap
-from services.executor.domain.model import Ran, Work
+from services.executor.adapters.sandbox.bubblewrap.sandbox import BubblewrapSandbox
+from services.executor.domain.model import RunRequest, RunResult
 from services.executor.domain.tool import Tool
 from services.registry.adapters.json_schemas import JsonSchemaChecker
 from services.registry.convert.manifest import manifest_of, message_of
@@ -45,16 +45,16 @@ def named(name: str) -> Tool:
     return tool_of(PACKS / "textkit" / "manifests" / f"{name}.json")
 
 
-def asked(tool: Tool, arguments: dict[str, Any], *, preview: bool = False) -> Work:
+def asked(tool: Tool, arguments: dict[str, Any], *, preview: bool = False) -> RunRequest:
     filled = {default.argument: default.value for default in tool.defaults} | arguments
     assert not tool.input.violations(filled)
-    return Work(new_id(), filled, 20.0, tenant="acme", subject="did:key:ada", preview=preview)
+    return RunRequest(new_id(), filled, 20.0, tenant="acme", subject="did:key:ada", preview=preview)
 
 
 @pytest.fixture
 async def runners(tmp_path: Path) -> AsyncIterator[SandboxedRunners]:
-    bubblewrap = Bubblewrap()
-    if why := await asyncio.to_thread(bubblewrap.unavailable):
+    bubblewrap = BubblewrapSandbox()
+    if why := await asyncio.to_thread(bubblewrap.unavailable_reason):
         pytest.skip(f"no bubblewrap here: {why}")
     (tmp_path / "reports").mkdir()
     config = RunnerConfig(packs=[PACKS], volumes={"reports": tmp_path / "reports"})
@@ -66,7 +66,7 @@ async def runners(tmp_path: Path) -> AsyncIterator[SandboxedRunners]:
     await made.stop()
 
 
-async def run(runners: SandboxedRunners, tool: Tool, work: Work) -> Ran:
+async def run(runners: SandboxedRunners, tool: Tool, work: RunRequest) -> RunResult:
     assert runners.by_kind[tool.runner].sandbox_for(tool) is not None
     ran = await runners.by_kind[tool.runner].run(tool, work)
     assert not tool.output.violations(ran.value)
@@ -92,8 +92,8 @@ async def test_a_tool_does_what_its_examples_show(runners: SandboxedRunners, pat
         assert isinstance(example.arguments, dict)
         ran = await run(runners, tool, asked(tool, example.arguments))
         assert ran.value == example.result
-        if ran.drop is not None:
-            await ran.drop()
+        if ran.rollback is not None:
+            await ran.rollback()
 
 
 async def test_a_report_is_previewed_written_and_undone(runners: SandboxedRunners, tmp_path: Path) -> None:
@@ -107,13 +107,13 @@ async def test_a_report_is_previewed_written_and_undone(runners: SandboxedRunner
     ]
     assert not report.exists()
     wrote = await run(runners, write, asked(write, arguments))
-    assert wrote.keep is not None
-    await wrote.keep()
+    assert wrote.commit is not None
+    await wrote.commit()
     assert report.read_text() == "# Weekly\n\nAll is well.\n"
     assert wrote.undo is not None
     removed = await run(runners, remove, asked(remove, wrote.undo))
-    assert removed.keep is not None
-    await removed.keep()
+    assert removed.commit is not None
+    await removed.commit()
     assert not report.exists()
     # And back: what removing named is what writing needs.
     assert removed.undo == arguments

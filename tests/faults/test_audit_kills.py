@@ -279,7 +279,7 @@ async def check_relayed(valkey_url: str, log_id: str, rows: Sequence[tuple[int, 
     async with asyncio.timeout(60):
         while client.xlen(stream) < len(rows):  # noqa: ASYNC110  (another process has no event to set)
             await asyncio.sleep(0.1)
-    told = [orjson.loads(fields[b"event"]) for _, fields in client.xrange(stream)]
+    told = [orjson.loads(fields[b"event"]) for _, fields in client.xrange(stream)]  # type: ignore[index, union-attr]
     assert [int(event["sequence"]) for event in told] == list(range(len(rows)))
     assert [event["id"] for event in told] == [record_id for _, record_id, _ in rows]
     client.close()

@@ -150,7 +150,7 @@ async def a_death(
     if moment not in MOMENTS:
         await asyncio.sleep(chance.uniform(0, 0.15))  # the moment of a death is what is tried out, nothing waits for it
         await asyncio.to_thread(fleet.kill, chance.choice(fleet.members))
-    died = await one_is_gone(fleet, pending)
+    died = await one_is_gone(fleet, pending)  # type: ignore[arg-type]
     fleet.revive()
     return list(await asyncio.gather(*pending)), died
 

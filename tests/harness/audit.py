@@ -73,7 +73,7 @@ class AuditProcess:
         self._process.wait()
 
     def end(self) -> None:
-        """Make sure that nothing is left of it."""
+        """Make is_held that nothing is left of it."""
         if self._process is not None and self._process.poll() is None:
             self.kill()
 

@@ -27,7 +27,7 @@ from services.executor.adapters.idempotency.claims import PostgresClaims
 from services.executor.adapters.runners.builtin import BuiltinRunner
 from services.executor.builtin.tool import read_only_manifest
 from services.executor.config import Settings
-from services.executor.domain.model import Claim, Ran, Settled, Work
+from services.executor.domain.model import Claim, ClaimOutcome, RunRequest, RunResult
 from services.executor.domain.tool import Tool
 
 MOMENTS = ("before_claim", "after_claim", "before_effect", "after_effect", "before_settle", "after_settle")
@@ -82,8 +82,8 @@ def _booking_manifest(tool_id: str, rule: mpb.UncertainOutcomeRule) -> mpb.ToolM
     manifest.execution.timeout_class = mpb.TIMEOUT_CLASS_LONG_RUNNING
     manifest.execution.timeout_default.CopyFrom(Duration(seconds=60))
     manifest.idempotency.mode = mpb.IDEMPOTENCY_MODE_KEY_REQUIRED
-    manifest.idempotency.uncertain_outcome = rule
-    if rule == mpb.UNCERTAIN_OUTCOME_RULE_QUERY_STATUS:
+    manifest.idempotency.uncertain_outcome = rule  # type: ignore[assignment]
+    if rule == mpb.UNCERTAIN_OUTCOME_RULE_QUERY_STATUS:  # type: ignore[comparison-overlap]
         manifest.idempotency.status_tool = "core.booked"
     return manifest
 
@@ -137,7 +137,7 @@ class Booked:
 class BookingRunner(BuiltinRunner):
     """Runs what ships with the executor, and bookings: half of their time passes before the effect and half after it."""
 
-    async def run(self, tool: Tool, work: Work) -> Ran:
+    async def run(self, tool: Tool, work: RunRequest) -> RunResult:
         if not tool.entry_point.startswith("book_"):
             return await super().run(tool, work)
         half = work.arguments["takes_ms"] / 2000
@@ -146,9 +146,9 @@ class BookingRunner(BuiltinRunner):
         receipt = self._book(tool, work)
         struck("after_effect")
         await asyncio.sleep(half)
-        return Ran({"receipt": receipt})
+        return RunResult({"receipt": receipt})
 
-    def _book(self, tool: Tool, work: Work) -> str:
+    def _book(self, tool: Tool, work: RunRequest) -> str:
         receipt, key = new_id(), work.idempotency_key
         if tool.entry_point == "book_again":
             # Safe to repeat, by its own doing: whoever comes second finds the entry of the first.
@@ -165,14 +165,14 @@ class BookingRunner(BuiltinRunner):
 class MortalClaims(PostgresClaims):
     """The memory of keys, in a process that can be struck around it."""
 
-    async def acquire(self, claim: Claim) -> Settled | None:
+    async def acquire(self, claim: Claim) -> ClaimOutcome | None:
         struck("before_claim")
         found = await super().acquire(claim)
         if found is None:
             struck("after_claim")
         return found
 
-    async def settle(self, claim: Claim, settled: Settled) -> None:
+    async def settle(self, claim: Claim, settled: ClaimOutcome) -> None:
         struck("before_settle")
         await super().settle(claim, settled)
         struck("after_settle")
@@ -181,9 +181,9 @@ class MortalClaims(PostgresClaims):
 def bookings() -> list[Any]:
     """The tools: one for each rule, and the one that knows."""
     return [
-        Booking("book_again", mpb.UNCERTAIN_OUTCOME_RULE_REPEAT),
-        Booking("book_asked", mpb.UNCERTAIN_OUTCOME_RULE_QUERY_STATUS),
-        Booking("book_once", mpb.UNCERTAIN_OUTCOME_RULE_FAIL),
+        Booking("book_again", mpb.UNCERTAIN_OUTCOME_RULE_REPEAT),  # type: ignore[arg-type]
+        Booking("book_asked", mpb.UNCERTAIN_OUTCOME_RULE_QUERY_STATUS),  # type: ignore[arg-type]
+        Booking("book_once", mpb.UNCERTAIN_OUTCOME_RULE_FAIL),  # type: ignore[arg-type]
         Booked(),
     ]
 
@@ -191,7 +191,7 @@ def bookings() -> list[Any]:
 async def build(settings: Settings, log: Log, tracing: Tracing) -> RpcApplication:
     """Compose an executor that books."""
     clock = SystemClock()
-    wiring.PostgresClaims = MortalClaims  # type: ignore[misc]
+    wiring.PostgresClaims = MortalClaims  # type: ignore[attr-defined, misc]
     tools = [*wiring.builtin_tools(clock), *bookings()]
     return wiring.compose(settings, log, tracing, clock=clock, tools=tools, builtin_runner=BookingRunner)
 

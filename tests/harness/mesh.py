@@ -146,14 +146,16 @@ def invoke(channel: grpc.Channel, tool: str, arguments: bytes = b"{}", *, token:
     metadata += options.pop("metadata", [])
     request = executor_pb.InvokeRequest(tool=tool, arguments=arguments, **options.pop("request", {}))
     return executor_rpc.ExecutorServiceStub(channel).Invoke(
-        request, metadata=metadata, timeout=options.get("timeout", 15)
+        request,
+        metadata=metadata,  # type: ignore[arg-type]
+        timeout=options.get("timeout", 15),  # type: ignore[arg-type]
     )
 
 
 @contextmanager
 def running_mesh(state: Path, **environ: str) -> Iterator[Mesh]:
     """Start a mesh, with these variables in its environment, hand it over ready, and stop it."""
-    done = cli("up", "--detach", "--state", str(state), "--json", **environ)
+    done = cli("up", "--detach", "--state", str(state), "--json", **environ)  # type: ignore[arg-type]
     try:
         yield Mesh(state, json.loads(done.stdout))
     finally:

@@ -20,7 +20,7 @@ from libs.common.telemetry.spans import Tracing
 from services.executor.adapters.runners.builtin import BuiltinRunner
 from services.executor.builtin.tool import read_only_manifest
 from services.executor.config import Settings
-from services.executor.domain.model import Ran, Work
+from services.executor.domain.model import RunRequest, RunResult
 from services.executor.domain.tool import Tool
 from services.executor.wiring import builtin_tools, compose
 
@@ -66,14 +66,14 @@ class Nap:
 class NappingRunner(BuiltinRunner):
     """Runs what ships with the executor, and naps."""
 
-    async def run(self, tool: Tool, work: Work) -> Ran:
+    async def run(self, tool: Tool, work: RunRequest) -> RunResult:
         if tool.entry_point != "nap":
             return await super().run(tool, work)
         arguments = work.arguments
         Path(arguments["began"]).touch()  # noqa: ASYNC240
         while not Path(arguments["wake"]).exists():  # noqa: ASYNC110, ASYNC240  (a file tells nobody when it comes)
             await asyncio.sleep(0.01)
-        return Ran({"slept": True})
+        return RunResult({"slept": True})
 
 
 async def build(settings: Settings, log: Log, tracing: Tracing) -> RpcApplication:

@@ -97,7 +97,7 @@ def _running(loop: asyncio.AbstractEventLoop, launch: Launch, log: Path, stop: s
         with log.open("wb") as output:
             return spawn(launch, output=output.fileno())
 
-    child = loop.run_until_complete(start())
+    child = loop.run_until_complete(start())  # type: ignore[no-untyped-call]
     try:
         yield
     finally:

@@ -49,7 +49,9 @@ def test_fifty_milliseconds_arrive_smaller_at_every_hop(mesh: Mesh) -> None:
     # On a busy machine fifty milliseconds may be over before the innermost hop: then the call says nothing about it.
     seen: list[list[float]] = []
     wait_until(
-        lambda: seen.append(hops) or True if (hops := offered()) else False, "a call that reached the innermost hop", 60
+        lambda: seen.append(hops) or True if (hops := offered()) else False,  # type: ignore[func-returns-value]
+        "a call that reached the innermost hop",
+        60,  # type: ignore[func-returns-value]
     )
     at_gateway, at_executor, at_authz = seen[0]
     assert 50 >= at_gateway > at_executor > at_authz > 0

@@ -67,12 +67,16 @@ def test_a_deferred_tool_is_found_loaded_and_only_then_called(mesh: Mesh) -> Non
         metadata = [("authorization", f"Bearer {mesh.token()}")]
         discovery = rpc.DiscoveryServiceStub(channel)
         found = discovery.SearchTools(
-            pb.SearchToolsRequest(query="work out what two numbers come to"), metadata=metadata, timeout=20
+            pb.SearchToolsRequest(query="work out what two numbers come to"),
+            metadata=metadata,  # type: ignore[arg-type]
+            timeout=20,  # type: ignore[arg-type]
         )
         ref = next(tool.ref for tool in found.tools if tool.tool == "tools/core.arithmetic")
         assert ref.reason == pb.SURFACE_REASON_DEFERRED_UNTIL_DISCOVERED
         loaded = discovery.GetToolSchemas(
-            pb.GetToolSchemasRequest(tools=[ref.selection_ref]), metadata=metadata, timeout=20
+            pb.GetToolSchemasRequest(tools=[ref.selection_ref]),
+            metadata=metadata,  # type: ignore[arg-type]
+            timeout=20,  # type: ignore[arg-type]
         ).schemas[0]
         assert b"expression" in loaded.input_schema
         arguments = json.dumps(ARGUMENTS).encode()

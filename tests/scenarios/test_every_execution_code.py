@@ -18,7 +18,7 @@ from toolmesh.common.v1.error_table import ROWS
 
 from libs.common.errors import Reason
 from libs.common.ids import new_id
-from services.executor.adapters.sandbox.bubblewrap.sandbox import Bubblewrap
+from services.executor.adapters.sandbox.bubblewrap.sandbox import BubblewrapSandbox
 from tests.harness.failing import NAMESPACE, failing_mesh
 from tests.harness.mesh import Mesh
 from tests.harness.stores import wait_until
@@ -76,9 +76,9 @@ class Caller:
 
 def unconfined() -> str:
     """Why nothing can be confined on this machine; empty if it can."""
-    bubblewrap = Bubblewrap(new_id())
+    bubblewrap = BubblewrapSandbox(new_id())
     try:
-        return bubblewrap.unavailable()
+        return bubblewrap.unavailable_reason()
     finally:
         asyncio.run(bubblewrap.close())
 

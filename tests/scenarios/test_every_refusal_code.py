@@ -74,14 +74,14 @@ class Refusals:
     def delegating(self, agent: str, part: pb.Part) -> tuple[str]:
         request, metadata = pb.DelegateTokenRequest(agent=agent, part=part), bearer(self.mint())
         return (
-            self.code(lambda: rpc.TokenServiceStub(self.edge).DelegateToken(request, metadata=metadata, timeout=10)),
+            self.code(lambda: rpc.TokenServiceStub(self.edge).DelegateToken(request, metadata=metadata, timeout=10)),  # type: ignore[arg-type]
         )
 
     def revoked(self) -> str:
         token = self.mint()
         assert self.invoking(token) == ("", "")
         request = pb.RevokeTokenRequest(token_id=jwt.decode(token, options={"verify_signature": False})["jti"])
-        rpc.TokenServiceStub(self.edge).RevokeToken(request, metadata=bearer(token), timeout=10)
+        rpc.TokenServiceStub(self.edge).RevokeToken(request, metadata=bearer(token), timeout=10)  # type: ignore[arg-type]
         end = time.monotonic() + 1
         while self.invoking(token) == ("", ""):
             assert time.monotonic() < end
@@ -92,7 +92,7 @@ class Refusals:
         request = policy_pb.PutPolicyRequest(documents=[document])
         metadata = bearer(self.mint(scopes=["policies:admin"]))
         stub = policy_rpc.PolicyServiceStub(self.edge)
-        return (self.code(lambda: stub.PutPolicy(request, metadata=metadata, timeout=10)),)
+        return (self.code(lambda: stub.PutPolicy(request, metadata=metadata, timeout=10)),)  # type: ignore[arg-type]
 
     def spent(self) -> str:
         token = self.mint(budget=Budget(calls=1))

@@ -95,7 +95,7 @@ def test_an_unknown_agent_gets_nothing(mesh: Mesh) -> None:
     request = pb.DelegateTokenRequest(agent="did:web:example.com:agents:bot", part=pb.Part())
     with mesh.edge_channel() as channel, pytest.raises(grpc.RpcError) as caught:
         metadata = [("authorization", f"Bearer {mesh.token()}")]
-        rpc.TokenServiceStub(channel).DelegateToken(request, metadata=metadata, timeout=10)
+        rpc.TokenServiceStub(channel).DelegateToken(request, metadata=metadata, timeout=10)  # type: ignore[arg-type]
     assert code_of(caught.value) == "E3207"
 
 
@@ -115,5 +115,5 @@ def test_an_exchange_needs_no_token_of_the_mesh_and_everything_else_does(mesh: M
             (stub.RevokeToken, pb.RevokeTokenRequest(token_id="x")),
         ):
             with pytest.raises(grpc.RpcError) as caught:
-                call(request, timeout=10)
+                call(request, timeout=10)  # type: ignore[arg-type]
             assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED

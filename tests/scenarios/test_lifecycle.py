@@ -31,7 +31,7 @@ def outcome(channel: grpc.Channel, token: str) -> str:
     try:
         result = invoke(channel, TOOL, token=token).result
     except grpc.RpcError as error:
-        status = status_pb2.Status.FromString(dict(error.trailing_metadata())["grpc-status-details-bin"])
+        status = status_pb2.Status.FromString(dict(error.trailing_metadata())["grpc-status-details-bin"])  # type: ignore[arg-type, index]
         envelope = error_reason_pb2.ErrorEnvelope()
         assert any(detail.Unpack(envelope) for detail in status.details)
         return f"{envelope.code} {envelope.metadata.get('state', '')}".strip()

@@ -17,7 +17,7 @@ import httpx
 import orjson
 import pytest
 import redis
-from pyarrow.parquet import read_table
+from pyarrow.parquet import read_table  # type: ignore[import-untyped]
 from toolmesh.registry.v1 import registry_service_pb2 as registry_pb
 from toolmesh.registry.v1 import registry_service_pb2_grpc as registry_rpc
 from toolmesh.registry.v1 import tool_manifest_pb2 as manifest_pb

@@ -113,7 +113,7 @@ def knows_nap(replica: Replica) -> bool:
 
 
 def reason(error: grpc.RpcError) -> ErrorEnvelope:
-    found = _find_envelope(error.trailing_metadata() or ())  # type: ignore[attr-defined]
+    found = _find_envelope(error.trailing_metadata() or ())  # type: ignore[arg-type, attr-defined]
     assert found is not None, error
     return found
 

@@ -137,7 +137,7 @@ def test_minting_is_not_to_be_had_from_outside_even_with_a_good_token(mesh: Mesh
     with mesh.edge_channel() as channel, pytest.raises(grpc.RpcError) as caught:
         request = authz_pb.IssueTokenRequest(subject=ALICE, scopes=["tools:call"])
         metadata = [("authorization", f"Bearer {mesh.token()}")]
-        authz_rpc.AuthzServiceStub(channel).IssueToken(request, metadata=metadata, timeout=5)
+        authz_rpc.AuthzServiceStub(channel).IssueToken(request, metadata=metadata, timeout=5)  # type: ignore[arg-type]
     assert caught.value.code() is DENIED
 
 

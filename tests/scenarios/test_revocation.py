@@ -64,7 +64,7 @@ class Setting:
         request = pb.DelegateTokenRequest(agent=AGENT, part=pb.Part(scopes=["tools:call"]))
         with self.mesh.edge_channel() as channel:
             metadata = [("authorization", f"Bearer {token}")]
-            return rpc.TokenServiceStub(channel).DelegateToken(request, metadata=metadata, timeout=10)
+            return rpc.TokenServiceStub(channel).DelegateToken(request, metadata=metadata, timeout=10)  # type: ignore[arg-type]
 
     def revoke(self, **target: str) -> None:
         rpc.TokenServiceStub(self.here).RevokeToken(pb.RevokeTokenRequest(reason="a test", **target), timeout=10)

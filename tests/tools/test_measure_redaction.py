@@ -35,7 +35,7 @@ def test_what_is_missed_and_mistaken_is_counted() -> None:
         {"text": "a@example.com", "expect": []},
         {"text": "b@example.com", "expect": [["email", "b@example.com"]]},
     ]
-    score = measure(snippets, Scanner()).scores["email"]
+    score = measure(snippets, Scanner()).scores["email"]  # type: ignore[arg-type]
     assert (score.found, score.missed, score.mistaken) == (1, 1, 1)
 
 

@@ -32,7 +32,7 @@ class Issuer(authz_rpc.AuthzServiceServicer):
     """Answers about tokens what a test tells it to, when a test lets it."""
 
     def __init__(self) -> None:
-        self.invalidations = Invalidations()
+        self.invalidations = Invalidations()  # type: ignore[abstract]
         self.answer = authz_pb.IntrospectTokenResponse(active=True)
         self.asked = 0
         self.broken = False
@@ -111,7 +111,7 @@ async def test_a_word_that_breaks_off_in_the_middle_does_not_count(channel: grpc
     follower = InvalidationFollower(channel, view, Log("test", level="error"))
     await follower.start()
     await until(view.believed)
-    assert (heard, issuer.invalidations.streams) == ([{"key-1", "key-2"}], 3)
+    assert (heard, issuer.invalidations.streams) == ([{"key-1", "key-2"}], 3)  # type: ignore[comparison-overlap]
     await follower.stop()
 
 
@@ -156,8 +156,8 @@ async def test_while_the_view_is_silent_the_issuer_is_asked_once_a_second_for_ea
     assert issuer.asked == 1
     await verify.verify(signer.mint())
     assert issuer.asked == 2
-    now = module.time.monotonic()
-    monkeypatch.setattr(module.time, "monotonic", lambda: now + module.REMEMBERED_SECONDS + 0.1)
+    now = module.time.monotonic()  # type: ignore[attr-defined]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now + module.REMEMBERED_SECONDS + 0.1)  # type: ignore[attr-defined]
     await verify.verify(token)
     assert issuer.asked == 3
 
@@ -210,5 +210,5 @@ async def test_a_remembered_token_is_refused_once_it_is_revoked(
     assert view is not None
     view.apply((), policy_set_version="", snapshot=True)
     await verify.verify(token)
-    view.apply([module.Revoked("token", "one", 0, 1e12)], policy_set_version="", snapshot=False)
+    view.apply([module.Revoked("token", "one", 0, 1e12)], policy_set_version="", snapshot=False)  # type: ignore[attr-defined]
     assert await refusal(verify.verify(token)) is Reason.TOKEN_REVOKED

@@ -43,7 +43,7 @@ async def test_a_box_never_ends_late_and_hardly_early(seconds: float) -> None:
     due: list[float] = []
     # Not how long it took, which a busy machine decides, but which moment the loop was asked for.
     asked = loop.call_at
-    loop.call_at = lambda when, *rest, **more: (due.append(when), asked(when, *rest, **more))[1]  # type: ignore[method-assign, assignment]
+    loop.call_at = lambda when, *rest, **more: (due.append(when), asked(when, *rest, **more))[1]  # type: ignore[assignment, func-returns-value, method-assign]
     begin = loop.time()
     box = boxes.open(seconds, asyncio.get_running_loop().time())
     opened = loop.time()

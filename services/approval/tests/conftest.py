@@ -65,7 +65,7 @@ async def authz(process_environment: Environment, signer: Any) -> AsyncIterator[
         "toolmesh.authz.v1.AuthzService",
         lambda s: authz_service_pb2_grpc.add_AuthzServiceServicer_to_server(handlers, s),
     )
-    server = RpcServer(settings, chain, [service, Service("toolmesh.authz.v1.TokenService", Invalidations().add)])
+    server = RpcServer(settings, chain, [service, Service("toolmesh.authz.v1.TokenService", Invalidations().add)])  # type: ignore[abstract]
     await server.start()
     await server.set_ready(True)
     yield server

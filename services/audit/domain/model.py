@@ -7,7 +7,8 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from libs.common.records import fact
+from msgspec import Struct
+
 from services.audit.domain.merkle.merkle import CompactRange
 
 SEARCHABLE_CHARACTERS = 512
@@ -42,8 +43,7 @@ def payload_bytes_of(entries: Iterable[Entry]) -> int:
     return sum([len(entry.canonical) for entry in entries])
 
 
-@fact(frozen=True, slots=True)
-class LoggedRecord:
+class LoggedRecord(Struct, frozen=True):
     """A stored record. With its payload erased, `canonical` is empty and `erased_by` is the sequence of the erasure
     record."""
 
@@ -56,8 +56,7 @@ class LoggedRecord:
     erased_by: int | None = None
 
 
-@fact(frozen=True, slots=True)
-class Commit:
+class Commit(Struct, frozen=True):
     """Entries stored by one commit: contiguous from `first_sequence` on, with one timestamp of the database clock."""
 
     log_id: str
@@ -80,8 +79,7 @@ class Commit:
         return LoggedRecord(self.log_id, sequence, canonical, self.leaves[index], self.log_time, self.shard)
 
 
-@fact(frozen=True, slots=True)
-class AppendResult:
+class AppendResult(Struct, frozen=True):
     """Result of an append: the sequence of each entry in the order given, how many were new, the log size, and the
     commit if there was one."""
 
@@ -91,8 +89,7 @@ class AppendResult:
     commit: Commit | None = None
 
 
-@fact(frozen=True, slots=True)
-class TreeHead:
+class TreeHead(Struct, frozen=True):
     """The head of the log: the open shard and its tree."""
 
     log_id: str

@@ -62,7 +62,7 @@ async def authz_port(signer: Any, process_environment: Callable[[str], dict[str,
     """The port of a fake authz that answers GetJwks."""
     server = grpc.aio.server()
     authz_rpc.add_AuthzServiceServicer_to_server(Keys(signer), server)  # type: ignore[abstract]
-    Invalidations().add(server)
+    Invalidations().add(server)  # type: ignore[abstract]
     credentials = server_credentials(load(ProcessSettings, process_environment("authz")))
     port = server.add_secure_port("127.0.0.1:0", credentials)
     await server.start()

@@ -37,7 +37,7 @@ class RedisSinkHarness:
         self.client = redis.Redis.from_url(url)
 
     def lanes(self, log_id: str) -> list[list[dict[str, Any]]]:
-        return [[orjson.loads(fields[b"event"]) for _, fields in self.client.xrange(PREFIX + log_id)]]
+        return [[orjson.loads(fields[b"event"]) for _, fields in self.client.xrange(PREFIX + log_id)]]  # type: ignore[index, union-attr]
 
 
 class KafkaSinkHarness:

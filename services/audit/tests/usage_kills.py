@@ -32,7 +32,7 @@ async def kill_while_counting(environment: dict[str, str], repository: Path, *, 
         process = _launch(environment, repository)
         goal = records if kill == kills else counted(url) + 1
         try:
-            await asyncio.to_thread(wait_until, lambda goal=goal: counted(url) >= goal, "counting", 120)
+            await asyncio.to_thread(wait_until, lambda goal=goal: counted(url) >= goal, "counting", 120)  # type: ignore[misc]
         finally:
             process.send_signal(signal.SIGKILL)
             process.wait()

@@ -41,7 +41,7 @@ def a_form(event: str = "invocation_succeeded", *, at: datetime = NOON, **change
 def decoded_records(*forms: dict[str, Any] | None, late: timedelta = timedelta(seconds=1)) -> list[DecodedRecord]:
     """Return the forms as decoded records, each logged `late` after its event time."""
     times = [datetime.fromisoformat(form["event_time"]) if form else NOON for form in forms]
-    return [DecodedRecord(sequence, form, times[sequence] + late) for sequence, form in enumerate(forms)]
+    return [DecodedRecord(sequence, form, times[sequence] + late) for sequence, form in enumerate(forms)]  # type: ignore[arg-type]
 
 
 def an_ending(**changes: Any) -> record_pb.AuditRecord:

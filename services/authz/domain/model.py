@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from operator import attrgetter
 from typing import Any, Literal, TypeAlias
 
+from msgspec import Struct
+
 from libs.common.auth.identity import ArgumentConstraint, Budget, Grant, Identity
 from libs.common.errors import Reason
-from libs.common.records import fact
 from libs.common.semver import Version
 from libs.common.tool_names import ToolName
 
@@ -129,8 +130,7 @@ class Introspection:
     error_code: str = ""
 
 
-@fact(frozen=True, slots=True)
-class CallFacts:
+class CallFacts(Struct, frozen=True):
     """A tool call that a decision is about."""
 
     tool: ToolName
@@ -161,7 +161,7 @@ class CallFacts:
         return CallFacts(*_BUT_ARGUMENTS(self))
 
 
-_BUT_ARGUMENTS = attrgetter(*(field.name for field in fields(CallFacts)[:-2]))
+_BUT_ARGUMENTS = attrgetter(*CallFacts.__struct_fields__[:-2])
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +190,7 @@ class ContextField(StrEnum):
     TIME = "time"
 
 
-@fact(frozen=True, slots=True)
-class DecisionRequest:
+class DecisionRequest(Struct, frozen=True):
     """The input of a policy decision: everything that policy may read."""
 
     caller: Identity
@@ -277,8 +276,7 @@ class Limit:
     """The rule or token that sets it."""
 
 
-@fact(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """A verdict with a name, times and the version of the policy set that made it."""
 
     name: str

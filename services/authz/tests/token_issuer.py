@@ -77,7 +77,7 @@ class Issuer:
     dids: KnownDids = field(default_factory=KnownDids)
 
     def __post_init__(self) -> None:
-        self.minter = TokenMinter(PlainRing(), self.ledger, self.clock, "https://issuer.test", 16_384)
+        self.minter = TokenMinter(PlainRing(), self.ledger, self.clock, "https://issuer.test", 16_384)  # type: ignore[arg-type]
         self.issue = IssueToken(self.minter, "toolmesh", 86_400, compiled)
         deriver = TokenDeriver(self.minter, compiled)
         self.delegate = DelegateToken(deriver, self.dids)

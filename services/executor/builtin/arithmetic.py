@@ -21,7 +21,8 @@ class Arithmetic:
         version="1.0.0",
         title="Arithmetic",
         description=(
-            "Computes an arithmetic expression: + - * / // % ** with parentheses, integers, decimals, and the functions "
+            "Computes an arithmetic expression: + - * / // % ** with parentheses, integers, decimals, "
+            "and the functions "
             "abs, round, min, max, sqrt. Integers are exact at any size; / and sqrt give floating point numbers."
         ),
         search_hint="compute an arithmetic expression exactly",
@@ -67,7 +68,7 @@ class Arithmetic:
     )
 
     def call(self, arguments: dict[str, Any]) -> Any:
-        """Return the value. Raises ARGUMENTS_INVALID for what is no expression, EXECUTION_FAILED for what has no value."""
+        """Return the value. Raises ARGUMENTS_INVALID for a syntax error, EXECUTION_FAILED for an undefined value."""
         try:
             value = evaluate(arguments["expression"])
         except ExpressionError as error:

@@ -19,7 +19,9 @@ class ClockNow:
         tool_id="clock_now",
         version="1.0.0",
         title="Current time",
-        description="Returns the current date and time in an IANA time zone, as ISO 8601 text and as Unix milliseconds.",
+        description=(
+            "Returns the current date and time in an IANA time zone, as ISO 8601 text and as Unix milliseconds."
+        ),
         search_hint="current date and time in a time zone",
         tags=["time"],
         input_schema={

@@ -19,7 +19,9 @@ class Echo:
         tool_id="echo",
         version="1.0.0",
         title="Echo",
-        description="Returns the given text and value unchanged. Use it to check that calls reach the mesh and come back whole.",
+        description=(
+            "Returns the given text and value unchanged. Use it to check that calls reach the mesh and come back whole."
+        ),
         search_hint="return the same text and value unchanged",
         tags=["diagnostics", "text"],
         input_schema={

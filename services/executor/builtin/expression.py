@@ -1,7 +1,7 @@
 """A small language of numbers: parsed, checked and computed node by node. Nothing in it can do anything but arithmetic.
 
-Integers are exact. Everything is bounded: the text by the schema, the depth, the operands of a function, and the size of
-every intermediate number, so that no expression takes longer than a moment.
+Integers are exact. Everything is bounded: the text by the schema, the depth, the operands of a function, and the size
+of every intermediate number, so that no expression takes longer than a moment.
 """
 
 from __future__ import annotations

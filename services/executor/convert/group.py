@@ -47,8 +47,10 @@ def _outcome(outcome: GroupOutcome) -> pb.GroupOutcome:
 
 
 def _synthetic(outcome: GroupOutcome, error: cpb.ErrorEnvelope) -> epb.ResultEnvelope:
-    """What stands where the tool's result would: it tells each of its readers what happened. It has no structured content, for only
-    the tool could have made one that satisfies its schema."""
+    """What stands where the tool's result would: it tells each of its readers what happened.
+
+    It has no structured content, for only the tool could have made one that satisfies its schema.
+    """
     said = f"No result: {error.message} ({error.code})"
     fields: dict[str, Any] = {
         "result_id": outcome.result_id,

@@ -14,9 +14,19 @@ from libs.common.auth.coverage import outside_session
 from libs.common.auth.identity import Identity
 from libs.common.auth.tokens import CLOCK_SKEW
 from libs.common.call_context import Call
+from services.executor.domain.argument_spec import Change
 from services.executor.domain.fetch_result import Piece
-from services.executor.domain.model import PLAIN, Caller, Change, Foreseen, Request, Result, Shown, Source, Stored
-from services.executor.domain.results.size_limits import few_effects
+from services.executor.domain.model import (
+    PLAIN,
+    Caller,
+    PreviewResult,
+    RenderedResult,
+    Request,
+    Result,
+    Source,
+    StoredResult,
+)
+from services.executor.domain.results.size_limits import truncate_effects
 from services.executor.domain.tool import Deprecation, Effect
 
 _SOURCES = {source: epb.ResultSource.Value(f"RESULT_SOURCE_{source}") for source in Source}
@@ -70,12 +80,12 @@ def response_of(result: Result) -> pb.InvokeResponse:
     return response
 
 
-def preview_of(foreseen: Foreseen) -> pb.PreviewInvocationResponse:
+def preview_of(foreseen: PreviewResult) -> pb.PreviewInvocationResponse:
     """Return what a call would do."""
     forecast = foreseen.forecast
     return pb.PreviewInvocationResponse(
         invocation_id=foreseen.invocation_id,
-        changes=[epb.ObservedEffect(**effect_fields(change)) for change in few_effects(forecast.changes)],
+        changes=[epb.ObservedEffect(**effect_fields(change)) for change in truncate_effects(forecast.changes)],
         change_count=len(forecast.changes),
         preconditions=[pb.Precondition(description=text, holds=holds) for text, holds in forecast.preconditions],
         impact=forecast.impact,
@@ -127,10 +137,10 @@ def _fill(envelope: epb.ResultEnvelope, result: Result) -> None:
     _fill_execution(envelope.execution, result)
     if result.replayed:
         envelope.replayed = True
-    if result.shown is not PLAIN:
-        envelope.model_facing_content = result.shown.model
-        envelope.ui_facing_summary = result.shown.ui
-        envelope.transcript_search_text = result.shown.search
+    if result.rendered is not PLAIN:
+        envelope.model_facing_content = result.rendered.model
+        envelope.ui_facing_summary = result.rendered.ui
+        envelope.transcript_search_text = result.rendered.search
     if seldom := _seldom(result):
         envelope.MergeFrom(epb.ResultEnvelope(**seldom))
 
@@ -178,7 +188,7 @@ def effect_fields(effect: Effect) -> dict[str, Any]:
     return {"resource": effect.resource, "operation": effect.operation, "source": source}
 
 
-def _persisted(stored: Stored) -> dict[str, Any]:
+def _persisted(stored: StoredResult) -> dict[str, Any]:
     return {
         "ref": stored.ref,
         "preview": stored.preview,
@@ -223,13 +233,15 @@ def result_of(envelope: epb.ResultEnvelope) -> Result:
         undone_by=envelope.compensation.tool,
         undo=envelope.compensation.arguments,
         stored=_stored(envelope.persisted[0]) if envelope.persisted else None,
-        shown=Shown(envelope.model_facing_content, envelope.ui_facing_summary, envelope.transcript_search_text),
+        rendered=RenderedResult(
+            envelope.model_facing_content, envelope.ui_facing_summary, envelope.transcript_search_text
+        ),
         retrieved=None if retrieved == created else retrieved,
     )
 
 
-def _stored(message: epb.PersistedResult) -> Stored:
-    return Stored(
+def _stored(message: epb.PersistedResult) -> StoredResult:
+    return StoredResult(
         ref=message.ref,
         preview=message.preview,
         size=message.size_bytes,

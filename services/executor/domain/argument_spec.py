@@ -1,23 +1,31 @@
-"""What is compiled, once per version, about how its arguments are taken in. Facts only; `inputs.py` acts on them."""
+"""Describes how the arguments of one tool version are prepared, beyond their schema."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from libs.common.errors import Violation
 
-if TYPE_CHECKING:
-    # A tool holds its intake, so that file knows this one and not the other way round.
-    from services.executor.domain.model import Change
-
 Rule = Callable[[dict[str, Any]], Iterable[Violation]]
-"""Says what is wrong with arguments that keep their schema. Never repeats a value."""
+"""Returns what is wrong with arguments that satisfy their schema. Never repeats a value."""
 
 
-class Coerced(NamedTuple):
-    """Arguments read as their declared types; or, where something would be lost, what and where."""
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change to the arguments between the caller and the tool."""
+
+    path: str
+    """The changed place, as a JSON Pointer."""
+    source: str
+    """The origin of the change: default, coercion, hook, permission or approver."""
+    reason: str = ""
+    """The rule, hook or approver."""
+
+
+class CoercionResult(NamedTuple):
+    """Arguments converted to their declared types, or what the conversion would lose."""
 
     value: dict[str, Any]
     changes: tuple[Change, ...] = ()
@@ -25,7 +33,7 @@ class Coerced(NamedTuple):
 
 
 class InnerDefault(NamedTuple):
-    """A default below the top level. It is filled in where the object that misses it is there."""
+    """A default below the top level. It is set where its parent object exists."""
 
     parent: tuple[str, ...]
     name: str
@@ -33,7 +41,7 @@ class InnerDefault(NamedTuple):
 
 
 class Fill(NamedTuple):
-    """An argument that only the mesh may set, and what it sets it to: a fact about the call, else a fixed value."""
+    """An internal argument and its value: a fact about the call, else a fixed value."""
 
     name: str
     fact: str
@@ -43,20 +51,20 @@ class Fill(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Intake:
-    """How the arguments of one version are taken in, beyond its schema."""
+class ArgumentSpec:
+    """How the arguments of one version are prepared, beyond its schema."""
 
-    coerce: Callable[[dict[str, Any]], Coerced] | None = None
-    """Reads arguments as their declared types; None if nobody may change them."""
+    coerce: Callable[[dict[str, Any]], CoercionResult] | None = None
+    """Converts arguments to their declared types; None if they must not be changed."""
     whole: bool = False
-    """True if the schema asks for integers, so that `42.0` may have to become `42`."""
+    """True if the schema has integers, so that `42.0` may have to become `42`."""
     inner: tuple[InnerDefault, ...] = ()
     internal: tuple[tuple[str, ...], ...] = ()
-    """Steps to what a caller may not send."""
+    """Paths of the arguments that a caller must not send."""
     checks: tuple[Rule, ...] = ()
-    """What must hold between values, and no schema can say."""
+    """Semantic checks that no schema can express."""
     policies: tuple[Rule, ...] = ()
-    """What paths, URLs and commands among the arguments may be."""
+    """Injection policies of paths, URLs and commands."""
     fills: tuple[Fill, ...] = ()
     call: Callable[[Any], Sequence[Violation]] | None = None
-    """What breaks the schema of what the tool receives, where it has one of its own."""
+    """Validates the arguments that the tool receives, where they have a schema of their own."""

@@ -1,13 +1,12 @@
-"""Records of what happened to an invocation: the decision before it runs, and how it ended."""
+"""Builds the audit records of an invocation: its decision and its outcome."""
 
 from __future__ import annotations
 
 from libs.common.errors import MeshError, Reason
 from libs.common.ids import new_id
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import Event, Payload, Record, Status
+from services.executor.domain.model import Event, PayloadDigest, Record, Status
 from services.executor.domain.states import State
-from services.executor.domain.tool import Tool
 
 _EVENTS = {
     State.SUCCEEDED: Event.SUCCEEDED,
@@ -17,7 +16,7 @@ _EVENTS = {
     State.SCHEMA_PARSE_FAILED: Event.VALIDATION_FAILED,
 }
 _STATUSES = {State.SUCCEEDED: Status.SUCCESS, State.TIMED_OUT: Status.TIMEOUT}
-_ENDINGS = {
+_TERMINAL_STATES = {
     Reason.TOOL_NOT_FOUND: State.BLOCKED,
     Reason.TOOL_VERSION_NOT_FOUND: State.BLOCKED,
     Reason.TOOL_DEPRECATED: State.BLOCKED,
@@ -37,15 +36,15 @@ _ENDINGS = {
     Reason.SIBLING_CANCELED: State.CANCELED,
     Reason.HOOK_BLOCKED: State.BLOCKED,
     Reason.QUEUE_FULL: State.BLOCKED,
-    # Where policy began to ask for a person while the call waited for its turn.
+    # Where policy began to require approval while the call waited for its slot.
     Reason.APPROVAL_REQUIRED: State.DENIED,
-    # Where it can no longer be denied, because it already runs.
+    # A call that already runs cannot be denied any more.
     Reason.TOKEN_REVOKED: State.CANCELED,
 }
 
 
 def decision_record(invocation: Invocation, refusal: MeshError | None = None) -> Record:
-    """Return the record of what policy answered; with the refusal if that is where the call ends."""
+    """Return the record of the decision; with the refusal if the call ends there."""
     return Record(
         record_id=new_id(),
         event=Event.PERMISSION_DECIDED,
@@ -53,23 +52,24 @@ def decision_record(invocation: Invocation, refusal: MeshError | None = None) ->
         invocation_id=invocation.invocation_id,
         request=invocation.request,
         tool=invocation.tool,
-        previous_state=invocation.track.previous,
+        previous_state=invocation.history.previous,
         state=invocation.state,
         status=Status.BEGUN if refusal is None else Status.ERROR,
         decision=invocation.decision,
-        arguments=invocation.asked,
+        arguments=invocation.payload,
         reason=None if refusal is None else refusal.reason,
         latency=None if refusal is None else invocation.elapsed(),
         preview=invocation.preview,
         changes=invocation.changes,
         hooks=invocation.hooks,
-        state_path="" if refusal is None else invocation.track.path,
+        state_path="" if refusal is None else invocation.history.path,
     )
 
 
-def outcome_record(invocation: Invocation, *, result: Payload | None = None) -> Record:
-    """Return the record of how an invocation ended, in the state that it is in."""
-    state = invocation.state
+def outcome_record(invocation: Invocation, *, result: PayloadDigest | None = None) -> Record:
+    """Return the record of the outcome, for the state that the invocation is in."""
+    state, tool = invocation.state, invocation.tool
+    undoable = tool is not None and state is State.SUCCEEDED and not invocation.preview
     return Record(
         record_id=new_id(),
         event=_EVENTS.get(state, Event.FAILED),
@@ -77,11 +77,11 @@ def outcome_record(invocation: Invocation, *, result: Payload | None = None) -> 
         invocation_id=invocation.invocation_id,
         request=invocation.request,
         tool=invocation.tool,
-        previous_state=invocation.track.previous,
+        previous_state=invocation.history.previous,
         state=state,
         status=_STATUSES.get(state, Status.ERROR),
         decision=invocation.decision,
-        arguments=invocation.asked,
+        arguments=invocation.payload,
         result=result,
         reason=invocation.reason,
         latency=invocation.elapsed(),
@@ -92,22 +92,16 @@ def outcome_record(invocation: Invocation, *, result: Payload | None = None) -> 
         preview=invocation.preview,
         changes=invocation.changes,
         hooks=invocation.hooks,
-        state_path=invocation.track.path,
+        state_path=invocation.history.path,
         effects=invocation.effects,
         violations=invocation.violations,
-        undone_by=_undone_by(invocation, invocation.tool) if invocation.tool is not None else "",
+        undone_by=tool.compensation if undoable and tool is not None else "",
         cost_micros=sum(micros for _, micros in invocation.costs) if invocation.costs else 0,
     )
 
 
-def _undone_by(invocation: Invocation, tool: Tool) -> str:
-    """The tool that takes back what was done, once something was."""
-    done = tool.compensation and invocation.state is State.SUCCEEDED and not invocation.preview
-    return tool.compensation if done else ""
-
-
-def ending(invocation: Invocation, error: MeshError) -> State:
-    """Return the state that a failure ends in: the one its reason names where the table leads there, else FAILED."""
-    named = _ENDINGS.get(error.reason, State.FAILED)
-    wanted = [State.DENIED, named] if error.row.category == "AUTHORIZATION_DENIED" else [named]
-    return next((state for state in wanted if invocation.track.leads_to(state)), State.FAILED)
+def terminal_state(invocation: Invocation, error: MeshError) -> State:
+    """Return the state that a failure ends in: the one of its reason if the transition table allows it, else FAILED."""
+    state = _TERMINAL_STATES.get(error.reason, State.FAILED)
+    candidates = [State.DENIED, state] if error.row.category == "AUTHORIZATION_DENIED" else [state]
+    return next((each for each in candidates if invocation.history.leads_to(each)), State.FAILED)

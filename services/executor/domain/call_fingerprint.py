@@ -1,4 +1,4 @@
-"""What makes a call the very call that was previewed."""
+"""Computes the fingerprint that ties a call to its preview."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from services.executor.domain.model import Caller
 from services.executor.domain.tool import Tool
 
 
-def facts_of(caller: Caller, tool: Tool, arguments: dict[str, Any]) -> str:
-    """Return one text for the caller, the content of the tool's version and the arguments that policy judged."""
+def call_fingerprint(caller: Caller, tool: Tool, arguments: dict[str, Any]) -> str:
+    """Return the fingerprint of the caller, the tool version and the arguments that policy judged."""
     session = caller.session_id or caller.token_id
     return canonical([caller.tenant, caller.subject, session, tool.name, tool.digest, digest(arguments)]).decode()

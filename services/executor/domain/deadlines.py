@@ -1,11 +1,12 @@
-"""One deadline: how long a run may take, and how much is kept back to record its end and answer."""
+"""Splits the deadline of a call: time to run, and time to record the outcome and answer."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from libs.common.errors import MeshError
-from libs.common.records import fact
 from libs.common.runtime.clock import Clock
 from services.executor.domain import errors
 from services.executor.domain.model import Request
@@ -21,16 +22,15 @@ CLASS_SECONDS = {
 _FOREVER = float("inf")
 
 
-@fact(frozen=True, slots=True)
-class Limit:
-    """How many seconds a run gets, and what it means when they are over."""
+class Limit(Struct, frozen=True):
+    """The time limit of a run, and the error when it is exceeded."""
 
     seconds: float
     exceeded: Callable[[], MeshError]
 
 
 class Deadline:
-    """The instants of one call, on the monotonic clock: when running must end and when waiting for the log must."""
+    """When the run of a call must end, and when the wait for the log must, on the monotonic clock."""
 
     __slots__ = ("answer_by", "run_until")
 
@@ -44,10 +44,15 @@ class Deadline:
         self.answer_by = deadline - 0.6 * reserve
 
 
-def limit_for(tool: Tool, request: Request, deadline: Deadline, clock: Clock) -> Limit:
-    """Return the least of what the tool allows itself, what the caller has left, and how long its authority lasts.
+def time_left(until: float, clock: Clock, longest: float) -> float:
+    """Return how many seconds a step may take that must end by `until`: at most `longest`, and more than nothing."""
+    return max(min(until - clock.monotonic(), longest), 0.001)
 
-    Raises DEADLINE_EXCEEDED or TOKEN_EXPIRED when nothing is left to run in.
+
+def limit_for(tool: Tool, request: Request, deadline: Deadline, clock: Clock) -> Limit:
+    """Return the shortest of the tool's own limit, the caller's deadline, and the lifetime of its token.
+
+    Raises DEADLINE_EXCEEDED or TOKEN_EXPIRED when no time is left.
     """
     left = deadline.run_until - clock.monotonic()
     if left <= 0:
@@ -61,5 +66,5 @@ def limit_for(tool: Tool, request: Request, deadline: Deadline, clock: Clock) ->
 
 
 def _reserve(left: float) -> float:
-    """A fifth of what is left, between 2 and 200 ms: twice what the server keeps back, so the domain answers first."""
+    """Return a fifth of the remaining time, between 2 and 200 ms: twice the reserve of the server."""
     return min(max(left * 0.2, 0.002), 0.2)

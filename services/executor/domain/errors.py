@@ -1,4 +1,4 @@
-"""What can go wrong with a call, each as one constructor named by what happened."""
+"""Constructs the errors of a call, one function per cause."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from libs.common.auth.coverage import OTHER_SESSION, SESSION, Refusal
 from libs.common.errors import MeshError, Reason, Violation
 from services.executor.domain.model import Decision, Result
 
-# A caller reads the reasons of a denial; a page of them is no longer a reason.
+# Bounds the reasons of a denial in the message.
 _MAX_MESSAGE = 500
 
 
@@ -26,12 +26,12 @@ def tool_past_sunset(version: str, successor: str) -> MeshError:
 
 
 def tool_unavailable(version: str, state: str, why: str = "") -> MeshError:
-    said = {"state_reason": why} if why else {}
-    return MeshError(Reason.TOOL_UNAVAILABLE, metadata={"tool_version": version, "state": state, **said})
+    reason = {"state_reason": why} if why else {}
+    return MeshError(Reason.TOOL_UNAVAILABLE, metadata={"tool_version": version, "state": state, **reason})
 
 
 def nothing_runs_it(version: str) -> MeshError:
-    """The tool is registered, and what it names is not at this executor: most often nobody named its pack's folder."""
+    """The tool is registered, but this executor lacks its pack, module, program or volume."""
     why = (
         "no such pack here (or no such module, program or volume): name the folder that holds the pack in"
         " TOOLMESH_TOOL_PACKS, a volume in TOOLMESH_VOLUMES, and restart the executor"
@@ -52,7 +52,7 @@ def arguments_invalid(violations: Sequence[Violation]) -> MeshError:
 
 
 def schema_not_loaded(version: str) -> MeshError:
-    """The caller does not know the schema of a deferred tool; it learns how to load it."""
+    """The caller did not load the schema of a deferred tool. The metadata says how to."""
     return MeshError(
         Reason.SCHEMA_NOT_LOADED,
         metadata={
@@ -65,7 +65,7 @@ def schema_not_loaded(version: str) -> MeshError:
 
 
 def version_changed(version: str) -> MeshError:
-    """The caller pinned another content than would run."""
+    """The caller pinned another digest than that of the current version."""
     return MeshError(Reason.ETAG_MISMATCH, metadata={"tool_version": version})
 
 
@@ -74,7 +74,7 @@ def key_required(tool: str) -> MeshError:
 
 
 def denied(decision: Decision) -> MeshError:
-    """Policy said no; its own reason is what the caller gets."""
+    """Policy denied the call. The caller gets its reason."""
     metadata = {"decision": decision.name}
     for kind, value in decision.suggestions:
         metadata[f"needs_{kind}"] = f"{metadata.get(f'needs_{kind}', '')} {value}".strip()
@@ -91,36 +91,38 @@ def approval_required(decision: Decision) -> MeshError:
 
 
 def approval_rejected(by: str, message: str = "") -> MeshError:
-    """Whoever speaks for the approvers rejected the call before a person was asked."""
+    """An approval hook rejected the call before approval was requested."""
     return MeshError(Reason.APPROVAL_REJECTED, message=message[:_MAX_MESSAGE], metadata={"rejected_by": by})
 
 
 def obligation_unmet(decision: Decision, kinds: Sequence[str]) -> MeshError:
-    """Policy allowed the call on conditions that this executor cannot keep, so the call may not run."""
+    """Policy allowed the call with obligations that this executor cannot meet."""
     metadata = {"decision": decision.name, "obligations": " ".join(kinds)}
     return MeshError(
-        Reason.PERMISSION_DENIED, message="the decision binds the call to what cannot be done here", metadata=metadata
+        Reason.PERMISSION_DENIED,
+        message="the decision has obligations that this executor cannot meet",
+        metadata=metadata,
     )
 
 
 def preview_required(decision: Decision, tool: str) -> MeshError:
-    """The call is allowed once it was previewed, and it was not: not this one, not lately, or not by this caller."""
+    """The call needs a preview of this very call, by this caller, that has not expired."""
     metadata = {"decision": decision.name, "preview_with": "toolmesh.executor.v1.ExecutorService/PreviewInvocation"}
     return MeshError(Reason.PREVIEW_REQUIRED, metadata={**metadata, "tool_version": tool})
 
 
 def cannot_be_previewed(version: str) -> MeshError:
-    message = "the tool cannot say what it would do"
+    message = "the tool does not support previews"
     return MeshError(Reason.FAILED_PRECONDITION, message=message, metadata={"tool_version": version})
 
 
 def word_broken(version: str, effects: int) -> MeshError:
-    """The tool changed what it does not declare. Nothing of it was kept, and it is out of use."""
+    """The tool had undeclared side effects. They were rolled back, and the tool is quarantined."""
     return MeshError(Reason.SIDE_EFFECT_VIOLATION, metadata={"tool_version": version, "violations": str(effects)})
 
 
 def authority_exceeded(decision: Decision, refusal: Refusal) -> MeshError:
-    """The token does not cover these arguments, whatever policy says about the call."""
+    """The token does not cover these arguments."""
     violations = _beyond(refusal.path, refusal.message)
     return MeshError(
         refusal.reason, message=refusal.message, violations=violations, metadata={"decision": decision.name}
@@ -128,7 +130,7 @@ def authority_exceeded(decision: Decision, refusal: Refusal) -> MeshError:
 
 
 def _beyond(path: str, message: str) -> list[Violation]:
-    """Name the argument that the token does not cover, where it is one."""
+    """Return the violation of the argument that the token does not cover, if any."""
     return [Violation(path, "authority.exceeded", message)] if path else []
 
 
@@ -138,24 +140,24 @@ def other_session() -> MeshError:
 
 
 def resources_untold(most: int, longest: int) -> MeshError:
-    """The arguments name more resources than policy can be told of."""
+    """The arguments name more resources than a policy check can carry."""
     message = f"name at most {most} resources of at most {longest} characters"
     return arguments_invalid([Violation("", "resources", message)])
 
 
 def rate_limited(source: str, kind: str, retry_after: float) -> MeshError:
-    """A bucket is full for now. `kind` says of what: calls, cost or concurrent."""
+    """A bucket is full for now. `kind` is calls, cost or concurrent."""
     return MeshError(Reason.RATE_LIMITED, metadata={"limit": source, "exceeded": kind}, retry_after=retry_after)
 
 
 def budget_exhausted(source: str, kind: str) -> MeshError:
-    """A token has spent what it may. `kind` says of what: calls, cost or running."""
+    """The budget of a token is exhausted. `kind` is calls, cost or running."""
     return MeshError(Reason.BUDGET_EXHAUSTED, metadata={"limit": source, "exceeded": kind})
 
 
 def spending_uncounted() -> MeshError:
-    """What the call spends cannot be counted now, so it may not run."""
-    message = "what the call spends cannot be counted now"
+    """The budget of the call cannot be counted now, so it must not run."""
+    message = "the budget of the call cannot be counted now"
     return MeshError(Reason.SERVICE_UNAVAILABLE, message=message, retry_after=1.0)
 
 
@@ -164,7 +166,7 @@ def deadline_exceeded() -> MeshError:
 
 
 def authority_revoked() -> MeshError:
-    """The token was taken back while the call ran."""
+    """The token was revoked while the call ran."""
     return MeshError(Reason.TOKEN_REVOKED)
 
 
@@ -193,12 +195,12 @@ def result_too_large(size: int, limit: int) -> MeshError:
 
 
 def not_recorded() -> MeshError:
-    """The log took no record before anything ran."""
+    """The log did not confirm a record before the run."""
     return MeshError(Reason.AUDIT_UNAVAILABLE, retry_after=1.0)
 
 
 def result_withheld() -> MeshError:
-    """The tool ran, and the log did not confirm its outcome: the result stays here."""
+    """The tool ran, but the log did not confirm its outcome, so the result is withheld."""
     message = "The tool ran, but its outcome could not be recorded, so the result is withheld."
     return MeshError(Reason.AUDIT_UNAVAILABLE, message=message, metadata={"tool_ran": "true"}, retry_after=1.0)
 
@@ -220,46 +222,43 @@ def outcome_unknown(invocation_id: str) -> MeshError:
     return MeshError(Reason.UNKNOWN_OUTCOME, metadata={"first_invocation": invocation_id})
 
 
-def unforeseen() -> MeshError:
+def unexpected() -> MeshError:
     return MeshError(Reason.INTERNAL)
 
 
 def network_forbidden(host: str, port: int, why: str) -> MeshError:
-    """A tool wanted to reach what its policy does not name; the host is the tool's own word for it."""
+    """A tool tried to reach a destination outside its network policy. The host is as the tool wrote it."""
     return MeshError(Reason.NETWORK_POLICY_VIOLATION, metadata={"host": host, "port": str(port), "refused": why})
 
 
 def traffic_exceeded(host: str) -> MeshError:
-    """A tool moved more bytes over the network than one call may; the host is the one it was busy with."""
+    """A tool exceeded the network traffic of one call, with this host."""
     return MeshError(Reason.RESOURCE_LIMIT_EXCEEDED, metadata={"limit": "traffic", "host": host})
 
 
 def sandbox_missing(sandbox: str, why: str) -> MeshError:
-    """The sandbox that a tool demands cannot be had here. It never runs in a weaker one."""
+    """The sandbox that the tool requires is not available. It never runs in a weaker one."""
     return MeshError(Reason.SANDBOX_UNAVAILABLE, message=why, metadata={"sandbox": sandbox})
 
 
-# What can go wrong in a sandbox beside how a process ends.
-
-
 def tool_raised(kind: str) -> MeshError:
-    """The tool's code raised what it did not foresee. Its type is told; its text is for the log alone."""
+    """The tool raised an exception. The caller gets its type; its text goes to the log only."""
     message = "The tool's own code failed; the executor's log says how."
     return MeshError(Reason.EXECUTION_FAILED, message=message, metadata={"exception": kind} if kind else {})
 
 
 def partly_done(message: str) -> MeshError:
-    """The tool says that it did some of what it was asked, and not the rest."""
+    """The tool reports that it did only a part of the request."""
     return MeshError(Reason.PARTIAL_FAILURE, message=message)
 
 
 def partly_kept(kept: int, of: int, cause: str) -> MeshError:
-    """Only so many of a run's changes could be made real. `cause` is one word: changed (by somebody else meanwhile) or failed."""
+    """Only some changes of a run could be committed. `cause` is changed (concurrently) or failed."""
     return MeshError(Reason.PARTIAL_FAILURE, metadata={"kept": str(kept), "changes": str(of), "cause": cause})
 
 
 def stream_discarded(parts: int) -> MeshError:
-    """The tool failed after it had produced so many parts; none of them is a result."""
+    """The tool failed after some parts of its stream. None of them is a result."""
     return MeshError(Reason.STREAM_DISCARDED, metadata={"parts": str(parts)})
 
 
@@ -268,39 +267,39 @@ def out_of_memory() -> MeshError:
 
 
 def worker_lost() -> MeshError:
-    """The process that should answer ended without a word, or said something that is no answer."""
+    """The worker process ended without an answer, or sent an invalid one."""
     return MeshError(Reason.TOOL_CRASHED)
 
 
 def volume_too_large(volume: str, limit: int) -> MeshError:
-    """What the tool sees, or wrote, of a volume is more than its scratch space holds."""
+    """The files of a volume exceed the scratch space of the run."""
     metadata = {"limit": "scratch", "volume": volume, "limit_bytes": str(limit)}
     return MeshError(Reason.RESOURCE_LIMIT_EXCEEDED, metadata=metadata)
 
 
 def not_carried_over(volume: str) -> MeshError:
-    """The tool left a link, a device or the like in a volume; nothing of the run is kept."""
+    """The tool left a link, a device or the like in a volume. The run is rolled back."""
     message = "the tool left something in a volume that is neither a file nor a folder"
     return MeshError(Reason.EXECUTION_FAILED, message=message, metadata={"volume": volume})
 
 
 def preview_unknown() -> MeshError:
-    """The tool reaches the network and has no function that says what it would do, so it cannot be previewed safely."""
-    return MeshError(Reason.EXECUTION_FAILED, message="the tool cannot say what it would do")
+    """The tool uses the network and has no preview function, so it cannot be previewed safely."""
+    return MeshError(Reason.EXECUTION_FAILED, message="the tool does not support previews")
 
 
 def queue_full(tool: str, retry_after: float) -> MeshError:
-    """As many calls wait already as may."""
+    """The queue is full."""
     return MeshError(Reason.QUEUE_FULL, metadata={"tool": tool}, retry_after=retry_after)
 
 
 def sibling_failed(place: int, failure: MeshError) -> MeshError:
-    """Another call of the group failed, and this one was stopped for it, or never begun. `place` is the sibling's in the group."""
+    """Another call of the group failed, so this one was canceled or not started. `place` is the sibling's index."""
     return MeshError(Reason.SIBLING_CANCELED, metadata={"sibling": str(place), "sibling_reason": failure.reason.name})
 
 
 def no_room_in_group(result: Result, size: int, limit: int) -> MeshError:
-    """The call succeeded, but its result and those of its siblings do not fit into one answer."""
+    """The call succeeded, but the results of the group do not fit into one response."""
     return MeshError(
         Reason.RESULT_TOO_LARGE,
         metadata={"size_bytes": str(size), "limit_bytes": str(limit), "tool_ran": "true"},
@@ -310,71 +309,71 @@ def no_room_in_group(result: Result, size: int, limit: int) -> MeshError:
 
 
 def group_invalid(violations: Sequence[Violation]) -> MeshError:
-    """The calls of a group wait for one another, or for calls that are not there."""
+    """The dependencies of a group have a cycle or an unknown index."""
     return MeshError(Reason.INVALID_REQUEST, violations=violations)
 
 
 def hook_blocked(hook: str, cause: str, message: str = "") -> MeshError:
-    """A hook stopped the call, or failed and the call may not go on without it. `cause` says which: `stopped`, `denied`, `timeout`, ..."""
+    """A hook stopped the call, or failed and must not. `cause` says which: `stopped`, `denied`, `timeout`, ..."""
     return MeshError(Reason.HOOK_BLOCKED, message=message[:_MAX_MESSAGE], metadata={"hook": hook, "cause": cause})
 
 
 def coercion_failed(violations: Sequence[Violation]) -> MeshError:
-    """What was sent looks like the declared type, and reading it as that would lose something."""
+    """An argument looks like its declared type, but the conversion would be lossy."""
     return MeshError(Reason.COERCION_FAILED, violations=violations)
 
 
 def injection_detected(violations: Sequence[Violation]) -> MeshError:
-    """A path, URL or command among the arguments is not one that the tool may be given."""
+    """A path, URL or command among the arguments violates its policy."""
     return MeshError(Reason.INJECTION_DETECTED, violations=violations)
 
 
 def sanitization_failed() -> MeshError:
-    """The decision demands a redaction that cannot be shown to be complete, so the result is withheld."""
+    """A required redaction could not be completed, so the result is withheld."""
     return MeshError(Reason.SANITIZATION_FAILED)
 
 
 def result_not_stored(size: int, limit: int, why: str) -> MeshError:
-    """The result is too large to be answered, and `why` says what keeps it from being stored: opt_out, circular, cap or unavailable."""
+    """The result is too large, and not stored. `why` is opt_out, circular, cap or unavailable."""
     metadata = {"size_bytes": str(size), "limit_bytes": str(limit), "not_stored": why}
     return MeshError(Reason.RESULT_TOO_LARGE, metadata=metadata)
 
 
 def stored_result_not_found() -> MeshError:
-    """There is none, it expired, or it is not for whoever asks: nobody learns which."""
+    """The result does not exist, expired, or belongs to another caller: the error does not say which."""
     return MeshError(Reason.NOT_FOUND)
 
 
 def offset_beyond(size: int) -> MeshError:
-    """A stored result ends before the place that was asked for."""
+    """The offset is beyond the end of the stored result."""
     return MeshError(Reason.INVALID_REQUEST, violations=[Violation("offset", "range", f"is beyond {size} bytes")])
 
 
 def claim_lost() -> MeshError:
-    """Another executor has taken the key over, because this one fell silent. Asking again finds what becomes of it."""
+    """Another executor took the claim over, because this one did not renew it. A retry finds the outcome."""
     message = "another executor has taken the call over"
     return MeshError(Reason.SERVICE_UNAVAILABLE, message=message, retry_after=1.0)
 
 
 def status_unavailable(tool: str) -> MeshError:
-    """An earlier call with the key may have had its effect, and the tool that knows cannot be asked now."""
-    message = "whether an earlier call had its effect cannot be found out now"
+    """An earlier call may have had its effect, and the status tool is unavailable."""
+    message = "the outcome of an earlier call cannot be determined now"
     return MeshError(Reason.SERVICE_UNAVAILABLE, message=message, metadata={"status_tool": tool}, retry_after=1.0)
 
 
 def status_tool_writes(version: str) -> MeshError:
-    """The tool that is to be asked for an outcome could change one, so it is not asked."""
-    message = "a tool that changes something cannot say what happened"
+    """The status tool is not read-only, so it is not called."""
+    message = "a status tool must be read-only"
     return MeshError(Reason.FAILED_PRECONDITION, message=message, metadata={"tool_version": version})
 
 
 def sandbox_failed(why: str) -> MeshError:
-    """No process could be confined as it must be, so none ran."""
+    """The sandbox could not be set up, so nothing ran."""
     return MeshError(Reason.SANDBOX_UNAVAILABLE, metadata={"why": why})
 
 
 def limit_reached(limit: str) -> MeshError:
-    """The run went beyond what it may use. `limit` says of what: cpu, processes or file_size."""
+    """The run exceeded a limit: cpu, processes or file_size."""
     return MeshError(Reason.RESOURCE_LIMIT_EXCEEDED, metadata={"limit": limit})
 
 
@@ -383,6 +382,6 @@ def crashed(cause: str) -> MeshError:
 
 
 def exited(code: int) -> MeshError:
-    """The tool's process ended by itself and said that it failed."""
+    """The tool's process exited with a failure code."""
     message = "The tool's program ended in failure; the executor's log has what it wrote."
     return MeshError(Reason.EXECUTION_FAILED, message=message, metadata={"exit_code": str(code)})

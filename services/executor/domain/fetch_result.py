@@ -1,4 +1,4 @@
-"""FetchResult: reads a stored result, piece by piece."""
+"""Streams a stored result, piece by piece."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from services.executor.domain.results.store import PIECE_BYTES, ResultStore, Sto
 
 
 class Piece(NamedTuple):
-    """A part of a stored result, and what is known about the whole."""
+    """A part of a stored result, and the metadata of the whole."""
 
     content: bytes
     offset: int
@@ -20,18 +20,18 @@ class Piece(NamedTuple):
 
 
 class FetchResult:
-    """Reads stored results for those whose they are."""
+    """Reads stored results for callers that may see them."""
 
     def __init__(self, store: ResultStore) -> None:
         self._store = store
 
-    async def __call__(
+    async def stream(
         self, caller: Caller, ref: str, access_token: str, *, offset: int = 0, max_bytes: int = 0
     ) -> AsyncIterator[Piece]:
-        """Yield the result from `offset` on, at most `max_bytes` of it where that is not 0; at least one piece, which may be empty.
+        """Yield the result from `offset` on, at most `max_bytes` unless that is 0. Yields at least one piece.
 
-        Raises NOT_FOUND when the reference, the token or the caller is wrong, or the result expired, also while it is being read:
-        nobody learns which. Raises INVALID_REQUEST for an offset beyond the end.
+        Raises NOT_FOUND when the reference, the token or the caller is wrong, or the result expired, also during the
+        read: the caller does not learn which. Raises INVALID_REQUEST for an offset beyond the end.
         """
         head = await self._store.find(ref.removeprefix("results/"))
         if head is None or not _may_read(caller, head, access_token):
@@ -42,7 +42,7 @@ class FetchResult:
         if offset == end:
             yield Piece(b"", offset, head)
         while offset < end:
-            # Nothing is held between two pieces, however slowly somebody reads.
+            # No resource is held between two pieces, however slow the reader is.
             content = await self._store.piece(head, offset // PIECE_BYTES)
             if content is None:
                 raise errors.stored_result_not_found()
@@ -53,7 +53,7 @@ class FetchResult:
 
 
 def _may_read(caller: Caller, head: StoredHead, access_token: str) -> bool:
-    """Whoever holds the token and belongs to the tenant; where there is no tenant, only whose result it is."""
+    """Return whether the token matches and the caller belongs to the tenant; without a tenant, owns the result."""
     holds_token = hmac.compare_digest(token_hash(access_token), head.token_hash)
     belongs = caller.tenant == head.tenant if head.tenant else not caller.tenant and caller.subject == head.subject
     return holds_token and belongs

@@ -1,4 +1,4 @@
-"""One invocation under way: what is known about it so far, where it is, and how long each phase took."""
+"""The state of one invocation under way: its request, progress, and the duration of each phase."""
 
 from __future__ import annotations
 
@@ -11,54 +11,55 @@ from typing import Any
 from libs.common.errors import Reason
 from libs.common.ids import new_id
 from libs.common.runtime.clock import Clock
+from services.executor.domain.argument_spec import Change
 from services.executor.domain.deadlines import Deadline
-from services.executor.domain.model import Change, Claim, Decision, Payload, Question, Request, Reservation
-from services.executor.domain.states import State, Track
+from services.executor.domain.model import Claim, Decision, PayloadDigest, Question, Request, Reservation
+from services.executor.domain.states import State, StateHistory
 from services.executor.domain.tool import Effect, Tool
 
 StartSpan = Callable[[str], AbstractContextManager[None]]
 
 
 class Invocation:
-    """The working memory of one call. Only the use case writes to it."""
+    """The mutable state of one call. Only its use case and phases write to it."""
 
     __slots__ = (
         "arguments",
-        "asked",
         "attempts",
         "began",
         "call_input",
+        "caller_left",
         "changed",
         "changes",
         "claim",
         "clock",
         "closed",
+        "committing",
         "context",
         "costs",
         "deadline",
         "decision",
         "decision_record",
         "effects",
-        "ending",
         "enter",
         "evidence",
+        "history",
         "hooks",
         "invocation_id",
-        "left",
+        "payload",
         "phases",
         "preview",
         "question",
-        "ran_from",
         "reason",
         "replayed",
         "request",
         "reservation",
         "result_id",
         "retrieved",
+        "run_started",
         "sandbox",
         "settling",
         "tool",
-        "track",
         "undo",
         "violations",
     )
@@ -67,30 +68,30 @@ class Invocation:
         self.invocation_id = new_id()
         self.request = request
         self.preview = preview
-        """True if nothing is to be done, only to be said what would be."""
+        """True for a preview: the tool must have no effect."""
         self.clock = clock
         self.began = clock.monotonic()
         self.deadline = Deadline(request, self.began)
-        self.track = Track()
-        self.enter = self.track.enter
-        """Moves on to a state that the table allows."""
+        self.history = StateHistory()
+        self.enter = self.history.enter
+        """Enters a state that the transition table allows."""
         self.phases = Phases(clock, start_span)
         self.tool: Tool | None = None
         self.arguments: dict[str, Any] = {}
-        """What hooks and policy judge."""
+        """The arguments that hooks and policy judge."""
         self.call_input: dict[str, Any] | None = None
-        """What the tool gets, where that is more: what only the mesh may set."""
+        """The arguments that the tool gets, where the mesh adds internal ones; None if they are the same."""
         self.changes: tuple[Change, ...] = ()
-        self.asked: Payload | None = None
+        self.payload: PayloadDigest | None = None
+        """The arguments as records show them."""
         self.question: Question | None = None
-        """What policy was asked."""
         self.decision: Decision | None = None
         self.decision_record = ""
         self.evidence: list[str] = []
         self.claim: Claim | None = None
         self.reservation: Reservation | None = None
         self.settling: asyncio.Task[None] | None = None
-        self.ran_from: float | None = None
+        self.run_started: float | None = None
         self.changed: tuple[str, ...] = ()
         self.context: tuple[str, ...] = ()
         self.hooks: tuple[str, ...] = ()
@@ -101,33 +102,33 @@ class Invocation:
         self.attempts = 0
         self.result_id = ""
         self.retrieved: datetime | None = None
-        """When the facts were read, where an earlier result is used again."""
+        """When a cached result was computed, where one is used."""
         self.sandbox = ""
         self.replayed = False
         self.reason: Reason | None = None
         self.closed = False
-        """True once the record that ends it was handed over."""
-        self.ending = False
-        """True once its effects are becoming real: from then on it has its own ending, whatever becomes of its siblings."""
-        self.left = False
-        """True once nobody waits for its answer, although it is seen through."""
+        """True once the record of its outcome was handed to the log."""
+        self.committing = False
+        """True once its effects are being committed. A failing sibling no longer cancels it."""
+        self.caller_left = False
+        """True if the caller left during the commit. The outcome is recorded all the same."""
 
     @property
     def state(self) -> State:
-        """Where it is."""
-        return self.track.state
+        """The present state."""
+        return self.history.state
 
-    def leave(self) -> None:
-        """Note that nobody waits for the answer any more: what is said about it has as long as it takes."""
-        self.left, self.deadline.answer_by = True, float("inf")
+    def note_caller_left(self) -> None:
+        """Note that no caller waits for the result. Recording the outcome may take as long as it takes."""
+        self.caller_left, self.deadline.answer_by = True, float("inf")
 
     def elapsed(self) -> float:
-        """Seconds since it was asked for."""
+        """Return the seconds since the request."""
         return self.clock.monotonic() - self.began
 
 
 class Phases:
-    """Times phases that follow one another, and gives each a span if the call is sampled."""
+    """Measures consecutive phases, and gives each a span if the call is sampled."""
 
     __slots__ = ("_clock", "_name", "_span", "_start_span", "_started", "durations")
 
@@ -138,7 +139,7 @@ class Phases:
         self.durations: list[tuple[str, float]] = []
 
     def begin(self, name: str) -> None:
-        """End the phase that is under way, if any, and begin the next."""
+        """End the current phase, if any, and begin the next."""
         now = self._clock.monotonic()
         if self._name:
             self.durations.append((self._name, now - self._started))
@@ -147,7 +148,7 @@ class Phases:
             self._change_span(self._start_span(name), None)
 
     def end(self, error: BaseException | None = None) -> None:
-        """End the last phase, with the error that it ended in. Ending twice ends once."""
+        """End the last phase, with its error. Idempotent."""
         if not self._name:
             return
         self.durations.append((self._name, self._clock.monotonic() - self._started))
@@ -155,11 +156,11 @@ class Phases:
         if self._span is not None:
             self._change_span(None, error)
 
-    def _change_span(self, following: AbstractContextManager[None] | None, error: BaseException | None) -> None:
-        present, self._span = self._span, following
-        if present is not None and error is not None:
-            present.__exit__(type(error), error, error.__traceback__)
-        elif present is not None:
-            present.__exit__(None, None, None)
-        if following is not None:
-            following.__enter__()
+    def _change_span(self, next_span: AbstractContextManager[None] | None, error: BaseException | None) -> None:
+        current, self._span = self._span, next_span
+        if current is not None and error is not None:
+            current.__exit__(type(error), error, error.__traceback__)
+        elif current is not None:
+            current.__exit__(None, None, None)
+        if next_span is not None:
+            next_span.__enter__()

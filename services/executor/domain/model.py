@@ -1,4 +1,4 @@
-"""The nouns of the executor. All of them are facts: made once, never changed."""
+"""The immutable records that the executor works with."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from msgspec import Struct
+
 from libs.common.auth.identity import Identity, TokenLineage
 from libs.common.errors import MeshError, Reason
-from libs.common.records import fact
+from services.executor.domain.argument_spec import Change
 from services.executor.domain.states import State
 from services.executor.domain.tool import Deprecation, Effect, Tool
 
 
 class Verdict(StrEnum):
-    """What policy answered."""
+    """The outcome of a policy decision."""
 
     ALLOW = "allow"
     DENY = "deny"
@@ -24,7 +26,7 @@ class Verdict(StrEnum):
 
 
 class Event(StrEnum):
-    """The kinds of step that the executor records."""
+    """The kinds of audit record that the executor writes."""
 
     PERMISSION_DECIDED = "PERMISSION_DECIDED"
     VALIDATION_FAILED = "INVOCATION_VALIDATION_FAILED"
@@ -35,7 +37,7 @@ class Event(StrEnum):
 
 
 class Status(StrEnum):
-    """What became of a recorded step."""
+    """The status of a recorded step."""
 
     BEGUN = "UNSPECIFIED"
     SUCCESS = "SUCCESS"
@@ -44,42 +46,40 @@ class Status(StrEnum):
 
 
 class Source(StrEnum):
-    """How a result was obtained."""
+    """The origin of a result."""
 
     COMPUTED = "COMPUTED"
     CACHE = "CACHE"
     REPLAY = "REPLAY"
 
 
-@fact(frozen=True, slots=True)
-class Caller:
-    """Who stands behind a call."""
+class Caller(Struct, frozen=True):
+    """The identity on whose behalf a call is made."""
 
     subject: str
     token_id: str
     expires_at: float
-    """When the token says that it ends, in seconds since the epoch."""
+    """The expiry of the token, in seconds since the epoch."""
     authority_ends: float
-    """When the mesh stops accepting it: a little later, because clocks of honest machines differ."""
+    """The end of its acceptance: a little later than `expires_at`, to tolerate clock skew."""
     tier: str = "user"
     agent: str = ""
     tenant: str = ""
     scopes: tuple[str, ...] = ()
     chain: tuple[tuple[str, str], ...] = ()
     session_id: str = ""
-    """The one that the token is bound to; else the one that the request names."""
+    """The session that the token is bound to; else the one that the request names."""
     other_session: bool = False
-    """True if the request names another session than the one that the token is bound to: it is refused."""
+    """True if the request names another session than the token. Such a call is refused."""
     peer: str = ""
     confined: Identity | None = None
-    """The token, where it confines resources or arguments; then every call is held against it."""
-    token_lineage: TokenLineage = field(default=TokenLineage(), repr=False, compare=False)
-    """What its authority falls with when that is revoked."""
+    """The token, if it restricts resources or arguments. Every call is checked against it."""
+    token_lineage: TokenLineage = TokenLineage()
+    """The ids whose revocation also revokes this token."""
 
 
-@fact(frozen=True, slots=True)
-class Request:
-    """One call, as it was asked for."""
+class Request(Struct, frozen=True):
+    """One call, as the caller sent it."""
 
     tool: str
     caller: Caller
@@ -89,72 +89,59 @@ class Request:
     task_id: str = ""
     native_call_id: str = ""
     tool_digest: str = ""
-    """What the caller takes the version to be; empty for whichever it is."""
+    """The digest of the version that the caller expects; empty for any."""
     priority: int = 0
-    """How urgent it is, 1 to 10; 0 for as urgent as its tool says."""
+    """The priority, 1 to 10; 0 for the default of the tool."""
     preview_token: str = ""
     trace_id: str = ""
     deadline: float | None = None
-    """By when the answer must be there, on the monotonic clock."""
+    """The deadline, on the monotonic clock."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One change to the arguments on their way from the caller to the tool."""
-
-    path: str
-    """Where, as a JSON Pointer."""
-    source: str
-    """Who made it: default, coercion, hook, permission or approver."""
-    reason: str = ""
-    """Which rule, hook or approver."""
-
-
-@fact(frozen=True, slots=True)
-class Question:
-    """What policy is asked about one call."""
+class Question(Struct, frozen=True):
+    """The input of one policy decision."""
 
     invocation_id: str
     arguments: dict[str, Any]
     arguments_digest: str
     risk: tuple[tuple[str, int], ...] = ()
-    """What hooks know about the risk of the call, by name."""
+    """Risk facts that hooks report, by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpendingLimit:
-    """What may be spent together by every call that counts in one bucket. Unset bounds do not bound."""
+    """The limit of one budget bucket, shared by all calls that count in it. Unset bounds are not enforced."""
 
     bucket: str
     window: float | None = None
-    """Seconds over which calls and cost count, sliding; None means for as long as the bucket's token holds."""
+    """The sliding window of calls and cost, in seconds; None for the lifetime of the bucket's token."""
     max_calls: int | None = None
     max_cost_micros: int | None = None
     max_concurrent: int | None = None
     max_running: float | None = None
     expires_at: float | None = None
     source: str = ""
-    """The rule or token that sets it."""
+    """The rule or token that sets the limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """What one call is about to spend, in every bucket that it counts in."""
+    """The reservation of one call in all of its budget buckets."""
 
     invocation_id: str
     limits: tuple[SpendingLimit, ...]
     cost_micros: int
     seconds: float
-    """How long it would run at most."""
+    """The longest run time."""
     lease: float
-    """Seconds after which it no longer counts as under way, should its executor fall silent."""
+    """Seconds after which it no longer counts as running if its executor disappears."""
     use: bool = True
-    """False if it takes none of the calls that a token has in all. One must be left all the same."""
+    """False if it does not use up a call of the token's total. One must be left all the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class Obligation:
-    """What a decision binds the executor to, such as cap_rows, and to what or how much."""
+    """A condition of an allow decision, such as cap_rows, with its values."""
 
     kind: str
     values: tuple[str, ...] = ()
@@ -162,84 +149,80 @@ class Obligation:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What policy answered about one call."""
+    """The policy decision about one call."""
 
     name: str
     verdict: Verdict
     deny_reason: Reason = Reason.PERMISSION_DENIED
     blocked_path: str = ""
-    """The argument that a denial is about, if it is about one."""
+    """The argument that a denial refers to, if any."""
     reasons: tuple[str, ...] = ()
     policies: tuple[str, ...] = ()
     policy_set_version: str = ""
     obligations: tuple[Obligation, ...] = ()
-    """What the executor must do if it runs the call."""
+    """The obligations of the executor if it runs the call."""
     approver_groups: tuple[str, ...] = ()
     quorum: int = 0
     suggestions: tuple[tuple[str, str], ...] = ()
     cacheable: bool = False
     expires_at: float = 0.0
     limits: tuple[SpendingLimit, ...] = ()
-    """What must be counted before the call runs."""
+    """The budgets that the call counts in before it runs."""
     cost_micros: int = 0
 
 
-@fact(frozen=True, slots=True)
-class Work:
-    """One run, as a runner gets it."""
+class RunRequest(Struct, frozen=True):
+    """The input of a runner: one run of a tool."""
 
     invocation_id: str
     arguments: dict[str, Any]
     seconds: float
-    """How long it may take; the runner is canceled then."""
+    """The time limit, after which the runner is canceled."""
     tenant: str = ""
-    """Whose run it is: no sandbox ever serves two tenants."""
+    """The tenant of the run. No sandbox serves two tenants."""
     subject: str = ""
     idempotency_key: str = ""
     preview: bool = False
-    """True if it must only say what it would do."""
+    """True for a dry run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What a call would do."""
+    """The predicted effects of a call."""
 
     changes: tuple[Effect, ...] = ()
     preconditions: tuple[tuple[str, bool], ...] = ()
-    """What must hold, and whether it does."""
+    """Each precondition, and whether it holds."""
     impact: str = ""
     result: Any = None
 
 
-@fact(frozen=True, slots=True)
-class Ran:
-    """What a run brought back. Its effects may still wait to be made real, until somebody has looked at them."""
+class RunResult(Struct, frozen=True):
+    """The result of a run. Its effects may still have to be committed, after verification."""
 
     value: Any
     effects: tuple[Effect, ...] = ()
     costs: tuple[tuple[str, int], ...] = ()
-    """What it cost, part by part, in micro-units."""
+    """The cost by category, in micro-units."""
     undo: dict[str, Any] | None = None
-    """The arguments that the compensating tool needs, where the tool named them."""
+    """The arguments for the compensating tool, where the tool returned them."""
     forecast: Forecast | None = None
-    """Set when the work was a preview."""
-    keep: Callable[[], Awaitable[None]] | None = None
-    """Makes its effects real. Raises PARTIAL_FAILURE when only some could be."""
-    drop: Callable[[], Awaitable[None]] | None = None
-    """Throws its effects away. Exactly one of the two is called, where they are set."""
+    """Set for a dry run."""
+    commit: Callable[[], Awaitable[None]] | None = None
+    """Commits the effects. Raises PARTIAL_FAILURE when only some could be committed."""
+    rollback: Callable[[], Awaitable[None]] | None = None
+    """Discards the effects. Exactly one of the two is called, where they are set."""
 
 
-@fact(frozen=True, slots=True)
-class Payload:
-    """Arguments or a result as evidence shows them."""
+class PayloadDigest(Struct, frozen=True):
+    """Arguments or a result as audit records show them."""
 
     digest: str
     summary: bytes = b""
 
 
-@fact(frozen=True, slots=True)
-class Record:
-    """One step of one call, to be made durable."""
+class Record(Struct, frozen=True):
+    """The audit record of one step of a call."""
 
     record_id: str
     event: Event
@@ -251,8 +234,8 @@ class Record:
     state: State
     status: Status
     decision: Decision | None = None
-    arguments: Payload | None = None
-    result: Payload | None = None
+    arguments: PayloadDigest | None = None
+    result: PayloadDigest | None = None
     reason: Reason | None = None
     latency: float | None = None
     follows: str = ""
@@ -264,15 +247,15 @@ class Record:
     hooks: tuple[str, ...] = ()
     state_path: str = ""
     effects: tuple[Effect, ...] = ()
-    """What was seen to change; what the tool declares is in its manifest."""
+    """The effects of the run, as observed or reported."""
     violations: tuple[Effect, ...] = ()
     undone_by: str = ""
     cost_micros: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
-    """A result that is kept apart because it is too large to be embedded."""
+class StoredResult:
+    """The reference to a result that is stored because it is too large to be embedded."""
 
     ref: str
     """`results/{id}`."""
@@ -281,44 +264,43 @@ class Stored:
     digest: str
     expires: datetime
     token: str = field(repr=False)
-    """What reading it takes, beside the reference."""
+    """The access token that FetchResult requires."""
     media_type: str = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """A result as its three readers see it; empty where the result itself says it best."""
+class RenderedResult:
+    """A result rendered for the model, the UI and the search index; empty without a template."""
 
     model: str = ""
     ui: str = ""
     search: str = ""
 
 
-PLAIN = Shown()
+PLAIN = RenderedResult()
 
 
 @dataclass(frozen=True, slots=True)
-class Foreseen:
-    """What a preview of a call answers."""
+class PreviewResult:
+    """The result of a preview."""
 
     invocation_id: str
     tool_version: str
     forecast: Forecast
-    """Without its result, which is told apart."""
+    """The forecast without its result."""
     approval_required: bool
     token: str = field(repr=False)
-    """Shows that this very call was previewed."""
+    """The proof that this very call was previewed."""
     expires: datetime
     trace_id: str
     result: bytes = b""
-    """The JSON of the result as the caller of the call would see it; empty where none is told."""
+    """The predicted result as JSON, redacted like a real one; empty if there is none."""
     left_out: str = ""
-    """Why a result that the tool told is not here: needs_approval or too_large."""
+    """Why a predicted result is omitted: needs_approval or too_large."""
 
 
-@fact(frozen=True, slots=True)
-class Result:
-    """A result that satisfied its contract, with where it comes from and what it took."""
+class Result(Struct, frozen=True):
+    """The verified result of a call, with its provenance and execution metadata."""
 
     result_id: str
     invocation_id: str
@@ -333,33 +315,33 @@ class Result:
     sandbox: str
     trace_id: str
     changed: tuple[str, ...] = ()
-    """Where it differs from what the tool returned, as JSON Pointers, because policy demanded it."""
+    """JSON Pointers of the places that obligations changed in the tool's result."""
     deprecation: Deprecation | None = None
     evidence: tuple[str, ...] = ()
     policies: tuple[str, ...] = ()
     replayed: bool = False
     changes: tuple[Change, ...] = ()
-    """What was changed about the arguments before the tool received them."""
+    """The changes to the arguments before the tool received them."""
     context: tuple[str, ...] = ()
-    """What hooks had to add."""
+    """The context that hooks added."""
     effects: tuple[Effect, ...] = ()
     effect_count: int = 0
-    """How many there were; an answer has room for so many of them."""
+    """The number of all effects; `effects` may be truncated."""
     costs: tuple[tuple[str, int], ...] = ()
     undone_by: str = ""
-    """The tool that would undo it, as a resource name."""
+    """The compensating tool, as a resource name."""
     undo: bytes = b""
-    """Its arguments, as JSON, where the tool named them."""
-    stored: Stored | None = None
-    """Set when the content is kept apart; then `content` is empty."""
-    shown: Shown = PLAIN
+    """The arguments of the compensating tool, as JSON."""
+    stored: StoredResult | None = None
+    """Set when the result is stored; then `content` is empty."""
+    rendered: RenderedResult = PLAIN
     retrieved: datetime | None = None
-    """When the facts were read, where that was earlier than the result was made."""
+    """When a cached result was computed; None if it was computed for this call."""
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Claim:
-    """A wish to be the one call that has the effect behind a key."""
+    """The claim of one call on an idempotency key."""
 
     tenant: str
     tool: str
@@ -369,13 +351,13 @@ class Claim:
     arguments_digest: str
     invocation_id: str
     window: float
-    """Seconds for which the key is remembered after its call ended."""
+    """Seconds for which the outcome is kept after the call ended."""
     repeatable: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
-    """What an earlier call with the same key ended in: a result or an error."""
+class ClaimOutcome:
+    """The outcome of the first call with a key: a result or an error."""
 
     invocation_id: str
     outcome: Result | MeshError

@@ -1,4 +1,4 @@
-"""How evidence shows arguments and results."""
+"""Summarizes arguments and results for audit records."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Any
 from libs.common.json.canonical import canonical, digest_bytes
 from libs.common.redaction.declared import Declared
 from libs.common.redaction.scanner import Scanner
-from services.executor.domain.model import Payload
+from services.executor.domain.model import PayloadDigest
 from services.executor.domain.tool import Contract, Tool
 
 SUMMARY_BYTES = 4096
-# Twice what a summary can hold: much of a longer value would have to be secret for the rest to fit.
+# Twice the size of a summary: of a longer value, redaction would rarely leave little enough.
 EXAMINED_BYTES = 2 * SUMMARY_BYTES
 
 
-def describe(value: Any, contract: Contract, tool: Tool, scanner: Scanner) -> Payload:
-    """Return how evidence shows a value: its digest, and where the tool wants it a bounded summary without secrets."""
+def summarize_payload(value: Any, contract: Contract, tool: Tool, scanner: Scanner) -> PayloadDigest:
+    """Return the digest of a value and, where the tool wants it, a bounded summary without secrets."""
     form = canonical(value)
     summary = _summary(value, form, contract.declared, scanner) if tool.summarized else b""
-    return Payload(digest_bytes(form), summary)
+    return PayloadDigest(digest_bytes(form), summary)
 
 
 def _summary(value: Any, form: bytes, declared: Declared | None, scanner: Scanner) -> bytes:

@@ -1,4 +1,4 @@
-"""What the domain needs of the world."""
+"""The interfaces that adapters implement for the domain."""
 
 from __future__ import annotations
 
@@ -7,143 +7,163 @@ from datetime import datetime
 from typing import Protocol
 
 from services.executor.domain.invocation import Invocation, StartSpan
-from services.executor.domain.model import Caller, Claim, Decision, Question, Ran, Record, Reservation, Settled, Work
+from services.executor.domain.model import (
+    Caller,
+    Claim,
+    ClaimOutcome,
+    Decision,
+    Question,
+    Record,
+    Reservation,
+    RunRequest,
+    RunResult,
+)
 from services.executor.domain.tool import Tool
 
 
 class ToolView(Protocol):
-    """The tools there are, as close at hand as a dictionary."""
+    """The tool catalog, held in memory."""
 
     def resolve(self, reference: str, constraint: str) -> Tool:
-        """Return the version that a reference means. Raises TOOL_NOT_FOUND, TOOL_VERSION_NOT_FOUND, TOOL_DEPRECATED or
-        TOOL_UNAVAILABLE; SERVICE_UNAVAILABLE when the view may be out of date."""
+        """Return the version that a reference resolves to.
+
+        Raises TOOL_NOT_FOUND, TOOL_VERSION_NOT_FOUND, TOOL_DEPRECATED or TOOL_UNAVAILABLE; SERVICE_UNAVAILABLE when the
+        catalog may be out of date.
+        """
         ...
 
 
 class Authorizer(Protocol):
-    """Policy."""
+    """The client of the authz service."""
 
     async def decide(self, tool: Tool, caller: Caller, question: Question) -> Decision:
-        """Return what policy answers. Raises when no decision could be made; the call is then refused."""
+        """Return the decision about a call. Raises when there is none; the call is then refused."""
         ...
 
     def outdated(self, decision: Decision) -> bool:
-        """Say whether the policies that made a decision are known to have been replaced."""
+        """Return whether the policy set of a decision is known to be replaced."""
         ...
 
 
 class AuditTrail(Protocol):
-    """The log of evidence."""
+    """The audit log."""
 
     def append(self, record: Record, *, within: float) -> Awaitable[None]:
-        """Return once the record is durable. Raises AUDIT_UNAVAILABLE or AUDIT_BACKPRESSURE when that did not happen within
-        so many seconds; the record stays handed over and may still become durable later."""
+        """Return once the record is durable. Raises AUDIT_UNAVAILABLE or AUDIT_BACKPRESSURE after `within` seconds.
+
+        The record stays queued then, and may still become durable later.
+        """
         ...
 
     async def conclude(self, record: Record, *, within: float) -> None:
-        """Return once the record of how a run ended is durable: in the log, or failing that where it waits for the log. Raises
-        AUDIT_UNAVAILABLE when it is in neither within so many seconds."""
+        """Return once the outcome of a run is durable: in the log, or else in the outbox.
+
+        Raises AUDIT_UNAVAILABLE when it is in neither after `within` seconds.
+        """
         ...
 
     def admit(self) -> None:
-        """Return if another run could be recorded. Raises AUDIT_BACKPRESSURE when too much waits for the log already."""
+        """Return if the log has room for another call. Raises AUDIT_BACKPRESSURE when its queue is full."""
         ...
 
     def leave(self, record: Record) -> None:
-        """Hand a record over without waiting for it."""
+        """Queue a record without waiting for it."""
         ...
 
 
 class Runner(Protocol):
-    """The place where tools run."""
+    """Runs tools."""
 
     def sandbox_for(self, tool: Tool) -> str | None:
-        """Name the sandbox that the tool would run in; None if this executor cannot run it."""
+        """Return the name of the sandbox that the tool runs in; None if this executor cannot run it."""
         ...
 
-    def at_once(self, tool: Tool) -> bool:
-        """Say whether a run of the tool takes but a moment and waits for nothing, so that nobody has to watch its time."""
+    def runs_inline(self, tool: Tool) -> bool:
+        """Return whether a run of the tool never blocks, so that it needs no timeout."""
         ...
 
-    async def run(self, tool: Tool, work: Work) -> Ran:
-        """Run the tool and return what it brought back. When canceled, everything it started is gone within 100 ms. Raises
-        MeshError and nothing else."""
+    async def run(self, tool: Tool, work: RunRequest) -> RunResult:
+        """Run the tool. When canceled, every process of the run is gone within 100 ms. Raises only MeshError."""
         ...
 
 
-class Claims(Protocol):
-    """The memory of idempotency keys, shared by all executors."""
+class ClaimStore(Protocol):
+    """The store of idempotency keys, shared by all executors."""
 
-    async def acquire(self, claim: Claim) -> Settled | None:
-        """Return None when the claim is now held by this call, or what the first call with the key ended in, waiting for
-        it if it is under way, for as long as whoever asks lets it. Returns Doubted when this call now holds the key, and its earlier owner
-        fell silent without saying whether the effect happened. Raises IDEMPOTENCY_CONFLICT for other arguments.
+    async def acquire(self, claim: Claim) -> ClaimOutcome | None:
+        """Return None when this call holds the claim now, or the outcome of the first call with the key.
 
-        What is held stays held until it is settled, released or abandoned, or nobody knows the claim any more."""
+        Waits while the first call is under way. Returns UnresolvedClaim when this call took the claim over from an
+        owner that disappeared. Raises IDEMPOTENCY_CONFLICT for other arguments. The claim is held until it is settled,
+        released or abandoned, or the claim object is garbage-collected.
+        """
         ...
 
-    def sure(self, claim: Claim) -> bool:
-        """Say whether nobody else can hold the key at this moment; asks nobody but the clock."""
+    def is_held(self, claim: Claim) -> bool:
+        """Return whether no other call can hold the claim at this moment, by the clock and the lease."""
         ...
 
-    async def settle(self, claim: Claim, settled: Settled) -> None:
-        """Keep how the call ended, for everyone who asks with the same key. Raises Overtaken, and keeps nothing, when somebody else
-        holds the key now."""
+    async def settle(self, claim: Claim, settled: ClaimOutcome) -> None:
+        """Store the outcome for later calls with the key. Raises ClaimLostError when another call holds the claim."""
         ...
 
     async def release(self, claim: Claim) -> None:
-        """Give the key back: the call had no effect and may be tried again. An earlier owner's doubt stays."""
+        """Release the claim: the call had no effect and may be retried. An earlier unresolved claim stays so."""
         ...
 
     async def abandon(self, claim: Claim) -> None:
-        """Let go of the key without knowing whether the effect happened: the next call with it holds a Doubted."""
+        """Release the claim with an unknown outcome: the next call with the key gets an UnresolvedClaim."""
         ...
 
 
 class Spending(Protocol):
-    """The count of what calls spend, shared by all executors."""
+    """The counters of budgets and rate limits, shared by all executors."""
 
     async def reserve(self, reservation: Reservation) -> float:
-        """Count a call in all of its buckets, or in none, and return how many seconds it may run. Raises RATE_LIMITED or
-        BUDGET_EXHAUSTED when a bucket is full, SERVICE_UNAVAILABLE when nothing can be counted. Repeating it counts once. What is no
-        use takes no call of a bucket that lasts as long as its token, and is refused where none is left."""
+        """Count a call in all of its buckets, or in none, and return how many seconds it may run. Idempotent.
+
+        Raises RATE_LIMITED or BUDGET_EXHAUSTED when a bucket is full, SERVICE_UNAVAILABLE when the store cannot count.
+        A reservation without `use` takes no call from the total of a token, and is refused where none is left.
+        """
         ...
 
     async def settle(self, reservation: Reservation, *, ran: float | None) -> None:
-        """Count what the call really took: `ran` seconds, or nothing at all (None). It is no longer under way."""
+        """Count the actual run time: `ran` seconds, or None if nothing ran. The call is no longer running."""
         ...
 
 
 class Quarantine(Protocol):
-    """Where tools go that broke their word."""
+    """Takes tools out of use that violated their manifest."""
 
     async def impose(self, tool: Tool, why: str, invocation_id: str, *, within: float) -> None:
-        """Take a version out of use: here at once, everywhere as soon as the registry has taken it in, for which this waits so many
-        seconds at most. Imposing it twice imposes it once."""
+        """Quarantine a version: here at once, everywhere once the registry confirms. Idempotent.
+
+        Waits for the registry for at most `within` seconds.
+        """
         ...
 
 
 class PreviewTokens(Protocol):
-    """Proof that a call was previewed."""
+    """Issues and checks the proof that a call was previewed."""
 
     def issue(self, facts: str) -> tuple[str, datetime]:
-        """Return a token for a call with these facts, and until when it is good."""
+        """Return a token for a call with this fingerprint, and its expiry."""
         ...
 
     def accepts(self, token: str, facts: str) -> bool:
-        """Say whether a token was issued for a call with these facts and is still good."""
+        """Return whether a token was issued for a call with this fingerprint and has not expired."""
         ...
 
 
 class Observer(Protocol):
-    """Whoever counts."""
+    """Receives events for metrics and logs."""
 
     def ended(self, invocation: Invocation, seconds: float) -> None:
-        """See an invocation that is over."""
+        """Observe an invocation that ended."""
         ...
 
-    def unforeseen(self, cause: Exception) -> None:
-        """See an exception that nobody foresaw."""
+    def unexpected(self, cause: Exception) -> None:
+        """Observe an unexpected exception."""
         ...
 
 
@@ -151,5 +171,5 @@ class Spans(Protocol):
     """Tracing."""
 
     def begin(self) -> StartSpan | None:
-        """Return what starts a span for a phase of the present call; None when the call is not sampled."""
+        """Return a function that starts the span of a phase; None when the call is not sampled."""
         ...

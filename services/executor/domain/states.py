@@ -1,4 +1,4 @@
-"""The twenty states of an invocation and the only ways between them."""
+"""Defines the twenty states of an invocation and the transitions between them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """Where an invocation is."""
+    """The state of an invocation."""
 
     PLANNED = "planned"
     SELECTED = "selected"
@@ -32,18 +32,19 @@ class State(StrEnum):
 
 
 _S = State
-# Whatever is under way may fail, be withdrawn by its caller, or run out of time.
+# An invocation that has not ended may always fail, be canceled, or time out.
 _ENDS = frozenset({_S.FAILED, _S.CANCELED, _S.TIMED_OUT})
 
 TRANSITIONS: Mapping[State, frozenset[State]] = {
-    # To DENIED: authority was taken back before the call of a group had its turn.
+    # To DENIED: the token was revoked before a call of a group was started.
     _S.PLANNED: _ENDS | {_S.SELECTED, _S.BLOCKED, _S.VALIDATION_FAILED, _S.DENIED},
     _S.SELECTED: _ENDS | {_S.ARGUMENTS_READY, _S.SCHEMA_PARSE_FAILED, _S.VALIDATION_FAILED, _S.BLOCKED},
     _S.ARGUMENTS_READY: _ENDS | {_S.PRE_HOOKS_RUNNING, _S.AWAITING_APPROVAL, _S.APPROVED, _S.DENIED, _S.BLOCKED},
-    # A hook may have changed the arguments, so they can break the contract again.
+    # A hook may have changed the arguments, so they are validated again.
     _S.PRE_HOOKS_RUNNING: _ENDS | {_S.VALIDATION_FAILED, _S.AWAITING_APPROVAL, _S.APPROVED, _S.DENIED, _S.BLOCKED},
     _S.AWAITING_APPROVAL: _ENDS | {_S.APPROVED, _S.DENIED, _S.BLOCKED},
-    # Without running: an earlier result is used again. To DENIED or BLOCKED: authority or tool went meanwhile.
+    # To SUCCEEDED or POST_HOOKS_RUNNING: a cached result is used. To DENIED or BLOCKED: token or tool was revoked
+    # meanwhile.
     _S.APPROVED: _ENDS
     | {_S.QUEUED, _S.RUNNING, _S.POST_HOOKS_RUNNING, _S.SUCCEEDED, _S.DENIED, _S.BLOCKED, _S.VALIDATION_FAILED},
     _S.QUEUED: _ENDS | {_S.RUNNING, _S.YIELDED, _S.DENIED, _S.BLOCKED},
@@ -65,44 +66,44 @@ TERMINAL = frozenset(state for state, following in TRANSITIONS.items() if not fo
 
 
 class IllegalTransitionError(Exception):
-    """A state was asked for that the present one does not lead to. Always a defect of the mesh, never of a caller."""
+    """The transition table has no such transition. Always a defect of the mesh, never of a caller."""
 
-    def __init__(self, present: State, asked: State) -> None:
-        self.present, self.asked = present, asked
-        super().__init__(f"{present} does not lead to {asked}")
+    def __init__(self, current: State, requested: State) -> None:
+        self.current, self.requested = current, requested
+        super().__init__(f"{current} does not lead to {requested}")
 
 
-class Track:
-    """The states of one invocation, in order. It begins planned and moves only as the table allows."""
+class StateHistory:
+    """The states of one invocation, in order. It begins PLANNED and follows the transition table."""
 
     __slots__ = ("_steps", "state")
 
     def __init__(self) -> None:
         self.state = State.PLANNED
-        """Where it is."""
+        """The current state."""
         self._steps = [State.PLANNED]
 
     @property
     def previous(self) -> State | None:
-        """Where it came from; None at the very beginning."""
+        """The state before the current one; None at the beginning."""
         return self._steps[-2] if len(self._steps) > 1 else None
 
     @property
     def steps(self) -> tuple[State, ...]:
-        """Every state that it was in."""
+        """Every state so far, in order."""
         return tuple(self._steps)
 
     @property
     def path(self) -> str:
-        """The names of the states, in order, separated by spaces."""
+        """The names of the states so far, separated by spaces."""
         return " ".join(self._steps)
 
     def leads_to(self, state: State) -> bool:
-        """Say whether the state can be entered now."""
+        """Return whether the state can be entered now."""
         return state in TRANSITIONS[self.state]
 
     def enter(self, state: State) -> None:
-        """Move on; raises IllegalTransitionError and changes nothing if the table has no such way."""
+        """Enter a state. Raises IllegalTransitionError, and changes nothing, if the table does not allow it."""
         if state not in TRANSITIONS[self.state]:
             raise IllegalTransitionError(self.state, state)
         self._steps.append(state)

@@ -1,4 +1,4 @@
-"""What the executor knows about a tool: one version, compiled, with everything that running it reads."""
+"""Defines a tool version, compiled from its manifest."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 
 from libs.common.errors import Violation
 from libs.common.redaction.declared import Declared
-from services.executor.domain.argument_spec import Intake
+from services.executor.domain.argument_spec import ArgumentSpec
 
 VOLUMES = "/volumes"
-"""Where a tool sees its volumes, each in a folder of its name."""
+"""The directory in which a tool sees its volumes."""
 
 
 class Mutation(StrEnum):
-    """What a tool does to the world."""
+    """The mutation class of a tool."""
 
     READ_ONLY = "read_only"
     WRITE_REVERSIBLE = "write_reversible"
@@ -25,7 +25,7 @@ class Mutation(StrEnum):
 
 
 class TimeoutClass(StrEnum):
-    """How long a caller should expect to wait."""
+    """The expected duration of a run."""
 
     INTERACTIVE = "interactive"
     STANDARD = "standard"
@@ -34,7 +34,7 @@ class TimeoutClass(StrEnum):
 
 
 class Access(StrEnum):
-    """What a run in a sandbox may do beyond computing. Each level includes those before it."""
+    """The access level of a sandboxed run. Each level includes those before it."""
 
     PURE = "pure"
     FILES = "files"
@@ -43,7 +43,7 @@ class Access(StrEnum):
 
 
 class SiblingFailure(StrEnum):
-    """What the failure of one call does to the others of its group."""
+    """The effect of a failed call on the other calls of its group."""
 
     IGNORE = "ignore"
     CANCEL_SIBLINGS = "cancel_siblings"
@@ -51,7 +51,7 @@ class SiblingFailure(StrEnum):
 
 
 class UncertainOutcome(StrEnum):
-    """How an effect that may have happened is resolved."""
+    """The rule for a run whose outcome is unknown."""
 
     REPEAT = "repeat"
     QUERY_STATUS = "query_status"
@@ -60,16 +60,16 @@ class UncertainOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """One side of a tool's promise: what breaks it, and what of it must not be shown."""
+    """The schema of a tool's input or output: its validator and its sensitive places."""
 
     violations: Callable[[Any], Sequence[Violation]]
     declared: Declared | None = None
-    """The places that the manifest declares sensitive; None when it declares none."""
+    """The places that the manifest declares sensitive; None if there are none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Default:
-    """A value that the schema names for an argument that was left out."""
+    """The default of an argument in the schema."""
 
     argument: str
     pointer: str
@@ -78,7 +78,7 @@ class Default:
 
 @dataclass(frozen=True, slots=True)
 class Deprecation:
-    """The announced end of a version and the way onward."""
+    """The sunset of a version and its successor."""
 
     sunset_time: datetime | None
     successor: str
@@ -87,41 +87,41 @@ class Deprecation:
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """What a run in a sandbox may use and reach."""
+    """The sandbox limits of a run."""
 
     tier: str = "machine"
-    """The weakest sandbox that will do: `process`, `kernel` or `machine`. A weaker one is never used instead."""
+    """The weakest acceptable isolation: `process`, `kernel` or `machine`. A weaker one is never used instead."""
     access: Access = Access.PURE
     millicpus: int = 1000
     memory_bytes: int = 512 << 20
     scratch_bytes: int = 1 << 30
     processes: int = 0
-    """Processes and threads at once; 0 for as many as the sandbox allows."""
+    """The most processes and threads at once; 0 for the default of the sandbox."""
     hosts: tuple[str, ...] = ()
-    """Host names it may reach; `*.example.com` covers one level. Nothing else is reachable."""
+    """The reachable host names; `*.example.com` covers one level. Nothing else is reachable."""
     ports: tuple[int, ...] = (80, 443)
     reads: tuple[str, ...] = ()
-    """Volumes that it sees."""
+    """The readable volumes."""
     writes: tuple[str, ...] = ()
-    """Volumes that it may change."""
+    """The writable volumes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """How calls of a tool are scheduled beside others."""
+    """The scheduling properties of a tool."""
 
     priority: int = 5
     concurrency_safe: bool = False
     max_concurrency: int = 0
-    """How many may run at once in one executor; 0 for as many as the mesh allows."""
+    """The most concurrent calls in one executor; 0 for the default."""
     service: str = ""
-    """The outside service that they all lean on; it has a bulkhead of its own."""
+    """The external service that the tool depends on. All its tools share one concurrency limit."""
     sibling_failure: SiblingFailure = SiblingFailure.IGNORE
 
 
 @dataclass(frozen=True, slots=True)
 class Rendering:
-    """How results are shown to their three readers, as templates over the result; empty for none."""
+    """The templates that render a result for the model, the UI and the search index; empty for none."""
 
     model: str = ""
     ui: str = ""
@@ -130,18 +130,18 @@ class Rendering:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """One change to the world: declared by a manifest (then `resource` is a pattern), seen by a sandbox, or reported by a tool."""
+    """One side effect: declared by a manifest (then a pattern), observed by a sandbox, or reported by a tool."""
 
     resource: str
     operation: str
     """create, update or delete."""
     observed: bool = False
-    """True if the sandbox saw it; a tool can only report."""
+    """True if the sandbox observed it, False if the tool reported it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One version of a tool, ready to be called."""
+    """One version of a tool, compiled and ready to run."""
 
     name: str
     """`tools/core.echo/versions/1.0.0`."""
@@ -151,9 +151,9 @@ class Tool:
     mutation: Mutation
     timeout_class: TimeoutClass
     own_limit: float
-    """Seconds that a run may take, whatever the caller would grant."""
+    """The tool's own time limit of a run, in seconds."""
     window: float
-    """Seconds that an idempotency key is remembered."""
+    """Seconds for which the outcome of an idempotency key is kept."""
     runner: str
     entry_point: str
     input: Contract
@@ -162,48 +162,48 @@ class Tool:
     defaults: tuple[Default, ...] = ()
     key_required: bool = True
     repeatable: bool = False
-    """True if running it again is harmless when nobody knows whether it ran."""
+    """True if a repeated run is harmless when the outcome of the first is unknown."""
     summarized: bool = False
-    """True if its audit records carry redacted summaries beside the digests."""
+    """True if audit records contain redacted summaries beside the digests."""
     required_scopes: tuple[str, ...] = ()
     required_permissions: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     approval_always: bool = False
     impact_scope: int = 0
     closed_world: bool = False
-    """True if it reaches nothing but the resources that its arguments name."""
+    """True if it accesses only the resources that its arguments name."""
     trust: int = 0
-    """How far it is trusted, 0 to 100; 0 while nobody vouches for it."""
+    """The trust score, 0 to 100; 0 without attestations."""
     result_labels: tuple[str, ...] = ()
     resources: Callable[[Any], tuple[str, ...]] | None = None
-    """Finds the resources that arguments name; None when its schema names none."""
+    """Extracts the resources that arguments name; None if the schema declares none."""
     side_effects: tuple[str, ...] = ()
     deprecation: Deprecation | None = None
     deferred: bool = False
-    """Callers must show by its digest that they know its schema."""
+    """True if callers must send the digest, to prove that they know the schema."""
     coerces: bool = False
-    """True if the mesh may turn what a model wrote into the declared type, where nothing is lost."""
+    """True if arguments are converted to their declared types where that is lossless."""
     hooks_may_change: bool = False
     internal_only: tuple[str, ...] = ()
-    """JSON Pointers of arguments that only the mesh may set."""
+    """JSON Pointers of the arguments that only the mesh may set."""
     checks: tuple[str, ...] = ()
-    """Names of the semantic checks that arguments must pass."""
+    """The semantic checks of the arguments, by name."""
     matchers: tuple[tuple[str, str], ...] = ()
-    """What arguments are to policy: `path`, `url`, `command`, ... and the JSON Pointer of each."""
+    """The kind (`path`, `url`, `command`, ...) and JSON Pointer of each matched argument."""
     effects: tuple[Effect, ...] = ()
-    """Every change that it may make, as patterns."""
+    """The declared side effects, as patterns."""
     uncertain: UncertainOutcome = UncertainOutcome.FAIL
     status_tool: str = ""
-    """The tool that knows whether an effect happened, for QUERY_STATUS."""
+    """The tool that reports whether an effect happened, for QUERY_STATUS."""
     compensation: str = ""
     """The tool that undoes it, as a resource name."""
     dry_run: bool = False
     cache_seconds: float = 0.0
-    """How long a result may be reused; 0 for never."""
+    """How long a result may be cached; 0 for never."""
     persists: bool = True
-    """False if its results must never be stored."""
-    intake: Intake | None = None
-    """How its arguments are taken in beyond their schema; None when the schema says it all."""
+    """False if large results must not be stored."""
+    argument_spec: ArgumentSpec | None = None
+    """How arguments are prepared beyond their schema; None if only the schema applies."""
     confinement: Confinement = Confinement()
     placement: Placement = Placement()
     rendering: Rendering = Rendering()

@@ -46,21 +46,21 @@ async def stack() -> AsyncIterator[AsyncExitStack]:
 
 @pytest.fixture
 async def audit(pki: Any, stack: AsyncExitStack) -> AuditPeer:
-    peer = AuditPeer()
+    peer = AuditPeer()  # type: ignore[abstract]
     peer.address = await stack.enter_async_context(serving(pki, "audit", peer.add))
     return peer
 
 
 @pytest.fixture
 async def authz(pki: Any, signer: Any, stack: AsyncExitStack) -> AuthzPeer:
-    peer = AuthzPeer(signer)
+    peer = AuthzPeer(signer)  # type: ignore[abstract]
     peer.address = await stack.enter_async_context(serving(pki, "authz", peer.add))
     return peer
 
 
 @pytest.fixture
 async def registry(pki: Any, stack: AsyncExitStack) -> RegistryPeer:
-    peer = RegistryPeer()
+    peer = RegistryPeer()  # type: ignore[abstract]
     peer.address = await stack.enter_async_context(serving(pki, "registry", peer.add))
     return peer
 

@@ -18,16 +18,26 @@ from services.executor.adapters.preview_tokens import SealedPreviewTokens
 from services.executor.adapters.results.memory_cache import MemoryResultCache
 from services.executor.domain import errors
 from services.executor.domain.hooks.hooks import Hook, Hooks
-from services.executor.domain.idempotency.unknown_outcome import Doubted, Overtaken
+from services.executor.domain.idempotency.unknown_outcome import ClaimLostError, UnresolvedClaim
 from services.executor.domain.invocation import Invocation, StartSpan
 from services.executor.domain.invoke import Invoke
-from services.executor.domain.model import Caller, Claim, Decision, Question, Ran, Record, Reservation, Settled, Work
-from services.executor.domain.phases.pipeline import Parts, Ports
+from services.executor.domain.model import (
+    Caller,
+    Claim,
+    ClaimOutcome,
+    Decision,
+    Question,
+    Record,
+    Reservation,
+    RunRequest,
+    RunResult,
+)
+from services.executor.domain.phases.pipeline import Pipeline, Ports
 from services.executor.domain.phases.supervise import InFlight
 from services.executor.domain.ports import AuditTrail
-from services.executor.domain.results.store import Storing
+from services.executor.domain.results.store import LargeResults
 from services.executor.domain.scheduling.scheduler import Scheduler
-from services.executor.domain.scheduling.slots import Turns
+from services.executor.domain.scheduling.slots import SlotPool
 from services.executor.domain.tool import Tool
 from services.executor.tests.memory_results import MemoryResults
 from services.executor.tests.samples import a_decision, a_tool
@@ -143,15 +153,15 @@ class ScriptedRunner:
     def sandbox_for(self, tool: Tool) -> str | None:
         return "in_process" if self.knows_tool else None
 
-    def at_once(self, tool: Tool) -> bool:
+    def runs_inline(self, tool: Tool) -> bool:
         return False
 
-    async def run(self, tool: Tool, work: Work) -> Ran:
+    async def run(self, tool: Tool, work: RunRequest) -> RunResult:
         self.calls.append(work.arguments)
         self._steps.append("ran")
         self.started.set()
         try:
-            return Ran(await self.behave(work.arguments))
+            return RunResult(await self.behave(work.arguments))
         finally:
             self.stopped.set()
 
@@ -170,13 +180,13 @@ class MemoryClaims:
     """Keys in memory, with the same rules as the table."""
 
     def __init__(self) -> None:
-        self.held: dict[Scope, tuple[Claim, Settled | None]] = {}
+        self.held: dict[Scope, tuple[Claim, ClaimOutcome | None]] = {}
         self.doubted: dict[Scope, tuple[str, ...]] = {}
         self.lost_owners: set[str] = set()
         self.failure: Exception | None = None
         self._changed = asyncio.Condition()
 
-    async def acquire(self, claim: Claim) -> Settled | None:
+    async def acquire(self, claim: Claim) -> ClaimOutcome | None:
         scope = scope_of(claim)
         async with self._changed:
             while scope in self.held:
@@ -191,14 +201,18 @@ class MemoryClaims:
                 await self._changed.wait()
             self.held[scope] = (claim, None)
             runs = self.doubted.get(scope, ())
-            return Doubted(runs[0], errors.outcome_unknown(runs[0]), runs) if runs and not claim.repeatable else None
+            return (
+                UnresolvedClaim(runs[0], errors.outcome_unknown(runs[0]), runs)
+                if runs and not claim.repeatable
+                else None
+            )
 
-    def sure(self, claim: Claim) -> bool:
+    def is_held(self, claim: Claim) -> bool:
         return claim.invocation_id not in self.lost_owners
 
-    async def settle(self, claim: Claim, settled: Settled) -> None:
+    async def settle(self, claim: Claim, settled: ClaimOutcome) -> None:
         if not await self._replace(claim, (claim, settled)):
-            raise Overtaken(claim.invocation_id)
+            raise ClaimLostError(claim.invocation_id)
 
     async def release(self, claim: Claim) -> None:
         runs = self.doubted.get(scope_of(claim), ())
@@ -212,7 +226,7 @@ class MemoryClaims:
         self.lost_owners.add(claim.invocation_id)
         await self._replace(claim, (claim, None))
 
-    async def _replace(self, claim: Claim, kept: tuple[Claim, Settled | None] | None) -> bool:
+    async def _replace(self, claim: Claim, kept: tuple[Claim, ClaimOutcome | None] | None) -> bool:
         if self.failure is not None:
             raise self.failure
         scope = scope_of(claim)
@@ -270,7 +284,7 @@ class Watcher:
     def ended(self, invocation: Invocation, seconds: float) -> None:
         self.seen.ended.append(invocation)
 
-    def unforeseen(self, cause: Exception) -> None:
+    def unexpected(self, cause: Exception) -> None:
         self.seen.causes.append(cause)
 
 
@@ -323,8 +337,8 @@ class World:
             previews=SealedPreviewTokens(Seal([b"k" * KEY_BYTES]), clock or SystemClock()),
             quarantine=self.quarantine,
             cache=MemoryResultCache(clock or SystemClock(), max_bytes=1 << 20),
-            storing=Storing(self.results, 3600.0, 64 << 20),
-            turns=Turns(Scheduler(clock or SystemClock()), clock or SystemClock()),
+            large_results=LargeResults(self.results, 3600.0, 64 << 20),
+            slots=SlotPool(Scheduler(clock or SystemClock()), clock or SystemClock()),
             hooks=Hooks(hooks, clock or SystemClock()),
             observer=self.watcher,
             spans=NoSpans(),
@@ -332,13 +346,13 @@ class World:
             scanners=TenantScanners(),
             satisfies=ConstraintChecker(),
         )
-        self.parts = Parts(self.ports, in_flight=self.in_flight, audit_wait=audit_wait)
-        self.invoke = Invoke(self.parts)
+        self.pipeline = Pipeline(self.ports, in_flight=self.in_flight, audit_wait=audit_wait)
+        self.invoke = Invoke(self.pipeline)
 
     async def failure(self, request: Any) -> MeshError:
         """Make a call that must fail and return how it does."""
         try:
-            result = await self.invoke(request)
+            result = await self.invoke.execute(request)
         except MeshError as error:
             return error
         raise AssertionError(f"the call succeeded: {result}")

@@ -43,8 +43,10 @@ class Broken(NamedTuple):
 
 
 def keeping(schema: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """Generate arguments that keep a schema of an object. Built member by member, because the generator of whole objects leans on inner parts of
-    Hypothesis that come and go."""
+    """Generate arguments that keep a schema of an object.
+
+    Built member by member, because the generator of whole objects leans on inner parts of Hypothesis that come and go.
+    """
     required = set(schema.get("required", ()))
     members = {name: _value(part) for name, part in schema.get("properties", {}).items()}
     return st.fixed_dictionaries(
@@ -70,7 +72,9 @@ def at_the_bounds(schema: dict[str, Any], sample: dict[str, Any]) -> Iterator[tu
 
 
 def breaking(schema: dict[str, Any], sample: dict[str, Any]) -> Iterator[Broken]:
-    """Yield arguments that differ from a good sample in one way: something missing, something extra, something of another type."""
+    """Yield arguments that differ from a good sample in one way: something missing, something extra, something of
+    another type.
+    """
     for name in schema.get("required", ()):
         rest = {key: value for key, value in sample.items() if key != name}
         yield Broken("missing", f"/{name}", rest)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from libs.common.ids import new_id
-from services.executor.domain.model import Work
+from services.executor.domain.model import RunRequest
 from services.executor.domain.tool import Access, Confinement, Tool
 from services.executor.tests.samples import a_tool
 
@@ -53,8 +53,8 @@ def command_tool(*elements: str, **changes: Any) -> Tool:
     return python_tool(json.dumps(elements), **{"runner": "command", **changes})
 
 
-def work(tenant: str = "acme", *, seconds: float = 20.0, preview: bool = False, **arguments: Any) -> Work:
+def work(tenant: str = "acme", *, seconds: float = 20.0, preview: bool = False, **arguments: Any) -> RunRequest:
     """A run with these arguments. Its time is generous: no test waits for it to pass."""
-    return Work(
+    return RunRequest(
         new_id(), arguments, seconds, tenant=tenant, subject="did:key:ada", idempotency_key="k1", preview=preview
     )

@@ -199,7 +199,7 @@ class AuthzPeer(authz_rpc.AuthzServiceServicer):
         self.arrived = asyncio.Event()
         self.failure: Reason | None = None
         self.lifetime = 60.0
-        self.invalidations = Invalidations()
+        self.invalidations = Invalidations()  # type: ignore[abstract]
         self.introspected: list[str] = []
         self.introspection = authz_pb.IntrospectTokenResponse(active=True)
         self.answer: Callable[[Any], dpb.Decision] = lambda facts: self.allow()

@@ -17,7 +17,7 @@ from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.factory import RunnerConfig, SandboxedRunners
 from services.executor.adapters.sandbox.bubblewrap.sandbox import BubblewrapSandbox
 from services.executor.adapters.sandbox.egress.proxy import EgressProxy
-from services.executor.domain.model import Ran, Work
+from services.executor.domain.model import RunRequest, RunResult
 from services.executor.domain.tool import Tool
 
 PACKS = Path(__file__).parent / "packs"
@@ -30,14 +30,14 @@ class Running:
         self._runners = runners
         self._log = log
 
-    async def __call__(self, tool: Tool, work: Work) -> Ran:
+    async def __call__(self, tool: Tool, work: RunRequest) -> RunResult:
         return await self._runners.by_kind[tool.runner].run(tool, work)
 
-    async def value(self, tool: Tool, work: Work) -> Any:
+    async def value(self, tool: Tool, work: RunRequest) -> Any:
         """Run a tool and return its result alone."""
         return (await self(tool, work)).value
 
-    async def failure(self, tool: Tool, work: Work) -> MeshError:
+    async def failure(self, tool: Tool, work: RunRequest) -> MeshError:
         """Run a tool that must fail and return how it does."""
         try:
             ran = await self(tool, work)
@@ -63,7 +63,10 @@ Starting = Callable[..., Awaitable[Running]]
 
 @pytest.fixture
 def own_tmp(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A temporary folder for everything that one test creates. Other users can traverse it, like /tmp."""
+    """A folder in which everything temporary of one test is made, and nobody else's.
+
+    Other users can pass it, as they can /tmp.
+    """
     with tempfile.TemporaryDirectory(prefix="runners-") as name:
         Path(name).chmod(0o711)
         monkeypatch.setattr(tempfile, "tempdir", name)

@@ -19,10 +19,10 @@ from services.executor.domain.model import (
     Record,
     Request,
     Result,
+    RunRequest,
     Source,
     Status,
     Verdict,
-    Work,
 )
 from services.executor.domain.states import State
 from services.executor.domain.tool import Mutation, Placement, TimeoutClass, Tool
@@ -39,9 +39,9 @@ INPUT: dict[str, Any] = {
 OUTPUT: dict[str, Any] = {"type": "object", "properties": {"said": {"type": "string"}}, "required": ["said"]}
 
 
-def some_work(**arguments: Any) -> Work:
+def some_work(**arguments: Any) -> RunRequest:
     """A run with these arguments and a second to take."""
-    return Work(new_id(), arguments, 1.0, tenant="acme", subject="did:key:ada")
+    return RunRequest(new_id(), arguments, 1.0, tenant="acme", subject="did:key:ada")
 
 
 def a_tool(**changes: Any) -> Tool:

@@ -50,7 +50,7 @@ def test_broken_gvisor_is_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 
 def test_missing_bubblewrap_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Broken(doctor.BubblewrapSandbox):
+    class Broken(doctor.BubblewrapSandbox):  # type: ignore[misc, name-defined]
         def unavailable_reason(self) -> str:
             return "user namespaces are switched off"
 
@@ -60,7 +60,7 @@ def test_missing_bubblewrap_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_missing_cgroups_are_a_warning_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor.CgroupHierarchy, "prepare", lambda instance: CgroupHierarchy({}, []))
+    monkeypatch.setattr(doctor.CgroupHierarchy, "prepare", lambda instance: CgroupHierarchy({}, []))  # type: ignore[attr-defined]
     results = doctor.check_cgroups()
     assert (results.status, bool(results.advice)) == ("warn", True)
 
@@ -73,5 +73,5 @@ def test_missing_seccomp_is_a_failure(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 
 def test_other_systems_have_no_sandboxes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor.platform, "system", lambda: "Plan9")
+    monkeypatch.setattr(doctor.platform, "system", lambda: "Plan9")  # type: ignore[attr-defined]
     assert [result.status for result in doctor.run_checks()] == ["warn"]

@@ -108,7 +108,9 @@ async def test_a_call_comes_back_with_its_provenance_and_both_records(executor: 
 
 
 async def test_what_a_caller_gives_away_never_reaches_the_log(executor: Any, audit: AuditPeer) -> None:
-    """Planted in arguments and so in results, in the name of a tool that is none, and in every name that a caller may give."""
+    """Planted in arguments and so in results, in the name of a tool that is none, and in every name that a caller may
+    give.
+    """
     token, card, mail = "ghp" + "_" + "A1b2" * 9, "4111 1111 1111 1111", "alice@example.com"
     names = {"idempotency_key": token, "task_id": f"for {mail}", "native_call_id": token, "session_id": token}
     text = f"{card} of {mail}, password=hunter22"
@@ -201,7 +203,7 @@ async def test_a_call_whose_time_is_over_is_on_record_and_told_its_invocation(
     executor: Any, authz: AuthzPeer, audit: AuditPeer, signer: Any
 ) -> None:
     authz.answering.clear()
-    error = await refusal(executor.invoke("echo", b'{"text":"a"}', token=signer.mint(), timeout=0.4))
+    error = await refusal(executor.invoke("echo", b'{"text":"a"}', token=signer.mint(), timeout=2.0))
     authz.answering.set()
     assert error.reason is Reason.DEADLINE_EXCEEDED
     [record] = audit.about(error.invocation_id)

@@ -69,7 +69,7 @@ async def authz_address(signer: Any, process_environment: Callable[[str], dict[s
         max_concurrent_calls=10,
     )
     service = Service(name, lambda server: authz_rpc.add_AuthzServiceServicer_to_server(Keys(), server))  # type: ignore[abstract]
-    server = RpcServer(settings, chain, [service, Service("toolmesh.authz.v1.TokenService", Invalidations().add)])
+    server = RpcServer(settings, chain, [service, Service("toolmesh.authz.v1.TokenService", Invalidations().add)])  # type: ignore[abstract]
     await server.start()
     await server.set_ready(True)
     yield Address("127.0.0.1", server.port)

@@ -44,7 +44,7 @@ class Holder:
         kind = {"ES256": jwt.algorithms.ECAlgorithm, "EdDSA": jwt.algorithms.OKPAlgorithm}.get(
             self.algorithm, jwt.algorithms.RSAAlgorithm
         )
-        found: dict[str, Any] = json.loads(kind.to_jwk(self.key.public_key()))
+        found: dict[str, Any] = json.loads(kind.to_jwk(self.key.public_key()))  # type: ignore[attr-defined]
         return {name: value for name, value in found.items() if name not in ("key_ops", "kid")}
 
     @property
@@ -126,7 +126,7 @@ SPOILED: dict[str, tuple[Callable[[Holder], str], str]] = {
         lambda h: jwt.encode({"htm": "POST"}, "k" * 64, "HS256", {"typ": "dpop+jwt", "jwk": h.jwk}),
         "form",
     ),
-    "no algorithm": (lambda h: jwt.encode({"htm": "POST"}, None, "none", {"typ": "dpop+jwt", "jwk": h.jwk}), "form"),
+    "no algorithm": (lambda h: jwt.encode({"htm": "POST"}, None, "none", {"typ": "dpop+jwt", "jwk": h.jwk}), "form"),  # type: ignore[arg-type]
     "too long": (lambda h: h.proof(more="x" * 10_000), "form"),
     "another method": (lambda h: h.proof(htm="GET"), "htm"),
     "another path": (lambda h: h.proof(htu="https://mesh.example/other"), "htu"),

@@ -59,7 +59,7 @@ async def test_a_spoiled_claim_is_refused(
 async def test_forgeries_are_refused(verifier: TokenVerifier, signer: Any) -> None:
     other = type(signer)(kid=signer.kid)
     unknown = type(signer)(kid="unknown")
-    none = jwt.encode({"sub": "did:web:x"}, None, "none", {"kid": signer.kid})
+    none = jwt.encode({"sub": "did:web:x"}, None, "none", {"kid": signer.kid})  # type: ignore[arg-type]
     symmetric = jwt.encode({"sub": "did:web:x"}, "x" * 32, "HS256", {"kid": signer.kid})
     for token in (other.mint(), unknown.mint(), none, symmetric):
         assert await reason(verifier, token) is Reason.TOKEN_SIGNATURE_INVALID
@@ -81,7 +81,7 @@ async def test_a_remembered_token_still_expires(
     token = signer.mint()
     await verifier.verify(token)
     now = time.time()
-    monkeypatch.setattr(tokens.time, "time", lambda: now + 700)
+    monkeypatch.setattr(tokens.time, "time", lambda: now + 700)  # type: ignore[attr-defined]
     assert await reason(verifier, token) is Reason.TOKEN_EXPIRED
 
 
@@ -105,7 +105,7 @@ async def test_what_is_known_without_waiting_is_what_verifying_would_say(
     view.apply((), policy_set_version="1", snapshot=True)
     assert verifier.known(token) is identity
     now = time.time()
-    monkeypatch.setattr(tokens.time, "time", lambda: now + 700)
+    monkeypatch.setattr(tokens.time, "time", lambda: now + 700)  # type: ignore[attr-defined]
     assert verifier.known(token) is None
 
 

@@ -83,7 +83,7 @@ async def mesh(pki: Any, signer: Any, process_environment: Callable[[str], dict[
         policy={PATH: Row(PEERS, 5.0, True), PREFIX + "WatchRecords": Row(PEERS, None, True)},
         verifier=TokenVerifier(signer.fetch_jwks, issuer=settings.issuer, audience=settings.audience, revocations=view),
         services=[
-            Service("toolmesh.audit.v1.AuditService", lambda s: rpc.add_AuditServiceServicer_to_server(Handlers(), s))
+            Service("toolmesh.audit.v1.AuditService", lambda s: rpc.add_AuditServiceServicer_to_server(Handlers(), s))  # type: ignore[abstract]
         ],
     )
     await application.start()

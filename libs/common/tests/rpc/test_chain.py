@@ -77,7 +77,7 @@ POLICY = {
 @pytest.fixture
 async def mesh(pki: Any, signer: Any, process_environment: Callable[[str], dict[str, str]]) -> AsyncIterator[Any]:
     settings = load(ProcessSettings, process_environment("audit"))
-    handlers = Handlers()
+    handlers = Handlers()  # type: ignore[abstract]
     application = RpcApplication(
         settings,
         Log("test", level="error"),
@@ -101,8 +101,8 @@ async def mesh(pki: Any, signer: Any, process_environment: Callable[[str], dict[
         return rpc.AuditServiceStub(channel(name))
 
     yield SimpleNamespace(stub=stub, channel=channel, handlers=handlers, application=application)
-    for channel in channels:
-        await channel.close()
+    for channel in channels:  # type: ignore[assignment]
+        await channel.close()  # type: ignore[attr-defined]
     await application.stop()
 
 
@@ -214,7 +214,7 @@ async def test_an_unknown_method_gets_an_envelope(mesh: Any, pki: Any) -> None:
     identity = pki.of("operator")
     files = SimpleNamespace(tls_cert=identity.cert, tls_key=identity.key, tls_ca=pki.ca)
     async with channel_to("audit", Address("127.0.0.1", mesh.application.server.port), files) as channel:
-        error = await refusal(channel.unary_unary("/no.such.Service/Method")(b""))
+        error = await refusal(channel.unary_unary("/no.such.Service/Method")(b""))  # type: ignore[arg-type]
     assert error.reason is Reason.METHOD_NOT_FOUND
 
 
@@ -269,10 +269,10 @@ class Alone:
 class Operator(Alone):
     """Somebody who may ask, and stays."""
 
-    def peer_identities(self) -> tuple[bytes]:
+    def peer_identities(self) -> tuple[bytes]:  # type: ignore[override]
         return (b"spiffe://test/operator",)
 
-    def peer_identity_key(self) -> str:
+    def peer_identity_key(self) -> str:  # type: ignore[override]
         return "x509_subject_alternative_name"
 
     async def abort(self, code: grpc.StatusCode, *_: Any) -> None:
@@ -312,7 +312,7 @@ def counted(method: str) -> float:
 
 async def test_a_caller_who_leaves_while_the_refusal_is_on_the_way_is_counted_all_the_same() -> None:
     alone, method = Alone(), PREFIX + "GetRecord"
-    handler = grpc.unary_unary_rpc_method_handler(AsyncMock())
+    handler = grpc.unary_unary_rpc_method_handler(AsyncMock())  # type: ignore[var-annotated]
     alone.methods.add_registered_method_handlers(PREFIX.strip("/"), {"GetRecord": handler})
     before = counted(method)
     await alone.call(method)

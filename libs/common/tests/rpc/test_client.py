@@ -76,6 +76,6 @@ async def test_peers_are_reached_without_the_proxy_that_is_for_the_outside(
     credentials = SimpleNamespace(tls_cert=caller.cert, tls_key=caller.key, tls_ca=pki.ca)
     async with channel_to("authz", Address("127.0.0.1", port), credentials) as channel:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await channel.unary_unary("/nobody/Here")(b"", timeout=10)
+            await channel.unary_unary("/nobody/Here")(b"", timeout=10)  # type: ignore[arg-type]
     await server.stop(None)
     assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED

@@ -85,7 +85,7 @@ def test_sigterm_lets_accepted_work_finish_and_refuses_new_work(
     ready = f"http://{environment['TOOLMESH_OPS_LISTEN']}/readyz"
     with service({**environment, "TOOLMESH_DRAIN_SECONDS": "20"}, tmp_path) as process:
         wait_for(lambda: answers(ready) == 200)
-        health = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), timeout=30)
+        health = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), timeout=30)  # type: ignore[attr-defined]
         assert next(health).status == health_pb2.HealthCheckResponse.SERVING
         accepted = rpc.AuditServiceStub(channel).GetCheckpoint.future(pb.GetCheckpointRequest(), timeout=30)
         wait_for((tmp_path / "begun").exists)

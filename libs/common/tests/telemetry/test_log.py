@@ -37,7 +37,7 @@ async def test_lines_are_gathered_and_written_a_moment_later(
     path, descriptor = place
     log, written = Log("a", descriptor=descriptor), asyncio.Event()
     flush = log.flush
-    monkeypatch.setattr(log, "flush", lambda: (flush(), written.set()))
+    monkeypatch.setattr(log, "flush", lambda: (flush(), written.set()))  # type: ignore[func-returns-value]
     log.info("one")
     log.info("two", number=2)
     assert lines(path) == []

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import psycopg
+from msgspec import Struct
 from psycopg import pq
 from psycopg.errors import error_from_result
 
-from libs.common.records import fact
 from services.audit.adapters.log.pg_binary import (
     pack_bigint,
     pack_bigint_array,
@@ -82,8 +82,7 @@ def read_head(connection: Connection, *, lock: bool = False) -> TreeHead:
     return TreeHead(log_id, CompactRange(size - first, tuple(bytes(node) for node in hashes)), shard, first, opened)
 
 
-@fact(frozen=True, slots=True)
-class CommitDraft:
+class CommitDraft(Struct, frozen=True):
     """A prepared commit: the statement and its effect."""
 
     head: TreeHead

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 
+from msgspec import Struct
+
 from libs.common.auth.identity import Identity
-from libs.common.records import fact
 from services.audit.domain.model import Entry
 
 LAST_SHARD = 2**31 - 1
@@ -92,8 +93,7 @@ class Requester:
     identity: Identity | None = None
 
 
-@fact(frozen=True, slots=True)
-class Leaf:
+class Leaf(Struct, frozen=True):
     """A record as the verifier reads it. `canonical` is empty if the payload was erased."""
 
     sequence: int

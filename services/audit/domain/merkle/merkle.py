@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from libs.common.records import fact
+from msgspec import Struct
 
 EMPTY_ROOT = hashlib.sha256(b"").digest()
 # Roots of every eighth level are stored: of 256 leaves, 65,536 leaves and so on.
@@ -41,8 +41,7 @@ def node_hash(left: bytes, right: bytes) -> bytes:
     return hashlib.sha256(b"\x01" + left + right).digest()
 
 
-@fact(frozen=True, slots=True)
-class CompactRange:
+class CompactRange(Struct, frozen=True):
     """An immutable tree of `size` leaves. Growing returns a new tree, so a failed commit needs no undo."""
 
     size: int = 0

@@ -10,9 +10,9 @@ from functools import lru_cache
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from libs.common.json.jsonio import dump
-from libs.common.records import fact
 from services.audit.domain.model import LoggedRecord
 
 CONTENT_TYPE = "application/cloudevents+json"
@@ -38,8 +38,7 @@ _FAMILIES = {
 }
 
 
-@fact(frozen=True, slots=True)
-class CloudEvent:
+class CloudEvent(Struct, frozen=True):
     """An event for a sink."""
 
     sequence: int

@@ -9,9 +9,9 @@ from functools import lru_cache
 from typing import NamedTuple, TypedDict
 
 import msgspec
+from msgspec import Struct
 
 from libs.common.errors import MeshError, Reason
-from libs.common.records import fact
 from libs.common.tool_names import split_version_name
 from services.audit.domain.model import searchable
 from services.audit.domain.usage.sketch import MAX_MICROSECONDS
@@ -75,8 +75,7 @@ class CallFields(TypedDict, total=False):
 decode_fields = msgspec.json.Decoder(CallFields).decode
 
 
-@fact(frozen=True, slots=True)
-class DecodedRecord:
+class DecodedRecord(Struct, frozen=True):
     """A record with its decoded fields; None if its payload was erased."""
 
     sequence: int

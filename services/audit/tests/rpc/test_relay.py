@@ -48,7 +48,7 @@ def audit_log(replica: Replica) -> str:
 
 
 def streamed(client: redis.Redis, replica: Replica) -> list[str]:
-    return [orjson.loads(fields[b"event"])["id"] for _, fields in client.xrange(PREFIX + audit_log(replica))]
+    return [orjson.loads(fields[b"event"])["id"] for _, fields in client.xrange(PREFIX + audit_log(replica))]  # type: ignore[index, union-attr]
 
 
 def stored(replica: Replica) -> list[str]:

@@ -103,7 +103,7 @@ NARROWED = [
 
 async def test_a_filter_narrows_what_is_counted(used: Any) -> None:
     for narrowed, calls in NARROWED:
-        answer = await usage(used, **narrowed)
+        answer = await usage(used, **narrowed)  # type: ignore[arg-type]
         assert (answer.total.calls, sum(day.usage.calls for day in answer.days)) == (calls, calls), narrowed
 
 

@@ -4,7 +4,9 @@ evaluated as two actions in one batch: `invoke` and `invoke_without_approval`.""
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from libs.common.errors import MeshError, Reason
 from libs.common.runtime.bounded_cache import BoundedCache

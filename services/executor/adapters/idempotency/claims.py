@@ -29,8 +29,8 @@ from services.executor.adapters.idempotency.leases import ClaimLeases
 from services.executor.adapters.idempotency.waiters import ClaimWaiters
 from services.executor.convert.invocation import envelope_of, result_of
 from services.executor.domain import errors
-from services.executor.domain.idempotency.unknown_outcome import MOST_RUNS, Doubted, Overtaken
-from services.executor.domain.model import Claim, Result, Settled
+from services.executor.domain.idempotency.unknown_outcome import MOST_RUNS, ClaimLostError, UnresolvedClaim
+from services.executor.domain.model import Claim, ClaimOutcome, Result
 
 LEASE_SECONDS = 10.0
 # Of the pool's five connections. Settling and renewing always find one; further calls queue here instead of failing
@@ -54,32 +54,32 @@ class PostgresClaims:
         self._acquiring = asyncio.Semaphore(_MAX_ACQUIRING)
         self._lookups: dict[Scope, asyncio.Future[Row | None]] = {}
 
-    async def acquire(self, claim: Claim) -> Settled | None:
+    async def acquire(self, claim: Claim) -> ClaimOutcome | None:
         """Acquire the claim, or return the outcome of the first call, waiting for it while that call runs.
 
-        Returns Doubted if the claim is now held and its former owner died without a known outcome.
+        Returns UnresolvedClaim if the claim is now held and its former owner died without a known outcome.
         """
         while (state := self._evaluate(claim, await self._look_up(claim))) is _ClaimState.IN_PROGRESS:
             continue
-        return state if isinstance(state, Settled) else None
+        return state if isinstance(state, ClaimOutcome) else None
 
-    def sure(self, claim: Claim) -> bool:
+    def is_held(self, claim: Claim) -> bool:
         """Return whether this call certainly holds the claim at this moment."""
-        return self._leases.sure(claim)
+        return self._leases.is_held(claim)
 
     def listen(self, on_lost: Callable[[str], None], on_failure: Callable[[Exception], None]) -> None:
         """Set the callbacks for an invocation whose claim may be lost while it runs, and for failed renewals."""
         self._leases.listen(on_lost, on_failure)
 
-    async def settle(self, claim: Claim, settled: Settled) -> None:
-        """Store the outcome of the call. Raises Overtaken, and changes nothing, if another call holds the claim."""
+    async def settle(self, claim: Claim, settled: ClaimOutcome) -> None:
+        """Store the outcome of the call. Raises ClaimLostError, and changes nothing, if another call holds the claim."""
         failed = isinstance(settled.outcome, MeshError)
         with self._ending_lease(claim):
             sealed = self._seal_outcome(claim, settled.outcome)
             state, stored = (FAILED, {"error": sealed}) if failed else (SUCCEEDED, {"result": sealed})
             is_settled = await self._rows.settle(claim, state, **stored)
         if not is_settled:
-            raise Overtaken(claim.invocation_id)
+            raise ClaimLostError(claim.invocation_id)
 
     async def release(self, claim: Claim) -> None:
         """Release the claim if this call holds it. The unknown outcome of a former owner stays recorded."""
@@ -139,7 +139,7 @@ class PostgresClaims:
             self._leases.begin(claim, since)
         return row
 
-    def _evaluate(self, claim: Claim, row: Row | None) -> Settled | _ClaimState:
+    def _evaluate(self, claim: Claim, row: Row | None) -> ClaimOutcome | _ClaimState:
         if row is None:
             return _ClaimState.IN_PROGRESS
         if row.arguments_digest != claim.arguments_digest:
@@ -148,25 +148,25 @@ class PostgresClaims:
             return self._evaluate_held(claim, row)
         return _ClaimState.IN_PROGRESS if row.in_progress else self._open_outcome(claim, row)
 
-    def _evaluate_held(self, claim: Claim, row: Row) -> Settled | _ClaimState:
+    def _evaluate_held(self, claim: Claim, row: Row) -> ClaimOutcome | _ClaimState:
         runs = tuple(row.doubted.split())
         if not runs or (claim.repeatable and len(runs) < MOST_RUNS):
             return _ClaimState.HELD
-        return Doubted(runs[0], errors.outcome_unknown(runs[0]), runs)
+        return UnresolvedClaim(runs[0], errors.outcome_unknown(runs[0]), runs)
 
     def _seal_outcome(self, claim: Claim, outcome: Result | MeshError) -> bytes:
         message = envelope(outcome) if isinstance(outcome, MeshError) else envelope_of(outcome)
         return self._seal.seal(message.SerializeToString(), _seal_context(claim, claim.invocation_id))
 
-    def _open_outcome(self, claim: Claim, row: Row) -> Settled:
+    def _open_outcome(self, claim: Claim, row: Row) -> ClaimOutcome:
         """Decrypt the outcome of the first call. If that fails the call is not repeated, because it did end."""
         try:
             message = self._seal.open((row.error or row.result) or b"", _seal_context(claim, row.invocation_id))
         except SealError:
             raise errors.outcome_unknown(row.invocation_id) from None
         if row.state == FAILED:
-            return Settled(row.invocation_id, from_envelope(ErrorEnvelope.FromString(message)))
-        return Settled(row.invocation_id, result_of(ResultEnvelope.FromString(message)))
+            return ClaimOutcome(row.invocation_id, from_envelope(ErrorEnvelope.FromString(message)))
+        return ClaimOutcome(row.invocation_id, result_of(ResultEnvelope.FromString(message)))
 
     @contextmanager
     def _ending_lease(self, claim: Claim) -> Iterator[None]:

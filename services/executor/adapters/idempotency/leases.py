@@ -57,7 +57,7 @@ class ClaimLeases:
         """Stop to renew a lease. Does nothing the second time."""
         self._leases.pop(claim.invocation_id, None)
 
-    def sure(self, claim: Claim) -> bool:
+    def is_held(self, claim: Claim) -> bool:
         """Return whether the lease is certainly valid.
 
         Uses only the monotonic clock, which also advances while the process is stopped.

@@ -13,7 +13,7 @@ from libs.common.json.json_pointer import EVERY, steps_of
 from libs.common.json.jsonio import parse
 from services.executor.adapters.registry.compile_coercion import Coercer
 from services.executor.adapters.registry.json_schema import SchemaError, input_contract, resolve_refs
-from services.executor.domain.argument_spec import Fill, InnerDefault, Intake
+from services.executor.domain.argument_spec import ArgumentSpec, Fill, InnerDefault
 from services.executor.domain.arguments.injection_policies import policies_of
 from services.executor.domain.arguments.semantic_checks import check_of
 from services.executor.domain.tool import Confinement
@@ -32,7 +32,7 @@ _COERCIBLE = frozenset({"integer", "number", "boolean", "array", "object"})
 _TARGETS = {mpb.MATCH_TARGET_PATH: "path", mpb.MATCH_TARGET_URL: "url", mpb.MATCH_TARGET_COMMAND: "command"}
 
 
-def compile_arguments(manifest: mpb.ToolManifest, confinement: Confinement) -> Intake | None:
+def compile_arguments(manifest: mpb.ToolManifest, confinement: Confinement) -> ArgumentSpec | None:
     """Return the argument rules; None if the schema alone suffices.
 
     Raises SchemaError or ValueError for an unsupported rule, such as an unknown semantic check: the version cannot be
@@ -47,7 +47,7 @@ def compile_arguments(manifest: mpb.ToolManifest, confinement: Confinement) -> I
         if matcher.target in _TARGETS
     ]
     declared = set(_declared_types(list(schema.values())))
-    intake = Intake(
+    argument_spec = ArgumentSpec(
         coerce=Coercer(contract.schema).coerce if may_change and declared & _COERCIBLE else None,
         whole=may_change and "integer" in declared,
         inner=tuple(islice(_nested_defaults(schema), _MAX_DEFAULTS)) if may_change else (),
@@ -57,7 +57,7 @@ def compile_arguments(manifest: mpb.ToolManifest, confinement: Confinement) -> I
         fills=_fills(contract),
         call=input_contract(contract.runtime_schema, ()).violations if contract.runtime_schema else None,
     )
-    return None if intake == Intake() else intake
+    return None if argument_spec == ArgumentSpec() else argument_spec
 
 
 def _parse_schema(schema: bytes) -> dict[str, Any]:

@@ -18,10 +18,9 @@ from libs.common.json.canonical import canonical
 from libs.common.json.json_pointer import pointer_of
 from libs.common.json.jsonio import MAX_DEPTH, parse_object
 from services.executor.adapters.registry.json_schema import has_many_parts
-from services.executor.domain.argument_spec import Coerced
+from services.executor.domain.argument_spec import Change, CoercionResult
 from services.executor.domain.arguments.coerce import Unread, reading
 from services.executor.domain.arguments.prepare import COERCION
-from services.executor.domain.model import Change
 
 _ROOT = "urn:toolmesh:arguments"
 _EXACT = "x-toolmesh-exact"
@@ -55,13 +54,13 @@ class Coercer:
         self._source = schema
         self._subschemas: dict[str, Any] = {}
 
-    def coerce(self, arguments: dict[str, Any]) -> Coerced:
+    def coerce(self, arguments: dict[str, Any]) -> CoercionResult:
         """Return the coerced arguments, the changes, and the conversions that would lose information."""
         value, edits, losses = self._coerce_value(self._whole, arguments, (), _Budget(_MAX_PASSES))
         if len(edits) > _MAX_CHANGES:
-            return Coerced(arguments)
+            return CoercionResult(arguments)
         changes = tuple(Change(pointer_of(edit.path), COERCION, edit.reason) for edit in edits)
-        return Coerced(value, changes, tuple(dict.fromkeys(losses)))
+        return CoercionResult(value, changes, tuple(dict.fromkeys(losses)))
 
     @cached_property
     def _schema(self) -> dict[str, Any]:

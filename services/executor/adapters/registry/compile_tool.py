@@ -125,7 +125,7 @@ def _compile(version: vpb.ToolVersion, name: ToolName, number: str, deprecation:
         dry_run=manifest.dry_run_supported,
         cache_seconds=_seconds(manifest.execution.cache_ttl) if mutation is Mutation.READ_ONLY else 0.0,
         persists=not manifest.output.persistence_opt_out,
-        intake=compile_arguments(manifest, confinement),
+        argument_spec=compile_arguments(manifest, confinement),
         confinement=confinement,
         placement=placement_of(manifest),
         rendering=rendering_of(manifest),

@@ -15,7 +15,7 @@ from prometheus_client import Counter
 
 from libs.common.json.jsonio import MAX_BYTES
 from libs.common.runtime.clock import Clock
-from services.executor.domain.results.cache import CacheKey, Kept
+from services.executor.domain.results.cache import CacheHit, CacheKey
 
 lookups = Counter(
     "toolmesh_executor_result_cache_total",
@@ -31,7 +31,7 @@ _MAX_ENTRY_FRACTION = 8
 
 
 class _Entry(NamedTuple):
-    hit: Kept
+    hit: CacheHit
     until: float
     size: int
 
@@ -55,7 +55,7 @@ class MemoryResultCache:
         """The cached bytes."""
         return self._bytes
 
-    async def enter(self, key: CacheKey) -> Kept | RunLease:
+    async def enter(self, key: CacheKey) -> CacheHit | RunLease:
         """Return a fresh result, also of a run that is active now; otherwise a lease to run."""
         hit = self._find_fresh(key)
         if hit is not None:
@@ -79,7 +79,7 @@ class MemoryResultCache:
             if lease.key.tool_digest == tool_digest:
                 lease.stale = True
 
-    def put(self, key: CacheKey, hit: Kept, seconds: float) -> None:
+    def put(self, key: CacheKey, hit: CacheHit, seconds: float) -> None:
         """Cache a result for `seconds`, unless it is too large."""
         size = len(hit.content) + _ENTRY_OVERHEAD
         self._remove(key)
@@ -101,7 +101,7 @@ class MemoryResultCache:
         self._active.add(lease)
         return lease
 
-    def _find_fresh(self, key: CacheKey) -> Kept | None:
+    def _find_fresh(self, key: CacheKey) -> CacheHit | None:
         entry = self._entries.get(key)
         if entry is None:
             return None
@@ -131,7 +131,7 @@ class RunLease:
     def keep(self, content: bytes, created: datetime, seconds: float) -> None:
         """Cache the result for `seconds`."""
         if not self.stale and not self.ended.is_set():
-            self._cache.put(self.key, Kept(content, created), seconds)
+            self._cache.put(self.key, CacheHit(content, created), seconds)
 
     def end(self) -> None:
         """End the run and wake the waiting calls."""

@@ -8,7 +8,7 @@ from libs.common.errors import MeshError
 from libs.common.telemetry.log import Log
 from services.executor.builtin.tool import BuiltinTool, version_name
 from services.executor.domain.errors import execution_failed
-from services.executor.domain.model import Ran, Work
+from services.executor.domain.model import RunRequest, RunResult
 from services.executor.domain.tool import Tool
 
 SANDBOX = "in_process"
@@ -25,14 +25,14 @@ class BuiltinRunner:
         """Return the sandbox name if this build ships the version."""
         return SANDBOX if tool.name in self._tools else None
 
-    def at_once(self, tool: Tool) -> bool:
+    def runs_inline(self, tool: Tool) -> bool:
         """Return True: built-in tools return within a moment and need no interruption."""
         return True
 
-    async def run(self, tool: Tool, work: Work) -> Ran:
+    async def run(self, tool: Tool, work: RunRequest) -> RunResult:
         """Call the tool."""
         try:
-            return Ran(self._tools[tool.name].call(work.arguments))
+            return RunResult(self._tools[tool.name].call(work.arguments))
         except MeshError:
             raise
         except Exception as cause:

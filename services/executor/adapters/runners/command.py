@@ -34,7 +34,7 @@ from services.executor.adapters.sandbox.egress.proxy import refusal_error as egr
 from services.executor.adapters.sandbox.exit_report import error_for_exit
 from services.executor.adapters.sandbox.port import ExitKind, ExitReport, Plan, SandboxedProcess
 from services.executor.domain import errors
-from services.executor.domain.model import Ran, Work
+from services.executor.domain.model import RunRequest, RunResult
 from services.executor.domain.tool import Tool
 
 _CHUNK_BYTES = 64 * 1024
@@ -61,11 +61,11 @@ class CommandRunner:
         """Return the sandbox and its program; None if the program, its pack or a volume is missing here."""
         return self._entry_points.sandbox_name(tool)
 
-    def at_once(self, tool: Tool) -> bool:
+    def runs_inline(self, tool: Tool) -> bool:
         """Return False: a process may take any time."""
         return False
 
-    async def run(self, tool: Tool, work: Work) -> Ran:
+    async def run(self, tool: Tool, work: RunRequest) -> RunResult:
         """Run the program once. Raises INJECTION_DETECTED before the start if an argument is not a safe value."""
         program = self._entry_points.require(tool)
         sandbox = self._environment.tiers.require(tool)
@@ -108,7 +108,7 @@ class CommandRunner:
         return ResolvedEntryPoint(_Program(argv, command.templates), label, pack)
 
     async def _read_answer(
-        self, process: SandboxedProcess, tool: Tool, work: Work, gate: EgressListener | None
+        self, process: SandboxedProcess, tool: Tool, work: RunRequest, gate: EgressListener | None
     ) -> ToolAnswer:
         limit = self._output_bytes if tool.persists else min(self._output_bytes, tool.max_result_bytes)
         feeding = asyncio.create_task(_write_stdin(process, dump(work.arguments)))
@@ -126,7 +126,7 @@ class CommandRunner:
         except FrameError as error:
             raise unreadable_result_error(error, limit) from None
 
-    def _process_error(self, ending: ExitReport, tool: Tool, work: Work) -> MeshError:
+    def _process_error(self, ending: ExitReport, tool: Tool, work: RunRequest) -> MeshError:
         error = (
             process_lost_error(ending, work) if ending.kind is ExitKind.KILLED else error_for_exit(ending, work.seconds)
         )
@@ -136,7 +136,7 @@ class CommandRunner:
 
 def _plan(
     tool: Tool,
-    work: Work,
+    work: RunRequest,
     program: ResolvedEntryPoint[_Program],
     argv: tuple[str, ...],
     workspace: Workspace,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from services.executor.domain.model import Ran, Work
+from services.executor.domain.model import RunRequest, RunResult
 from services.executor.domain.ports import Runner
 from services.executor.domain.tool import Tool
 
@@ -20,10 +20,10 @@ class DispatchingRunner:
         runner = self._runners.get(tool.runner)
         return None if runner is None else runner.sandbox_for(tool)
 
-    def at_once(self, tool: Tool) -> bool:
+    def runs_inline(self, tool: Tool) -> bool:
         """Ask the runner of the tool's kind."""
-        return self._runners[tool.runner].at_once(tool)
+        return self._runners[tool.runner].runs_inline(tool)
 
-    async def run(self, tool: Tool, work: Work) -> Ran:
+    async def run(self, tool: Tool, work: RunRequest) -> RunResult:
         """Run the tool with the runner of its kind."""
         return await self._runners[tool.runner].run(tool, work)

@@ -12,7 +12,7 @@ from libs.common.telemetry.log import Log
 from libs.common.telemetry.metrics import SECONDS
 from services.executor.adapters.sandbox.port import Plan, Sandbox, SandboxedProcess
 from services.executor.domain.errors import execution_failed
-from services.executor.domain.model import Ran, Work
+from services.executor.domain.model import RunRequest, RunResult
 from services.executor.domain.ports import Runner
 from services.executor.domain.tool import Tool
 
@@ -43,11 +43,11 @@ class MetricsRunner:
         """Ask the wrapped runner."""
         return self._runner.sandbox_for(tool)
 
-    def at_once(self, tool: Tool) -> bool:
+    def runs_inline(self, tool: Tool) -> bool:
         """Ask the wrapped runner."""
-        return self._runner.at_once(tool)
+        return self._runner.runs_inline(tool)
 
-    async def run(self, tool: Tool, work: Work) -> Ran:
+    async def run(self, tool: Tool, work: RunRequest) -> RunResult:
         """Run the tool and record the outcome and the duration."""
         started, outcome = time.monotonic(), "succeeded"
         try:
@@ -76,11 +76,11 @@ class ErrorMappingRunner:
         """Ask the wrapped runner."""
         return self._runner.sandbox_for(tool)
 
-    def at_once(self, tool: Tool) -> bool:
+    def runs_inline(self, tool: Tool) -> bool:
         """Ask the wrapped runner."""
-        return self._runner.at_once(tool)
+        return self._runner.runs_inline(tool)
 
-    async def run(self, tool: Tool, work: Work) -> Ran:
+    async def run(self, tool: Tool, work: RunRequest) -> RunResult:
         """Run the tool. Raises only MeshError."""
         try:
             return await self._runner.run(tool, work)

@@ -7,14 +7,14 @@ from collections.abc import Awaitable, Callable
 from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.worker.answer import ToolAnswer, log_failure
 from services.executor.adapters.runners.workspace.workspace import Volumes, Workspace
-from services.executor.domain.model import Forecast, Ran, Work
+from services.executor.domain.model import Forecast, RunRequest, RunResult
 from services.executor.domain.tool import Effect, Tool
 
 Attempt = Callable[[Workspace], Awaitable[ToolAnswer]]
 """Runs a process to its end with the workspace's volumes and returns its answer."""
 
 
-async def run_one_shot(volumes: Volumes, tool: Tool, work: Work, log: Log, attempt: Attempt) -> Ran:
+async def run_one_shot(volumes: Volumes, tool: Tool, work: RunRequest, log: Log, attempt: Attempt) -> RunResult:
     """Run a process on copies of its volumes. The result's effects are still to be committed or rolled back.
 
     On any failure the copies are removed and the volumes stay unchanged.
@@ -37,7 +37,7 @@ async def run_one_shot(volumes: Volumes, tool: Tool, work: Work, log: Log, attem
     return result_from(answer, observed, workspace)
 
 
-def report_answer(log: Log, tool: Tool, work: Work, answer: ToolAnswer) -> None:
+def report_answer(log: Log, tool: Tool, work: RunRequest, answer: ToolAnswer) -> None:
     """Log the tool's log lines. Raises the answer's failure, if it is one."""
     if answer.lines:
         # Warnings are redacted, and the content of a tool's log lines is unknown.
@@ -48,21 +48,21 @@ def report_answer(log: Log, tool: Tool, work: Work, answer: ToolAnswer) -> None:
         raise answer.failure
 
 
-def result_from(answer: ToolAnswer, observed: tuple[Effect, ...] = (), workspace: Workspace | None = None) -> Ran:
+def result_from(answer: ToolAnswer, observed: tuple[Effect, ...] = (), workspace: Workspace | None = None) -> RunResult:
     """Return the run result of an answer."""
-    return Ran(
+    return RunResult(
         answer.value,
         effects=(*observed, *answer.effects),
         costs=answer.costs,
         undo=answer.undo,
-        keep=None if workspace is None else workspace.commit,
-        drop=None if workspace is None else workspace.rollback,
+        commit=None if workspace is None else workspace.commit,
+        rollback=None if workspace is None else workspace.rollback,
     )
 
 
-def forecast_from(answer: ToolAnswer, observed: tuple[Effect, ...] = ()) -> Ran:
+def forecast_from(answer: ToolAnswer, observed: tuple[Effect, ...] = ()) -> RunResult:
     """Return the result of a preview: the observed effects and the further ones that the tool declares."""
     seen = {(effect.resource, effect.operation) for effect in observed}
     declared = tuple(effect for effect in answer.effects if (effect.resource, effect.operation) not in seen)
     forecast = Forecast((*observed, *declared), answer.expects, answer.impact, answer.value)
-    return Ran(answer.value, costs=answer.costs, forecast=forecast)
+    return RunResult(answer.value, costs=answer.costs, forecast=forecast)

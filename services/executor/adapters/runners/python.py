@@ -40,7 +40,7 @@ from services.executor.adapters.runners.workspace.workspace import Workspace
 from services.executor.adapters.sandbox.egress.proxy import refusal_error as egress_error
 from services.executor.adapters.sandbox.port import Sandbox
 from services.executor.domain import errors
-from services.executor.domain.model import Ran, Work
+from services.executor.domain.model import RunRequest, RunResult
 from services.executor.domain.tool import Tool
 
 # Maximum size of an answer beside its result: 1000 effects and 1000 expectations of 512 characters, 4 bytes each.
@@ -68,11 +68,11 @@ class PythonRunner:
         """Return the sandbox and the digest of its code; None if the pack, module or a volume is missing here."""
         return self._entry_points.sandbox_name(tool)
 
-    def at_once(self, tool: Tool) -> bool:
+    def runs_inline(self, tool: Tool) -> bool:
         """Return False: a process may take any time."""
         return False
 
-    async def run(self, tool: Tool, work: Work) -> Ran:
+    async def run(self, tool: Tool, work: RunRequest) -> RunResult:
         """Run the function in a worker that serves only this tenant and this tool version."""
         sandbox = self._environment.tiers.require(tool)
         entry_point = self._entry_points.require(tool)
@@ -107,7 +107,9 @@ class PythonRunner:
         label = sandbox_label(self._environment.tiers.name(tool), "python", pack.label)
         return ResolvedEntryPoint(message, label, pack)
 
-    async def _borrow_worker(self, tool: Tool, work: Work, entry_point: PythonEntryPoint, sandbox: Sandbox) -> Worker:
+    async def _borrow_worker(
+        self, tool: Tool, work: RunRequest, entry_point: PythonEntryPoint, sandbox: Sandbox
+    ) -> Worker:
         """Return a ready worker. An idle worker that ended is replaced, because no call had started in it."""
         # A caller without a tenant shares workers with no other subject.
         tenant = f"tenant {work.tenant}" if work.tenant else f"subject {work.subject}"
@@ -151,7 +153,7 @@ class PythonRunner:
         worker.load(entry_point.target)
         return worker
 
-    async def wait_ready(self, worker: Worker, tool: Tool, work: Work) -> None:
+    async def wait_ready(self, worker: Worker, tool: Tool, work: RunRequest) -> None:
         """Wait until a worker can take this call. Raises WorkerGoneError, or EXECUTION_FAILED if loading fails."""
         try:
             await worker.ready()
@@ -162,7 +164,7 @@ class PythonRunner:
         if work.preview and worker.gate is not None and not worker.previews:
             raise errors.preview_unknown()
 
-    async def call_worker(self, worker: Worker, tool: Tool, work: Work) -> ToolAnswer:
+    async def call_worker(self, worker: Worker, tool: Tool, work: RunRequest) -> ToolAnswer:
         """Send the call to a worker and return its answer. Raises the error of a worker that ended or broke a rule."""
         limit = self._output_bytes if tool.persists else min(self._output_bytes, tool.max_result_bytes)
         try:
@@ -180,7 +182,7 @@ class PythonRunner:
             raise violation
         return answer
 
-    def worker_gone_error(self, gone: WorkerGoneError, tool: Tool, work: Work) -> MeshError:
+    def worker_gone_error(self, gone: WorkerGoneError, tool: Tool, work: RunRequest) -> MeshError:
         """Return the error of a worker that ended, and log its stderr."""
         error = process_lost_error(gone.ending, work)
         log_failure(self._log, tool, work, error, gone.ending.stderr_tail)
@@ -191,7 +193,7 @@ class _OneShotCall:
     """One call in a worker that serves no other call."""
 
     def __init__(
-        self, runner: PythonRunner, tool: Tool, work: Work, entry_point: PythonEntryPoint, sandbox: Sandbox
+        self, runner: PythonRunner, tool: Tool, work: RunRequest, entry_point: PythonEntryPoint, sandbox: Sandbox
     ) -> None:
         self._runner, self._tool, self._work = runner, tool, work
         self._entry_point, self._sandbox = entry_point, sandbox
@@ -213,7 +215,7 @@ class _OneShotCall:
         return await self._runner.call_worker(worker, self._tool, self._work)
 
 
-def _request(tool: Tool, work: Work, limit: int) -> Mapping[str, Any]:
+def _request(tool: Tool, work: RunRequest, limit: int) -> Mapping[str, Any]:
     return {
         "id": work.invocation_id,
         "key": work.idempotency_key,

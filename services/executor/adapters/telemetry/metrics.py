@@ -95,7 +95,7 @@ class Metrics:
             version = f"{labels.tool}@{labels.version}"
             self._log.error("result violated its schema", tool=version, invocation=invocation.invocation_id)
 
-    def unforeseen(self, cause: Exception) -> None:
+    def unexpected(self, cause: Exception) -> None:
         """Log an unexpected exception."""
         self._log.error("unexpected exception", cause=cause)
 

@@ -1,12 +1,12 @@
-"""How a value that is not of the declared type may still be read as it, without losing anything. Pure.
+"""Converts a value to its declared type, if that is lossless. Pure.
 
-Models write `"42"` where `42` is meant. Such a text is read as what it says, if what it says is exact. What looks like the type
-but could only be had by rounding, cutting or guessing is lossy, and what does not look like it at all is left to the schema.
+Models write `"42"` where `42` is meant. Such a text is converted if its value is exact. A text that looks like the type
+but would have to be rounded, truncated or guessed is lossy. Anything else is left to the schema.
 
 | declared | read | lossy |
 |---|---|---|
-| integer | a JSON number in a text, whole and within 64 bits: `"42"`, `"-7"`, `"42.0"`, `"4.2e1"`; the number `42.0` | `"42.5"`, `"1e400"`, 23 digits, `"0x10"`, `"1_000"`, `"+1"`, `"007"` |
-| number | a JSON number in a text that a double holds digit by digit: `"0.1"`, `"1e22"` | `"1e400"`, `"1e-400"`, `"0.1234567890123456789"`, `"NaN"` |
+| integer | a whole JSON number of 64 bits: `"42"`, `"42.0"`, `"4.2e1"`, `42.0` | `"42.5"`, `"0x10"`, `"1_000"`, `"+1"` |
+| number | a JSON number that a double represents exactly: `"0.1"`, `"1e22"` | `"1e400"`, `"0.12345678901234567"`, `"NaN"` |
 | boolean | `"true"` and `"false"` | |
 | object, array | the JSON text of one | one with a key twice, an integer past 64 bits, or nested too deeply |
 
@@ -25,17 +25,17 @@ from libs.common.errors import MeshError
 from libs.common.json.jsonio import MAX_DEPTH, parse
 
 _LOWEST, _HIGHEST = -(2**63), 2**64 - 1
-# Up to here every whole double is the number that was written.
+# Up to here every whole double is exact.
 _EXACT = 2**53
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
-# What somebody may have meant as a number, in whichever language.
+# Notations of numbers in other languages.
 _NUMBER_LIKE = re.compile(
     r"[+-]?(?:0[xXoObB][0-9a-fA-F_]+|[0-9][0-9_,]*\.?[0-9_]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?)"
     r"|[+-]?(?:inf(?:inity)?|nan)",
     re.IGNORECASE,
 )
-# The longest text that is worth reading as a number; a double needs no more than 1100 characters, and nobody writes them.
+# The longest text that is read as a number; an exact double needs at most 1100 characters, and none occur in practice.
 _LONGEST_NUMBER = 400
 _LONGEST_EXPONENT = 4
 _BRACKETS = {"object": "{", "array": "["}
@@ -44,17 +44,16 @@ _BOOLEANS = {"true": True, "false": False}
 
 
 class Unread(Enum):
-    """Why a value was not read as the declared type."""
+    """Why a value was not converted."""
 
     UNLIKE = "unlike"
-    """It does not look like it: whatever it is, the schema speaks about it."""
+    """It does not look like the type; the schema decides."""
     LOSSY = "lossy"
-    """It looks like it, and reading it would change what it says."""
+    """It looks like the type, but the conversion would change its value."""
 
 
 def reading(value: Any, declared: str, room: int = MAX_DEPTH) -> Any:
-    """Return what a value says as the declared type, exactly, or why it was not read. `room` is how many levels of nesting may
-    still be added where the value stands."""
+    """Return the value as the declared type, or why it was not converted. `room` is the nesting depth that is left."""
     if isinstance(value, str):
         return _read_text(value, declared, room)
     if type(value) is float and declared == "integer":
@@ -78,7 +77,7 @@ def _integer(text: str) -> Any:
     exact = _exact(text)
     if not isinstance(exact, Decimal):
         return exact
-    # Not before it is known to be small: a short text can name a number with a billion digits.
+    # Checked first: a short text can denote a number with a billion digits.
     if exact.adjusted() > 20 or exact != exact.to_integral_value() or not _LOWEST <= exact <= _HIGHEST:
         return Unread.LOSSY
     return int(exact)
@@ -91,12 +90,12 @@ def _number(text: str) -> Any:
     if _INTEGER.fullmatch(text) and exact.adjusted() <= 20 and _LOWEST <= exact <= _HIGHEST:
         return int(exact)
     rounded = float(text)
-    # The digits that would be written again; an infinite one has none.
+    # Compared by the digits that would be written again.
     return rounded if abs(rounded) != float("inf") and Decimal(repr(rounded)) == exact else Unread.LOSSY
 
 
 def _exact(text: str) -> Decimal | Unread:
-    """The number that a text names, with all its digits."""
+    """Return the number of a text, with all its digits."""
     if len(text) <= _LONGEST_NUMBER and _NUMBER.fullmatch(text):
         exponent = re.split("[eE]", text)[1:]
         if exponent and len(exponent[0].lstrip("+-")) > _LONGEST_EXPONENT:
@@ -109,14 +108,14 @@ def _structure(text: str, declared: str, room: int) -> Any:
     if not text.lstrip(" \t\r\n").startswith(_BRACKETS[declared]):
         return Unread.UNLIKE
     try:
-        found = parse(text.encode(), max_depth=max(room, 1))
+        value = parse(text.encode(), max_depth=max(room, 1))
     except (MeshError, UnicodeEncodeError):
         return Unread.LOSSY if _is_lenient_json(text) else Unread.UNLIKE
-    return found if isinstance(found, _KINDS[declared]) else Unread.UNLIKE
+    return value if isinstance(value, _KINDS[declared]) else Unread.UNLIKE
 
 
 def _is_lenient_json(text: str) -> bool:
-    """Say whether a reader that forgives what the contract forbids would have taken it."""
+    """Return whether a lenient JSON parser would accept the text."""
     try:
         json.loads(text)
     except RecursionError:

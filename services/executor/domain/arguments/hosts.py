@@ -1,16 +1,16 @@
-"""Which hosts a network policy names. One rule, for the arguments that hold URLs and for the way out of a sandbox. Pure."""
+"""Matches host names against a network policy, for URL arguments and for the egress proxy. Pure."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-# What resolvers would take for a number, and so for an address in one of its older notations.
+# Labels that resolvers treat as numbers, and so as an IP address in an older notation.
 NUMERIC_LABEL = re.compile(r"[0-9]+|0x[0-9a-f]*")
 
 
 class Hosts:
-    """Hosts by name: exactly, or one level below `*.host` and not that host itself."""
+    """Host patterns: exact names, or `*.host` for one level below that host."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
         named = [pattern.lower().removesuffix(".") for pattern in patterns]
@@ -18,8 +18,8 @@ class Hosts:
         self._above = frozenset(name[2:] for name in named if name.startswith("*."))
 
     def __contains__(self, host: str) -> bool:
-        """Say whether a host, in lower case and without a dot at its end, is named."""
+        """Return whether a host matches, in lower case and without a trailing dot."""
         below = host.partition(".")[2]
-        # A pattern is about names: nothing is one level below a part of an address.
+        # Patterns match names only: a part of an IP address has no levels.
         covered = below in self._above and not NUMERIC_LABEL.fullmatch(below.rpartition(".")[2])
         return covered or host in self._exact

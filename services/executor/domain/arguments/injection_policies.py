@@ -1,7 +1,7 @@
-"""What paths, URLs and commands among the arguments may be. Pure.
+"""Checks paths, URLs and commands among the arguments for injection. Pure.
 
-A value is taken as it is or the call is refused: nothing is ever deleted from it, escaped or repaired, because what remains of an
-attack after such mending is another attack. The sandbox holds whatever slips through; this only says no earlier and by name.
+A value is accepted unchanged or the call is refused. Nothing is removed, escaped or repaired, because a repaired attack
+may be another attack. The sandbox is the actual boundary; these checks refuse earlier and with a reason.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _SEPARATORS = re.compile(r"[/\\]")
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)")
 _HOST = re.compile(r"(?:[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?\.)*[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?")
 _PORTS = {"http": 80, "https": 443}
-# Readers of URLs disagree about these, so one of them would go elsewhere than the other looked.
+# URL parsers disagree about these characters, so a check and a request could see different hosts.
 _UNCLEAR = re.compile(r"[\x00-\x20\x7f\\]")
 
 Problem = tuple[str, str]
-"""Which rule is broken, and a sentence about it."""
+"""The violated rule, and its message."""
 
 
 def policies_of(matchers: Sequence[tuple[str, str]], confinement: Confinement) -> tuple[Rule, ...]:
-    """Return the policies of the arguments that a manifest says are paths, URLs or commands, for a run that is confined so."""
+    """Return the policies of the arguments that a manifest declares as paths, URLs or commands."""
     volumes, hosts = frozenset((*confinement.reads, *confinement.writes)), Hosts(confinement.hosts)
     looks: dict[str, Callable[[Any], Problem | None]] = {
         "path": lambda value: path_problem(value, volumes),
@@ -42,12 +42,12 @@ def policies_of(matchers: Sequence[tuple[str, str]], confinement: Confinement) -
 
 
 def path_problem(path: Any, volumes: frozenset[str]) -> Problem | None:
-    """Return what is wrong with a path. It stays where it begins, and begins in a volume of the tool if it is absolute."""
+    """Return what is wrong with a path. It must not leave its start, and start in a volume of the tool if absolute."""
     if not isinstance(path, str):
         return "path.form", "is not a text"
     if len(path) > _LONGEST_PATH:
         return "path.form", "is too long"
-    # Also as it would be after somebody decoded it: a tool may hand it on as a part of a URL.
+    # Also in its decoded form: a tool may use it as a part of a URL.
     forms = (path, unquote(path)) if "%" in path else (path,)
     if any("\0" in form for form in forms):
         return "path.form", "holds a NUL"
@@ -59,13 +59,13 @@ def path_problem(path: Any, volumes: frozenset[str]) -> Problem | None:
 
 
 def url_problem(url: Any, hosts: Hosts, ports: Sequence[int]) -> Problem | None:
-    """Return what is wrong with a URL. It names one of the tool's hosts, by name, without a login."""
+    """Return what is wrong with a URL. It must name one of the tool's hosts, without credentials."""
     if not isinstance(url, str) or len(url) > _LONGEST_URL or _UNCLEAR.search(url):
         return "url.form", "is not a URL that every reader understands alike"
-    found = _URL.match(url)
-    if found is None:
+    match = _URL.match(url)
+    if match is None:
         return "url.form", "is not an absolute URL"
-    scheme, authority = found[1].lower(), found[2].lower()
+    scheme, authority = match[1].lower(), match[2].lower()
     if scheme not in _PORTS:
         return "url.scheme", "is neither https nor http"
     if "@" in authority:
@@ -83,7 +83,7 @@ def url_problem(url: Any, hosts: Hosts, ports: Sequence[int]) -> Problem | None:
 
 
 def command_problem(command: Any) -> Problem | None:
-    """Return what is wrong with a command. One text never is one, because only a shell could take it apart."""
+    """Return what is wrong with a command. It must be a list: splitting a text would take a shell."""
     if not isinstance(command, list) or not command or not all(isinstance(part, str) for part in command):
         return "command.form", "is not a list of texts: the program, then each of its arguments"
     if any("\0" in part for part in command):
@@ -94,15 +94,15 @@ def command_problem(command: Any) -> Problem | None:
 
 
 def _text_rule(pointer: str, problem: Callable[[Any], Problem | None]) -> Rule:
-    """The policy of one place; a list there is a list of such values."""
+    """Return the policy of one argument; a list is checked entry by entry."""
     steps = steps_of(pointer)
 
     def rule(arguments: dict[str, Any]) -> Iterator[Violation]:
         for at, value in places(arguments, steps):
-            several = isinstance(value, list)
-            for index, each in enumerate(value if several else [value]):
-                if each is not None and (found := problem(each)) is not None:
-                    yield Violation(f"{at}/{index}" if several else at, *found)
+            is_list = isinstance(value, list)
+            for index, entry in enumerate(value if is_list else [value]):
+                if entry is not None and (violation := problem(entry)) is not None:
+                    yield Violation(f"{at}/{index}" if is_list else at, *violation)
 
     return rule
 
@@ -112,8 +112,8 @@ def _command_rule(pointer: str) -> Rule:
 
     def rule(arguments: dict[str, Any]) -> Iterator[Violation]:
         for at, value in places(arguments, steps):
-            if value is not None and (found := command_problem(value)) is not None:
-                yield Violation(at, *found)
+            if value is not None and (violation := command_problem(value)) is not None:
+                yield Violation(at, *violation)
 
     return rule
 
@@ -131,10 +131,10 @@ def _leaves(path: str) -> bool:
 
 
 def _in_volume(path: str, volumes: frozenset[str]) -> bool:
-    kept: list[str] = []
+    resolved: list[str] = []
     for step in path.split("/"):
         if step == "..":
-            del kept[-1:]
+            del resolved[-1:]
         elif step not in ("", "."):
-            kept.append(step)
-    return len(kept) >= 2 and f"/{kept[0]}" == VOLUMES and kept[1] in volumes
+            resolved.append(step)
+    return len(resolved) >= 2 and f"/{resolved[0]}" == VOLUMES and resolved[1] in volumes

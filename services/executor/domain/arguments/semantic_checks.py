@@ -1,9 +1,8 @@
-"""Semantic checks: what must hold of values that no schema can express, by names that a manifest may use. Pure.
+"""Implements the semantic checks of manifests: constraints between values that no schema can express. Pure.
 
-A check is written `name:/pointer:/pointer`, such as `not_before:/start:/end`; `*` in a pointer stands for every entry, and what several
-pointers share means the same entry: `not_before:/slots/*/start:/slots/*/end` looks at each slot. What is absent
-is nobody's fault here: whether it must be there is for the schema to say. A name that is not known, or one with the wrong
-number of pointers, makes a version broken, because a check that nobody makes would be a false promise.
+A check is written `name:/pointer:/pointer`, such as `not_before:/start:/end`; `*` in a pointer stands for every entry,
+and a shared prefix means the same entry: `not_before:/slots/*/start:/slots/*/end` checks each slot. Absent values pass:
+the schema decides whether they are required. An unknown name or a wrong number of pointers makes the version invalid.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ Arguments = dict[str, Any]
 
 
 def check_of(text: str) -> Rule:
-    """Return the check that a manifest names. Raises ValueError when there is none of this name, or not with these pointers."""
+    """Return the check of a manifest. Raises ValueError for an unknown name or a wrong number of pointers."""
     if not _FORM.fullmatch(text):
         raise ValueError("a semantic check is a name and JSON Pointers, separated by colons")
     name, *pointers = re.split(":(?=/)", text)
@@ -45,7 +44,7 @@ def check_of(text: str) -> Rule:
 
 
 def _each(holds: Callable[[Any], bool], message: str) -> Callable[[str, tuple[Steps, ...]], Rule]:
-    """A check of every value at one place. Null is taken for absent."""
+    """Return a check of every value at one pointer. Null counts as absent."""
 
     def make(name: str, steps: tuple[Steps, ...]) -> Rule:
         def check(arguments: Arguments) -> Iterator[Violation]:
@@ -59,7 +58,7 @@ def _each(holds: Callable[[Any], bool], message: str) -> Callable[[str, tuple[St
 
 
 def _pair(holds: Callable[[Any, Any], bool], message: str) -> Callable[[str, tuple[Steps, ...]], Rule]:
-    """A check of the second value against the first, where both are there."""
+    """Return a check of the second value against the first, where both exist."""
 
     def make(name: str, steps: tuple[Steps, ...]) -> Rule:
         shared, (one, other) = _shared(steps)
@@ -77,7 +76,7 @@ def _pair(holds: Callable[[Any, Any], bool], message: str) -> Callable[[str, tup
 
 
 def _counted(holds: Callable[[int], bool], message: str) -> Callable[[str, tuple[Steps, ...]], Rule]:
-    """A check of how many of several places hold something."""
+    """Return a check of how many of several pointers have a value."""
 
     def make(name: str, steps: tuple[Steps, ...]) -> Rule:
         shared, rests = _shared(steps)
@@ -106,8 +105,11 @@ def _requires(name: str, steps: tuple[Steps, ...]) -> Rule:
 
 
 def _shared(steps: tuple[Steps, ...]) -> tuple[Steps, tuple[Steps, ...]]:
-    """The steps that all pointers begin with, and the rest of each. Raises ValueError when every entry of one list would have to be held against
-    every entry of another: that is nobody's check, and no bounded work."""
+    """The steps that all pointers begin with, and the rest of each.
+
+    Raises ValueError when every entry of one list would have to be held against every entry of another: that is
+    nobody's check, and no bounded work.
+    """
     length = 0
     while all(len(each) > length + 1 and each[length] == steps[0][length] for each in steps):
         length += 1

@@ -1,15 +1,15 @@
-"""What hooks may answer, read strictly: an answer that cannot be followed in full is no answer.
+"""Parses the answers of hooks, strictly: an answer with an unknown or invalid member is a failure of the hook.
 
 An answer is an object with any of
 
 - `context`: a list of texts for the model to read;
 - `input`: the arguments as the hook wants them, all of them; before the call only;
-- `decision`: `continue`; before the call also `ask` (a person must decide) or `deny`; where a person must decide, also `deny`;
+- `decision`: `continue`; in the pre phase also `ask` (requires approval) or `deny`; in the approval phase also `deny`;
 - `risk`: facts about the risk of the call for policy to read, whole numbers by name; before the call only;
-- `stop`: why the call must not go on, or its result not be given; before and after the call only;
+- `stop`: why the call must not continue, or its result is withheld; before and after the call only;
 - `reason`: why, beside a decision.
 
-`allow` is no decision: only policy can allow, and a hook that believed it could would be wrong.
+`allow` is not a decision of a hook: only policy can allow a call.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
-# What the contract lets a question to policy carry.
+# The limits of the risk facts in a policy check.
 MAX_RISKS, MAX_RISK = 32, 2**63 - 1
 _RISK_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 MAX_CONTEXTS, MAX_CONTEXT_LENGTH, MAX_REASON_LENGTH = 16, 4096, 500
@@ -37,8 +37,7 @@ _DECISIONS = {
 
 
 class HookFailedError(Exception):
-    """A hook gave no answer that can be followed. The kind is one word for the record, such as `timeout`; it says nothing of what the
-    hook said."""
+    """A hook failed. The kind is one word for the record, such as `timeout`, and never contains the answer."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -47,7 +46,7 @@ class HookFailedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a hook answered."""
+    """The parsed answer of a hook."""
 
     context: tuple[str, ...] = ()
     input: dict[str, Any] | None = None
@@ -59,12 +58,12 @@ class Answer:
 
     @property
     def stops(self) -> bool:
-        """True if the call must not go on."""
+        """True if the call must not continue."""
         return self.denied or self.stopped
 
     @property
     def said(self) -> str:
-        """The answer in one word, or two: `continue`, `input+context`, `ask`, `denied`, `stopped`."""
+        """A summary for the record: `continue`, `input+context`, `ask`, `denied`, `stopped`."""
         if self.stops:
             return "denied" if self.denied else "stopped"
         parts = [
@@ -80,8 +79,8 @@ class Answer:
         return replace(self, input=arguments)
 
 
-def answer_of(value: Any, phase: str) -> Answer:
-    """Return what a hook's answer means. None and an empty object mean that the call goes on. Raises HookFailedError."""
+def parse_answer(value: Any, phase: str) -> Answer:
+    """Parse an answer. None and an empty object mean that the call continues. Raises HookFailedError."""
     if value is None:
         return Answer()
     if not isinstance(value, dict) or not value.keys() <= _KEYS[phase]:

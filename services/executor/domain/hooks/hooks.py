@@ -1,8 +1,8 @@
-"""Hooks: what a deployment wants asked before a call runs, where policy demands a person, after it ran, and after it failed.
+"""Runs the hooks of a deployment: before a call, when it needs approval, after its run, and after a failure.
 
-A hook may add context for the model, tell policy of risks, change the arguments where it and the tool's manifest say so, demand that a person decides, and
-stop the call. It can never allow what policy denies, nor change a result. What it answers is on record, and so is that it failed; a
-call then goes on or ends as the hook's declaration says.
+A hook may add context for the model, report risks to policy, change the arguments where its declaration and the tool's
+manifest allow it, require approval, and stop the call. It can never allow what policy denies, nor change a result. Its
+answer or failure is recorded; after a failure the call continues or ends as the hook declares.
 """
 
 from __future__ import annotations
@@ -16,21 +16,23 @@ from typing import Any, Protocol
 from libs.common.errors import MeshError
 from libs.common.json.globs import matches
 from libs.common.redaction.scanner import Scanner
+from libs.common.runtime.bounded_cache import BoundedCache
 from libs.common.runtime.clock import Clock
 from services.executor.domain import errors
-from services.executor.domain.hooks.answers import MAX_RISKS, Answer, HookFailedError, answer_of
-from services.executor.domain.hooks.redacted_input import Sight, changes_between, with_what_was_hidden
-from services.executor.domain.model import Caller, Change
+from services.executor.domain.argument_spec import Change
+from services.executor.domain.hooks.answers import MAX_RISKS, Answer, HookFailedError, parse_answer
+from services.executor.domain.hooks.redacted_input import RedactedView, changes_between, restore_hidden
+from services.executor.domain.model import Caller
 from services.executor.domain.tool import Tool
 
 MAX_HOOKS = 64
-# Tools come and go; a process that lives long must not remember each it ever saw.
+# Tools come and go; a process that lives long must not remember all of them.
 _MAX_REMEMBERED = 10_000
 _NEVER = float("inf")
 
 
 class Phase(StrEnum):
-    """When a hook is asked."""
+    """The point at which a hook runs."""
 
     PRE = "pre"
     APPROVAL = "approval"
@@ -39,16 +41,16 @@ class Phase(StrEnum):
 
 
 class Respondent(Protocol):
-    """Whoever answers for a hook."""
+    """The implementation of a hook."""
 
     async def ask(self, event: dict[str, Any]) -> Any:
-        """Return the answer as a JSON value, or None for none. Raises HookFailedError; it is canceled when its time is over."""
+        """Return the answer as a JSON value, or None for none. Raises HookFailedError; canceled on timeout."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """One hook, as the deployment declares it."""
+    """The declaration of one hook."""
 
     name: str
     phase: Phase
@@ -57,15 +59,15 @@ class Hook:
     timeout: float
     respondent: Respondent
     fails_open: bool = False
-    """True if calls go on without its answer when it fails."""
+    """True if calls continue when the hook fails."""
     may_change_input: bool = False
     sees_sensitive: bool = False
-    """True if it is shown what is sensitive; others see that something was removed."""
+    """True if it sees sensitive values; other hooks see redaction marks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What hooks are told about a call beside its input: never a token."""
+    """The facts about a call that hooks receive beside its input. Never a token."""
 
     invocation_id: str
     tool: Tool
@@ -73,25 +75,25 @@ class Facts:
     scanner: Scanner
     trace_id: str = ""
     preview: bool = False
-    """True if the call is only to say what it would do."""
+    """True for a preview."""
     notes: list[str] = field(default_factory=list)
-    """What each hook answered, for the record, as `pre NAME ANSWER 12ms`. Also holds what was noted when asking them was interrupted."""
+    """The answer of each hook for the audit record, as `pre NAME ANSWER 12ms`. Kept if a hook is interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """What hooks have to say about a call, taken together."""
+    """The combined answers of the hooks of one phase."""
 
     context: tuple[str, ...] = ()
     arguments: dict[str, Any] | None = None
-    """The arguments as hooks want them; None where they stay as they are. They are to be held against the contract again."""
+    """The changed arguments; None if unchanged. They must be validated again."""
     changes: tuple[Change, ...] = ()
     stop: MeshError | None = None
-    """HOOK_BLOCKED, where a hook stopped the call; APPROVAL_REJECTED, where it rejected it."""
+    """HOOK_BLOCKED if a hook stopped the call; APPROVAL_REJECTED if it rejected it."""
     asks_approval: str = ""
-    """The hook that wants a person to decide; empty for none."""
+    """The hook that requires approval; empty for none."""
     risk: tuple[tuple[str, int], ...] = ()
-    """What policy is told about the risk of the call, by name."""
+    """Risk facts for policy, by name."""
 
 
 NOTHING = Verdicts()
@@ -102,23 +104,23 @@ class Hooks:
 
     def __init__(self, hooks: Sequence[Hook], clock: Clock) -> None:
         self._hooks, self._clock = tuple(hooks), clock
-        self._matching: dict[str, dict[Phase, tuple[Hook, ...]]] = {}
+        self._matching: BoundedCache[str, dict[Phase, tuple[Hook, ...]]] = BoundedCache(_MAX_REMEMBERED)
         self.active = bool(hooks)
-        """False where no hook is declared; then nobody needs to ask further."""
+        """False if no hook is declared; then no method has to be called."""
 
     def matching(self, tool: Tool, phase: Phase) -> tuple[Hook, ...]:
-        """Return the hooks to ask about calls of a tool, in the order of their declaration."""
-        found = self._matching.get(tool.qualified)
-        if found is None:
-            if len(self._matching) >= _MAX_REMEMBERED:
-                self._matching.clear()
-            found = {each: self._find(tool.qualified, each) for each in Phase}
-            self._matching[tool.qualified] = found
-        return found[phase]
+        """Return the hooks of a tool and phase, in the order of their declaration."""
+        by_phase = self._matching.get(tool.qualified)
+        if by_phase is None:
+            by_phase = {each: self._find(tool.qualified, each) for each in Phase}
+            self._matching.put(tool.qualified, by_phase)
+        return by_phase[phase]
 
     async def before(self, facts: Facts, arguments: dict[str, Any], *, until: float = _NEVER) -> Verdicts:
-        """Ask what is to be asked before a call runs. Each hook sees the input as the one before it left it; whoever stops the call is
-        the last to be asked. Raises DEADLINE_EXCEEDED when the time of the call is over before that of a hook."""
+        """Run the pre hooks. Each one sees the input as the previous one left it; one that stops the call is the last.
+
+        Raises DEADLINE_EXCEEDED when the deadline of the call ends before the timeout of a hook.
+        """
         hooks = self.matching(facts.tool, Phase.PRE)
         if not hooks:
             return NOTHING
@@ -127,14 +129,14 @@ class Hooks:
         risk: dict[str, int] = {}
         changed, asks_approval = arguments, ""
         for hook in hooks:
-            sight = Sight.of(changed, facts.tool.input.declared, None if hook.sees_sensitive else facts.scanner)
-            answer = await self._ask(hook, facts, {"input": sight.shown}, until, sight)
+            view = RedactedView.of(changed, facts.tool.input.declared, None if hook.sees_sensitive else facts.scanner)
+            answer = await self._ask(hook, facts, {"input": view.shown}, until, view)
             if isinstance(answer, MeshError):
                 return Verdicts(tuple(context), stop=answer)
             context.extend(answer.context)
             asks_approval = asks_approval or (hook.name if answer.asks_approval else "")
             for name, number in answer.risk:
-                # Whoever sees more risk is heard: no hook can talk another one's fact down.
+                # The higher number wins: no hook can lower the risk that another one reports.
                 risk[name] = max(number, risk.get(name, number))
             if answer.input is not None:
                 changes.extend(Change(path, "hook", hook.name) for path in changes_between(changed, answer.input))
@@ -152,7 +154,7 @@ class Hooks:
     async def at_approval(
         self, facts: Facts, arguments: dict[str, Any], wanted: dict[str, Any], *, until: float = _NEVER
     ) -> Verdicts:
-        """Ask those who speak for approvers, where a person must decide. Whoever denies has rejected the call; nobody here can approve."""
+        """Run the approval hooks of a call that needs approval. A denial rejects the call; no hook can approve it."""
         context: list[str] = []
         for hook in self.matching(facts.tool, Phase.APPROVAL):
             seen = {"input": self._shown(hook, facts, arguments), "approval": wanted}
@@ -163,12 +165,12 @@ class Hooks:
         return Verdicts(tuple(context))
 
     async def after(self, facts: Facts, arguments: dict[str, Any], value: Any, *, until: float = _NEVER) -> Verdicts:
-        """Ask what is to be asked about a result before its caller gets it. Whoever stops the call withholds the result."""
+        """Run the post hooks on a result before its caller gets it. A stop withholds the result."""
         context: list[str] = []
         for hook in self.matching(facts.tool, Phase.POST):
             seen = {
                 "input": self._shown(hook, facts, arguments),
-                "result": Sight.of(
+                "result": RedactedView.of(
                     value, facts.tool.output.declared, None if hook.sees_sensitive else facts.scanner
                 ).shown,
             }
@@ -181,15 +183,21 @@ class Hooks:
     async def after_failure(
         self, facts: Facts, arguments: dict[str, Any], error: MeshError, *, until: float = _NEVER
     ) -> Verdicts:
-        """Tell those who want to know about failures, and gather what they have to add. The failure stays what it is, whatever becomes
-        of the hooks. When the time of the call is over, the rest of them are not told."""
+        """Run the failure hooks and collect their context. The failure stays, whatever the hooks answer.
+
+        At the deadline of the call the remaining hooks are skipped.
+        """
         context: list[str] = []
         for hook in self.matching(facts.tool, Phase.FAILURE):
             scanner = None if hook.sees_sensitive else facts.scanner
-            sight = Sight.of(arguments, facts.tool.input.declared, scanner)
-            # The words may be the tool's, and repeat what was asked of it.
-            told = {"code": error.row.code, "reason": error.reason.name, "message": sight.words(error.message, scanner)}
-            seen = {"input": sight.shown, "error": told}
+            view = RedactedView.of(arguments, facts.tool.input.declared, scanner)
+            # The message may be the tool's own, and repeat its arguments.
+            described = {
+                "code": error.row.code,
+                "reason": error.reason.name,
+                "message": view.redact_text(error.message, scanner),
+            }
+            seen = {"input": view.shown, "error": described}
             try:
                 answer = await self._ask(hook, facts, seen, until)
             except MeshError:
@@ -205,21 +213,21 @@ class Hooks:
 
     def _shown(self, hook: Hook, facts: Facts, arguments: dict[str, Any]) -> Any:
         scanner = None if hook.sees_sensitive else facts.scanner
-        return Sight.of(arguments, facts.tool.input.declared, scanner).shown
+        return RedactedView.of(arguments, facts.tool.input.declared, scanner).shown
 
     async def _ask(
-        self, hook: Hook, facts: Facts, seen: dict[str, Any], until: float, sight: Sight | None = None
+        self, hook: Hook, facts: Facts, seen: dict[str, Any], until: float, view: RedactedView | None = None
     ) -> Answer | MeshError:
-        """Return a hook's answer, or why the call ends with it."""
+        """Return the answer of a hook, or the error that ends the call."""
         began = self._clock.monotonic()
         left = until - began
         if left <= 0:
             raise errors.deadline_exceeded()
-        event = {**_told(facts), "phase": str(hook.phase), "hook": hook.name, **seen}
+        event = {**_describe_call(facts), "phase": str(hook.phase), "hook": hook.name, **seen}
         try:
             async with asyncio.timeout(min(hook.timeout, left)):
                 answered = await hook.respondent.ask(event)
-            answer = _allowed(answer_of(answered, hook.phase), hook, facts.tool, sight)
+            answer = _allowed(parse_answer(answered, hook.phase), hook, facts.tool, view)
         except TimeoutError:
             if left <= hook.timeout:
                 self._note(hook, facts, "interrupted", began)
@@ -246,16 +254,16 @@ class Hooks:
         facts.notes.append(f"{hook.phase} {hook.name} {said} {taken}ms")
 
 
-def _allowed(answer: Answer, hook: Hook, tool: Tool, sight: Sight | None) -> Answer:
-    """Return the answer with the arguments as the tool would get them. Raises HookFailedError for what the hook may not answer."""
-    if answer.input is None or sight is None:
+def _allowed(answer: Answer, hook: Hook, tool: Tool, view: RedactedView | None) -> Answer:
+    """Return the answer with hidden values restored. Raises HookFailedError if the hook may not change the input."""
+    if answer.input is None or view is None:
         return answer
     if not (hook.may_change_input and tool.hooks_may_change):
         raise HookFailedError("input_not_allowed")
-    return answer.with_input(with_what_was_hidden(answer.input, sight))
+    return answer.with_input(restore_hidden(answer.input, view))
 
 
-def _told(facts: Facts) -> dict[str, Any]:
+def _describe_call(facts: Facts) -> dict[str, Any]:
     tool, caller = facts.tool, facts.caller
     return {
         "invocation_id": facts.invocation_id,

@@ -1,4 +1,4 @@
-"""What a hook is shown of a value, and how what it was not shown survives the changes that it makes."""
+"""Redacts values for hooks, and restores the redacted parts in the arguments that a hook returns."""
 
 from __future__ import annotations
 
@@ -6,34 +6,35 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from libs.common.json.json_pointer import escaped
 from libs.common.redaction.declared import DECLARED, Declared
 from libs.common.redaction.scanner import Scanner
 from libs.common.redaction.spans import marker
 from services.executor.domain.hooks.answers import HookFailedError
 
-# As many changes as a record holds; beyond them the whole is what changed.
+# As many changes as a record holds; beyond that the root counts as changed.
 _MAX_CHANGES = 32
 _SHORTEST_HIDDEN = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
-    """A value as it is, as a hook sees it, and the marks that stand for what it does not see."""
+class RedactedView:
+    """A value, its redacted form, and the marks that replace the redacted parts."""
 
     whole: Any
     shown: Any
     marks: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, value: Any, declared: Declared | None, scanner: Scanner | None) -> Sight:
-        """Return what is seen of a value: all of it, where nobody is to look for secrets."""
+    def of(cls, value: Any, declared: Declared | None, scanner: Scanner | None) -> RedactedView:
+        """Redact a value. Without a scanner nothing is redacted."""
         if scanner is None:
             return cls(value, value)
         redacted = scanner.value(value, declared)
         return cls(value, redacted.value, frozenset(marker(finding.kind) for finding in redacted.findings))
 
-    def words(self, text: str, scanner: Scanner | None) -> str:
-        """Return a text about the value for whoever sees no more of it: without what is sensitive in it, and without what was hidden."""
+    def redact_text(self, text: str, scanner: Scanner | None) -> str:
+        """Redact a text about the value: its sensitive parts, and every redacted part of the value."""
         if scanner is None:
             return text
         for hidden in sorted(set(_hidden(self.whole, self.shown)), key=len, reverse=True):
@@ -41,23 +42,25 @@ class Sight:
         return str(scanner.text(text).value)
 
 
-def with_what_was_hidden(answered: dict[str, Any], sight: Sight) -> dict[str, Any]:
-    """Return the arguments that a hook answered, with what it was not shown back in its place.
+def restore_hidden(answered: dict[str, Any], view: RedactedView) -> dict[str, Any]:
+    """Return the arguments of a hook's answer with the redacted parts restored.
 
-    Raises HookFailedError when a mark that stood for something hidden is anywhere but where it was: nobody could tell what it means there.
+    Raises HookFailedError when a redaction mark was moved: its value is ambiguous then.
     """
-    if not sight.marks:
+    if not view.marks:
         return answered
-    restored: dict[str, Any] = _restored(answered, sight.shown, sight.whole)
-    if any(mark in text for text in _texts(restored, sight.whole) for mark in sight.marks):
+    restored: dict[str, Any] = _restored(answered, view.shown, view.whole)
+    if any(mark in text for text in _texts(restored, view.whole) for mark in view.marks):
         raise HookFailedError("hidden_moved")
     return restored
 
 
 def changes_between(before: Any, after: Any) -> list[str]:
-    """Return the JSON Pointers of the places that differ, as deep as both have the same form; the root alone if they are many."""
-    found = list(_differences(before, after, ""))
-    return found if len(found) <= _MAX_CHANGES else [""]
+    """Return the JSON Pointers of the differences, as deep as both values have the same shape; the root if they are
+    many.
+    """
+    paths = list(_differences(before, after, ""))
+    return paths if len(paths) <= _MAX_CHANGES else [""]
 
 
 def _restored(answered: Any, shown: Any, whole: Any) -> Any:
@@ -74,7 +77,7 @@ def _restored(answered: Any, shown: Any, whole: Any) -> Any:
 
 
 def _hidden(whole: Any, shown: Any) -> Iterator[str]:
-    """Every text, number and name that is not shown as it is; those of a letter or two say nothing, and would be found everywhere."""
+    """Yield every redacted text, number and name of at least three characters; shorter ones match everywhere."""
     if _equal(whole, shown):
         return
     if isinstance(whole, dict):
@@ -92,7 +95,7 @@ def _hidden(whole: Any, shown: Any) -> Iterator[str]:
 
 
 def _texts(value: Any, known: Any) -> Iterator[str]:
-    """Every text in a value, names of members included, except where it is what was there before."""
+    """Yield every text in a value, names of members included, except where the value is unchanged."""
     if _equal(value, known):
         return
     if isinstance(value, str):
@@ -109,19 +112,19 @@ def _texts(value: Any, known: Any) -> Iterator[str]:
             yield from _texts(entry, known[place] if there else None)
 
 
-def _differences(before: Any, after: Any, place: str) -> Iterator[str]:
+def _differences(before: Any, after: Any, path: str) -> Iterator[str]:
     if isinstance(before, dict) and isinstance(after, dict):
         for key in [*before, *(key for key in after if key not in before)]:
-            there = f"{place}/{key.replace('~', '~0').replace('/', '~1')}"
+            there = f"{path}/{escaped(key)}"
             if key in before and key in after:
                 yield from _differences(before[key], after[key], there)
             else:
                 yield there
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         for index, (one, other) in enumerate(zip(before, after, strict=True)):
-            yield from _differences(one, other, f"{place}/{index}")
+            yield from _differences(one, other, f"{path}/{index}")
     elif not _equal(before, after):
-        yield place
+        yield path
 
 
 def _equal(one: Any, other: Any) -> bool:

@@ -1,20 +1,23 @@
-"""Uncertain outcomes: the owner of a key fell silent, and nobody knows whether its effect happened. The tool's declared rule decides:
-repeat, ask the tool that knows, or leave it to a person. The mesh never guesses.
+"""Resolves claims whose owner disappeared, so that it is unknown whether the effect happened.
 
-What this can promise, when an owner that was taken for dead was only stopped and goes on later:
+The tool's declared rule decides: repeat the call, query a status tool, or fail. The mesh never guesses. A late owner is
+one that was taken for dead, was only suspended, and continues. The guarantees in that case:
 
-- FAIL: at most one effect, always. Nothing is repeated; what the late owner brings is on record and not answered.
-- REPEAT: the effect may happen again, which the tool declares harmless; every caller gets the result of whoever holds the key.
-- QUERY_STATUS: one effect as long as the late owner's run has ended when the status is asked. Runs are stopped before their lease
-  ends, and none begins without one; only a machine that freezes as a whole in the middle of a run can come too late for that. Whoever
-  needs to exclude even this hands the key on, which every run is given, to what finally makes the change.
+- FAIL: at most one effect, always. Nothing is repeated; the outcome of a late owner is recorded and not returned.
+- REPEAT: the effect may happen again, which the tool declares harmless. Every caller gets the result of the call that
+  holds the claim.
+- QUERY_STATUS: one effect, if the late owner's run ended before the status query. Runs are stopped before their lease
+  ends, and none begins without one; only a machine that freezes in the middle of a run can be too late. To exclude
+  even that, a tool passes the idempotency key of its run on to the system that makes the change.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
+
+from msgspec.structs import replace
 
 from libs.common.errors import MeshError
 from libs.common.ids import new_id
@@ -22,86 +25,88 @@ from libs.common.json.jsonio import dump, parse
 from libs.common.runtime.clock import Clock
 from services.executor.domain import errors
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import Claim, Request, Result, Settled, Source
-from services.executor.domain.ports import Claims, ToolView
-from services.executor.domain.results.check import Answer
-from services.executor.domain.results.size_limits import few_places, few_texts
+from services.executor.domain.model import Claim, ClaimOutcome, Request, Result, Source
+from services.executor.domain.ports import ClaimStore, ToolView
+from services.executor.domain.results.check import VerifiedResult
+from services.executor.domain.results.size_limits import truncate_paths, truncate_texts
 from services.executor.domain.results.store import UNAVAILABLE
 from services.executor.domain.tool import Mutation, Tool, UncertainOutcome
 
-# A call whose owners died this often is what kills them, whatever its rule says about repeating.
+# A call whose owners died this often probably kills them, so it is not repeated any more.
 MOST_RUNS = 8
 _FOREVER = float("inf")
 
 
-Verify = Callable[[Any], Awaitable[Answer]]
+Verify = Callable[[Any], Awaitable[VerifiedResult]]
 
 
-class Overtaken(Exception):  # noqa: N818  (named by what happened, like every refusal here)
-    """Somebody else holds the key now, or has said how its call ended."""
+class ClaimLostError(Exception):
+    """Another call holds the claim by now, or has settled it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Doubted(Settled):
-    """A key that this call now holds after its owner fell silent. Until that is resolved its outcome is what it says: unknown."""
+class UnresolvedClaim(ClaimOutcome):
+    """A claim that this call took over from an owner that disappeared. Its outcome is unknown until it is resolved."""
 
     runs: tuple[str, ...] = ()
-    """Every invocation that may have had the effect, the first first."""
+    """Every invocation that may have had the effect, in order."""
 
 
-def overtaken(tool: Tool, invocation_id: str) -> MeshError:
-    """Return what a late owner's caller hears: what everybody hears of the key, or that asking again finds it."""
+def late_owner_error(tool: Tool, invocation_id: str) -> MeshError:
+    """Return the error of a late owner's caller: UNKNOWN_OUTCOME, or a retryable error that finds the new outcome."""
     return errors.outcome_unknown(invocation_id) if tool.uncertain is UncertainOutcome.FAIL else errors.claim_lost()
 
 
-class Uncertain:
-    """Resolves doubt by the tool's rule. What it decides is kept under the key, so that every later call hears the same."""
+class UnknownOutcomes:
+    """Resolves claims by the tool's rule, and settles them, so that every later call gets the same outcome."""
 
     def __init__(
-        self, tools: ToolView, call: Callable[[Request], Awaitable[Result]], claims: Claims, clock: Clock
+        self, tools: ToolView, invoke: Callable[[Request], Awaitable[Result]], claims: ClaimStore, clock: Clock
     ) -> None:
-        self._tools, self._call, self._claims, self._clock = tools, call, claims, clock
+        self._tools, self._invoke, self._claims, self._clock = tools, invoke, claims, clock
 
     async def resolve(
-        self, invocation: Invocation, tool: Tool, claim: Claim, doubted: Doubted, verify: Verify
-    ) -> Settled | None:
-        """Return what the doubted call ended in, or None if it had no effect and this call is to run.
+        self, invocation: Invocation, tool: Tool, claim: Claim, unresolved: UnresolvedClaim, verify: Verify
+    ) -> ClaimOutcome | None:
+        """Return the outcome of the earlier call, or None if it had no effect and this call has to run.
 
-        `verify` returns what a call is answered with whose tool just returned a value. Raises SERVICE_UNAVAILABLE when the tool that knows cannot
-        be asked now, or another retryable failure: the doubt stays, and the key must be released.
+        `verify` verifies a value as the tool's result. Raises SERVICE_UNAVAILABLE when the status tool cannot answer
+        now, or another retryable error: the claim stays unresolved and must be released.
         """
-        if len(doubted.runs) >= MOST_RUNS or tool.uncertain is not UncertainOutcome.QUERY_STATUS:
-            settled = Settled(doubted.invocation_id, doubted.outcome)
+        if len(unresolved.runs) >= MOST_RUNS or tool.uncertain is not UncertainOutcome.QUERY_STATUS:
+            settled = ClaimOutcome(unresolved.invocation_id, unresolved.outcome)
         else:
-            found = await self._asked(invocation, tool, doubted, verify)
-            if found is None:
+            queried = await self._query(invocation, tool, unresolved, verify)
+            if queried is None:
                 return None
-            settled = found
+            settled = queried
         try:
             await self._claims.settle(claim, settled)
-        except Overtaken:
+        except ClaimLostError:
             raise errors.claim_lost() from None
         return settled
 
-    async def _asked(self, invocation: Invocation, tool: Tool, doubted: Doubted, verify: Verify) -> Settled | None:
+    async def _query(
+        self, invocation: Invocation, tool: Tool, unresolved: UnresolvedClaim, verify: Verify
+    ) -> ClaimOutcome | None:
         try:
-            answer = await self._status(invocation, tool, doubted)
+            status = await self._call_status_tool(invocation, tool, unresolved)
         except MeshError as error:
             if error.row.retryable:
                 raise errors.status_unavailable(tool.status_tool) from error
-            return Settled(doubted.invocation_id, doubted.outcome)
-        match parse(answer.content) if answer.content else None:
+            return ClaimOutcome(unresolved.invocation_id, unresolved.outcome)
+        match parse(status.content) if status.content else None:
             case {"happened": False}:
                 return None
-            case {"happened": True, **told}:
-                return await self._happened(invocation, tool, doubted, answer, told.get("result"), verify)
-        return Settled(doubted.invocation_id, doubted.outcome)
+            case {"happened": True, **rest}:
+                return await self._outcome_of_effect(invocation, tool, unresolved, status, rest.get("result"), verify)
+        return ClaimOutcome(unresolved.invocation_id, unresolved.outcome)
 
-    async def _status(self, invocation: Invocation, tool: Tool, doubted: Doubted) -> Result:
-        """Ask the tool that knows: a call like any other, in the caller's name, within its authority and on record."""
+    async def _call_status_tool(self, invocation: Invocation, tool: Tool, unresolved: UnresolvedClaim) -> Result:
+        """Call the status tool as the caller: authorized and recorded like any other call."""
         status = self._tools.resolve(tool.status_tool, "")
         if status.mutation is not Mutation.READ_ONLY:
-            # What only asks must not be able to change anything.
+            # A status query must not change anything.
             raise errors.status_tool_writes(status.name)
         until = invocation.deadline.run_until
         request = replace(
@@ -109,46 +114,52 @@ class Uncertain:
             tool=tool.status_tool,
             version=status.version,
             tool_digest=status.digest,
-            # Names of runs and nothing else: what the caller sent may be secret in ways that only the tool's own manifest knows.
-            arguments=dump({"idempotency_key": invocation.request.idempotency_key, "invocation_ids": doubted.runs}),
+            # Ids only: the original arguments may hold secrets that only the tool's own manifest declares.
+            arguments=dump({"idempotency_key": invocation.request.idempotency_key, "invocation_ids": unresolved.runs}),
             idempotency_key="",
             native_call_id="",
             preview_token="",
             deadline=None if until == _FOREVER else until,
         )
-        return await self._call(request)
+        return await self._invoke(request)
 
-    async def _happened(
-        self, invocation: Invocation, tool: Tool, doubted: Doubted, status: Result, value: Any, verify: Verify
-    ) -> Settled:
-        first = doubted.invocation_id
+    async def _outcome_of_effect(
+        self,
+        invocation: Invocation,
+        tool: Tool,
+        unresolved: UnresolvedClaim,
+        status: Result,
+        value: Any,
+        verify: Verify,
+    ) -> ClaimOutcome:
+        first = unresolved.invocation_id
         try:
-            answer = await verify(value)
+            verified = await verify(value)
         except MeshError as error:
             if error.row.retryable or error.metadata.get("not_stored") == UNAVAILABLE:
-                # It can be asked again, so nothing has to be decided now.
+                # The query can be repeated, so the claim stays unresolved.
                 raise errors.status_unavailable(tool.status_tool) from error
-            # It happened, and its result breaks the contract: what the tool itself would have ended in.
-            return Settled(first, error)
+            # The effect happened and its result is invalid: the same outcome as of a run.
+            return ClaimOutcome(first, error)
         result = Result(
             result_id=new_id(),
             invocation_id=first,
-            content=answer.content,
+            content=verified.content,
             tool_version=tool.name,
             tool_digest=tool.digest,
             source=Source.REPLAY,
             created=self._clock.now(),
             total=0.0,
             phases=(),
-            attempts=len(doubted.runs),
+            attempts=len(unresolved.runs),
             sandbox="",
             trace_id=status.trace_id,
-            changed=few_places(invocation.changed),
-            context=few_texts(invocation.context),
+            changed=truncate_paths(invocation.changed),
+            context=truncate_texts(invocation.context),
             deprecation=tool.deprecation,
             evidence=status.evidence,
             replayed=True,
-            stored=answer.stored,
-            shown=answer.presented,
+            stored=verified.stored,
+            rendered=verified.rendered,
         )
-        return Settled(first, result)
+        return ClaimOutcome(first, result)

@@ -1,7 +1,7 @@
-"""Several calls as one group: each is a call of its own, some wait for others, and a failure may stop its siblings.
+"""Invokes a group of calls: each is a call of its own, some depend on others, and a failure may cancel its siblings.
 
-Every call has an outcome, in the order of the calls, and every outcome is on record: also of a call that was stopped, and of one that
-never began.
+Every call has an outcome, in the order of the calls, and every outcome is recorded, also of a canceled call and of one
+that was not started.
 """
 
 from __future__ import annotations
@@ -22,34 +22,33 @@ from services.executor.domain.ports import ToolView
 from services.executor.domain.results.size_limits import size_beside
 from services.executor.domain.tool import SiblingFailure, Tool
 
-# What the results of a group may hold together: with their envelopes they must fit into one message.
+# The total size of the results of a group: with their envelopes they must fit into one message.
 MAX_BYTES = 3 * 1024 * 1024
 
 
 class Calls(Protocol):
-    """Calls, one at a time."""
+    """Executes single calls."""
 
-    async def __call__(self, request: Request) -> Result:
+    async def execute(self, request: Request) -> Result:
         """Return the result of a call, or raise MeshError."""
         ...
 
     def stop(self, request: Request, error: MeshError) -> bool:
-        """End the call of this very request if it is under way: on record, and answered with the error. Say whether it was; one that is
-        just ending keeps its own ending."""
+        """Cancel the call of this very request with the error. Return whether it was canceled."""
         ...
 
-    async def never_began(self, request: Request, error: MeshError) -> MeshError:
-        """Put on record that a call was not begun, and why. Return what its caller gets."""
+    async def record_not_started(self, request: Request, error: MeshError) -> MeshError:
+        """Record that a call is not started, and why. Return the error of its caller."""
         ...
 
-    async def given_up(self, request: Request) -> None:
-        """Put on record that a call was not begun because its caller left, or its time was over, before its turn came."""
+    async def record_abandoned(self, request: Request) -> None:
+        """Record that a call is not started because its caller left, or its time was over."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class GroupOutcome:
-    """What became of one call: a result, or an error. With an error, the rest says what the mesh answers in the tool's place."""
+    """The outcome of one call: a result or an error."""
 
     result: Result | None
     error: MeshError | None
@@ -62,22 +61,25 @@ class InvokeGroup:
     """Runs groups of calls."""
 
     def __init__(self, calls: Calls, tools: ToolView, clock: Clock, *, revoked: Callable[[Caller], bool]) -> None:
-        """`revoked` says whether the authority of a caller was taken back. The token of a group is looked at when it comes, and that may
-        be long before its last call begins."""
+        """`revoked` returns whether the token of a caller is revoked: a call may start long after its group was
+        authenticated.
+        """
         self._calls, self._tools, self._clock, self._revoked = calls, tools, clock, revoked
 
-    async def __call__(self, calls: Sequence[GroupCall]) -> tuple[GroupOutcome, ...]:
-        """Return what became of each call. Raises INVALID_REQUEST when they cannot be put in an order; nothing has begun then."""
+    async def execute(self, calls: Sequence[GroupCall]) -> tuple[GroupOutcome, ...]:
+        """Return the outcome of each call. Raises INVALID_REQUEST for invalid dependencies, before any call starts."""
         group = _Group(plan(calls, self._tools), self._calls, self._clock, self._revoked)
         async with asyncio.TaskGroup() as tasks:
-            for place in range(len(calls)):
-                tasks.create_task(group.take(place))
-        return _fitting([group.outcomes[place] for place in range(len(calls))])
+            for index in range(len(calls)):
+                tasks.create_task(group.run(index))
+        return _limit_size([group.outcomes[index] for index in range(len(calls))])
 
 
-def _fitting(outcomes: Sequence[GroupOutcome]) -> tuple[GroupOutcome, ...]:
-    """Return the outcomes with RESULT_TOO_LARGE for every result that has no room beside those before it. Its call succeeded and is on record
-    as that; with its key, it can be asked for again on its own."""
+def _limit_size(outcomes: Sequence[GroupOutcome]) -> tuple[GroupOutcome, ...]:
+    """Replace every result that does not fit after those before it by RESULT_TOO_LARGE.
+
+    Its call succeeded and is recorded as such; a retry with its key on its own returns it.
+    """
     fitting: list[GroupOutcome] = []
     left = MAX_BYTES
     for outcome in outcomes:
@@ -100,56 +102,56 @@ class _Group:
         self._stopped: dict[int, MeshError] = {}
         self.outcomes: dict[int, GroupOutcome] = {}
 
-    async def take(self, place: int) -> None:
-        """See one call through, once everything that must be over before it is."""
-        step = self._steps[place]
-        await self._turn(step)
-        refused = self._stopped.get(place) or self._withdrawn(step) or self._dependency_failed(step)
+    async def run(self, index: int) -> None:
+        """Execute one call, after the calls that must end before it."""
+        step = self._steps[index]
+        await self._wait(step)
+        refused = self._stopped.get(index) or self._revocation_error(step) or self._dependency_error(step)
         if refused is not None:
-            self._note(place, None, await self._calls.never_began(step.call.request, refused))
+            self._set_outcome(index, None, await self._calls.record_not_started(step.call.request, refused))
         else:
-            await self._call(place, step)
-        self._over[place].set()
+            await self._call(index, step)
+        self._over[index].set()
 
-    async def _turn(self, step: Step) -> None:
-        """Wait for those that must be over before. A call that nobody waits for any more is on record, like those that had begun."""
+    async def _wait(self, step: Step) -> None:
+        """Wait for the calls that must end before. If the caller leaves, the call is recorded as abandoned."""
         try:
             for earlier in step.after:
                 await self._over[earlier].wait()
         except asyncio.CancelledError:
-            await self._calls.given_up(step.call.request)
+            await self._calls.record_abandoned(step.call.request)
             raise
 
-    async def _call(self, place: int, step: Step) -> None:
-        self._under_way.add(place)
+    async def _call(self, index: int, step: Step) -> None:
+        self._under_way.add(index)
         try:
-            self._note(place, await self._calls(step.call.request), None)
+            self._set_outcome(index, await self._calls.execute(step.call.request), None)
         except MeshError as error:
-            self._note(place, None, error)
+            self._set_outcome(index, None, error)
             if step.on_failure is SiblingFailure.CANCEL_SIBLINGS:
-                self._stop_siblings(place, error)
+                self._stop_siblings(index, error)
         finally:
-            self._under_way.discard(place)
+            self._under_way.discard(index)
 
-    def _withdrawn(self, step: Step) -> MeshError | None:
+    def _revocation_error(self, step: Step) -> MeshError | None:
         return errors.authority_revoked() if self._revoked(step.call.request.caller) else None
 
-    def _dependency_failed(self, step: Step) -> MeshError | None:
+    def _dependency_error(self, step: Step) -> MeshError | None:
         for needed in step.call.depends_on:
             failure = self.outcomes[needed].error
             if failure is not None:
                 return errors.sibling_failed(needed, failure)
         return None
 
-    def _stop_siblings(self, place: int, failure: MeshError) -> None:
-        """Stop whatever has not ended and is not being stopped already."""
+    def _stop_siblings(self, index: int, failure: MeshError) -> None:
+        """Cancel every sibling that has not ended and is not being canceled already."""
         for other, step in enumerate(self._steps):
             if other in self.outcomes or other in self._stopped:
                 continue
-            stopped = errors.sibling_failed(place, failure)
+            stopped = errors.sibling_failed(index, failure)
             if other not in self._under_way or self._calls.stop(step.call.request, stopped):
                 self._stopped[other] = stopped
 
-    def _note(self, place: int, result: Result | None, error: MeshError | None) -> None:
+    def _set_outcome(self, index: int, result: Result | None, error: MeshError | None) -> None:
         result_id = new_id() if result is None else result.result_id
-        self.outcomes[place] = GroupOutcome(result, error, result_id, self._clock.now(), self._steps[place].tool)
+        self.outcomes[index] = GroupOutcome(result, error, result_id, self._clock.now(), self._steps[index].tool)

@@ -1,4 +1,4 @@
-"""What must be over before each call of a group begins: what it depends on, and what it could not run beside."""
+"""Plans a group: which calls must end before each call starts, by dependency and by conflict."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from libs.common.json.jsonio import parse_object
 from services.executor.domain import errors
 from services.executor.domain.model import Request
 from services.executor.domain.ports import ToolView
-from services.executor.domain.scheduling.conflicts import Footprint, footprint_of, in_the_way
+from services.executor.domain.scheduling.conflicts import Footprint, conflicts, footprint_of
 from services.executor.domain.tool import SiblingFailure, Tool
 
 
@@ -21,88 +21,89 @@ class GroupCall:
 
     request: Request
     depends_on: tuple[int, ...] = ()
-    """The places of the calls that must have succeeded before it begins."""
+    """The indices of the calls that must have succeeded before it starts."""
     on_failure: SiblingFailure | None = None
-    """What its failure does to its siblings; None for what its tool says."""
+    """The effect of its failure on its siblings; None for the default of its tool."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One call of a group, with everything that is known before it begins."""
+    """One call of a group, with its tool and order."""
 
     call: GroupCall
     tool: Tool | None
-    """None where there is no such tool; the call itself will say so."""
+    """None if there is no such tool; the call itself will fail with that error."""
     after: tuple[int, ...]
-    """The places of the calls that must be over, however they end."""
+    """The indices of the calls that must have ended, however they end."""
 
     @property
     def on_failure(self) -> SiblingFailure:
-        """What its failure does to its siblings."""
+        """The effect of its failure on its siblings."""
         if self.call.on_failure is not None:
             return self.call.on_failure
         return SiblingFailure.IGNORE if self.tool is None else self.tool.placement.sibling_failure
 
 
 def plan(calls: Sequence[GroupCall], tools: ToolView) -> tuple[Step, ...]:
-    """Return the steps in the order of the calls. Raises INVALID_REQUEST, with every violation, when dependencies lead in a circle or
-    nowhere.
+    """Return the steps in the order of the calls. Raises INVALID_REQUEST for cyclic or unknown dependencies.
 
-    Calls that could be in each other's way, and calls of tools that are not concurrency-safe, follow one another as they were given, unless
-    a dependency says otherwise; all others may overlap.
+    Conflicting calls, and calls of tools that are not concurrency-safe, run in the given order, unless a dependency
+    reverses it. All others may overlap.
     """
     order = _order(calls)
-    found = [_tool(call.request, tools) for call in calls]
-    feet = [_footprint(call.request, tool) for call, tool in zip(calls, found, strict=True)]
+    resolved = [_tool(call.request, tools) for call in calls]
+    footprints = [_footprint(call.request, tool) for call, tool in zip(calls, resolved, strict=True)]
     after: list[set[int]] = [set(call.depends_on) for call in calls]
-    for position, place in enumerate(order):
-        after[place].update(earlier for earlier in order[:position] if _in_order(feet[earlier], feet[place]))
+    for position, index in enumerate(order):
+        after[index].update(
+            earlier for earlier in order[:position] if _in_order(footprints[earlier], footprints[index])
+        )
     return tuple(
-        Step(call, tool, tuple(sorted(before))) for call, tool, before in zip(calls, found, after, strict=True)
+        Step(call, tool, tuple(sorted(before))) for call, tool, before in zip(calls, resolved, after, strict=True)
     )
 
 
 def _order(calls: Sequence[GroupCall]) -> list[int]:
-    """An order in which nothing comes before what it depends on, and otherwise as the calls were given."""
-    nowhere = [
-        Violation(f"calls[{place}].depends_on[{entry}]", "depends_on.known", "is not the place of a call in the group")
-        for place, call in enumerate(calls)
+    """Return a topological order of the calls that otherwise keeps the given order."""
+    unknown = [
+        Violation(f"calls[{index}].depends_on[{entry}]", "depends_on.known", "is not the index of a call in the group")
+        for index, call in enumerate(calls)
         for entry, needed in enumerate(call.depends_on)
         if not 0 <= needed < len(calls)
     ]
     waits_for = [{needed for needed in call.depends_on if 0 <= needed < len(calls)} for call in calls]
     order: list[int] = []
-    ready = [place for place, needed in enumerate(waits_for) if not needed]
+    ready = [index for index, needed in enumerate(waits_for) if not needed]
     heapify(ready)
     while ready:
-        order.append(place := heappop(ready))
+        order.append(index := heappop(ready))
         for later, needed in enumerate(waits_for):
-            if place in needed:
-                needed.discard(place)
+            if index in needed:
+                needed.discard(index)
                 if not needed:
                     heappush(ready, later)
-    circular = _on_a_circle(waits_for, set(range(len(calls))).difference(order))
-    if nowhere or circular:
-        raise errors.group_invalid([*nowhere, *circular])
+    cyclic = _cycle_violations(waits_for, set(range(len(calls))).difference(order))
+    if unknown or cyclic:
+        raise errors.group_invalid([*unknown, *cyclic])
     return order
 
 
-def _on_a_circle(waits_for: Sequence[set[int]], left: Iterable[int]) -> list[Violation]:
-    """Say so about each call that waits for itself; those that only wait for such calls are no mistake of their own."""
+def _cycle_violations(waits_for: Sequence[set[int]], left: Iterable[int]) -> list[Violation]:
+    """Return a violation for each call on a cycle; calls that only depend on a cycle have none."""
     message = "depends on itself, directly or through others"
     return [
-        Violation(f"calls[{place}].depends_on", "depends_on.acyclic", message)
-        for place in sorted(left)
-        if _reaches(place, waits_for)
+        Violation(f"calls[{index}].depends_on", "depends_on.acyclic", message)
+        for index in sorted(left)
+        if _reaches(index, waits_for)
     ]
 
 
-def _reaches(place: int, waits_for: Sequence[set[int]]) -> bool:
+def _reaches(index: int, waits_for: Sequence[set[int]]) -> bool:
     seen: set[int] = set()
-    waiting = list(waits_for[place])
+    waiting = list(waits_for[index])
     while waiting:
         present = waiting.pop()
-        if present == place:
+        if present == index:
             return True
         if present not in seen:
             seen.add(present)
@@ -123,11 +124,11 @@ def _footprint(request: Request, tool: Tool | None) -> Footprint | None:
     try:
         return footprint_of(tool, parse_object(request.arguments))
     except MeshError:
-        # The call itself will say what is wrong with them; until then it touches whatever its tool may.
+        # The call itself will fail with the error; until then it may touch anything that its tool may.
         return footprint_of(tool, {})
 
 
 def _in_order(one: Footprint | None, other: Footprint | None) -> bool:
     if one is None or other is None:
         return False
-    return (one.alone and other.alone) or in_the_way(one, other)
+    return (one.alone and other.alone) or conflicts(one, other)

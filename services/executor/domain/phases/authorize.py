@@ -1,22 +1,151 @@
-"""What stands between a decision and the run that it allows."""
+"""Asks hooks and policy about a call. Anything but an allow ends the call, on record."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from libs.common.auth.coverage import Refusal, Satisfies, not_covered
 from libs.common.auth.identity import Identity
-from libs.common.errors import MeshError
+from libs.common.errors import MeshError, Reason
+from libs.common.redaction.tenant_scanners import TenantScanners
+from libs.common.runtime.clock import Clock
 from libs.common.semver import Version
 from libs.common.tool_names import split_version_name
 from services.executor.domain import errors
-from services.executor.domain.model import Caller, Decision, Verdict
-from services.executor.domain.results.obligations import unmet
+from services.executor.domain.arguments.prepare import call_input, recheck
+from services.executor.domain.audit_records import decision_record
+from services.executor.domain.call_fingerprint import call_fingerprint
+from services.executor.domain.deadlines import time_left
+from services.executor.domain.hooks.hooks import NOTHING, Verdicts
+from services.executor.domain.hooks.invocation_hooks import InvocationHooks
+from services.executor.domain.invocation import Invocation
+from services.executor.domain.model import Caller, Decision, Question, Verdict
+from services.executor.domain.phases.preflight import accept_arguments
+from services.executor.domain.ports import AuditTrail, Authorizer, PreviewTokens, ToolView
+from services.executor.domain.results.obligations import demands_preview, unmet_kinds, with_required_preview
 from services.executor.domain.states import State
 from services.executor.domain.tool import Tool
 
 
-def refusal_of(
+class Authorization:
+    """The authorize phase of calls and previews, and the record of its decision."""
+
+    def __init__(
+        self,
+        *,
+        tools: ToolView,
+        authorizer: Authorizer,
+        audit: AuditTrail,
+        previews: PreviewTokens,
+        hooks: InvocationHooks,
+        scanners: TenantScanners,
+        satisfies: Satisfies,
+        clock: Clock,
+        audit_wait: float,
+    ) -> None:
+        self._tools, self._authorizer, self._audit, self._previews = tools, authorizer, audit, previews
+        self._hooks, self._scanners, self._satisfies = hooks, scanners, satisfies
+        self._clock, self._audit_wait = clock, audit_wait
+
+    async def authorize(self, invocation: Invocation, tool: Tool) -> None:
+        """Return if hooks and policy allow the call; otherwise record the refusal and raise it.
+
+        A call that names another session than its token is refused before hooks and policy are asked.
+        """
+        if invocation.request.caller.other_session:
+            raise errors.other_session()
+        hooked = await self._ask_hooks(invocation, tool) if self._hooks.active else NOTHING
+        caller, asked = invocation.request.caller, invocation.payload.digest if invocation.payload else ""
+        question = Question(invocation.invocation_id, invocation.arguments, asked, hooked.risk)
+        invocation.question = question
+        decision = with_required_preview(await self._authorizer.decide(tool, caller, question), tool)
+        if hooked.asks_approval and decision.verdict is Verdict.ALLOW:
+            decision = _needs_approval(decision, hooked.asks_approval)
+        invocation.decision = decision
+        refused = self._refusal(invocation, tool, decision)
+        if refused is not None:
+            raise await self._record_refusal(invocation, tool, decision, *refused)
+        invocation.enter(State.APPROVED)
+        spec = tool.argument_spec
+        if spec is not None and (spec.fills or spec.call):
+            _fill_internal_arguments(invocation, tool)
+
+    async def record_decision(self, invocation: Invocation) -> None:
+        """Return once the decision is durable. Nothing runs before."""
+        record = decision_record(invocation)
+        invocation.decision_record = record.record_id
+        invocation.evidence.append(f"records/{record.record_id}")
+        within = time_left(invocation.deadline.run_until, self._clock, self._audit_wait)
+        await self._audit.append(record, within=within)
+
+    async def recheck_after_wait(self, invocation: Invocation, tool: Tool) -> None:
+        """Return if a call that waited for its slot may still run.
+
+        Meanwhile the tool may be quarantined or removed, and the policies replaced. A new decision is recorded.
+        """
+        if invocation.state is not State.QUEUED:
+            return
+        self._tools.resolve(tool.qualified, tool.version)
+        decision, question = invocation.decision, invocation.question
+        if decision is None or question is None or not self._authorizer.outdated(decision):
+            return
+        caller = invocation.request.caller
+        decision = with_required_preview(await self._authorizer.decide(tool, caller, question), tool)
+        invocation.decision = decision
+        refused = self._refusal(invocation, tool, decision)
+        if refused is not None:
+            raise refused[0]
+        await self.record_decision(invocation)
+
+    async def _ask_hooks(self, invocation: Invocation, tool: Tool) -> Verdicts:
+        """Return what the hooks answer. Arguments that they changed are checked against the schema again."""
+        verdicts = await self._hooks.before(invocation, tool)
+        if verdicts.arguments is not None:
+            refusal = recheck(tool, invocation.arguments, tool.argument_spec)
+            accept_arguments(invocation, tool, refusal, self._scanners)
+        return verdicts
+
+    async def _record_refusal(
+        self, invocation: Invocation, tool: Tool, decision: Decision, refusal: MeshError, state: State
+    ) -> MeshError:
+        if self._hooks.active:
+            if state is State.AWAITING_APPROVAL:
+                refusal, state = await self._ask_approval_hooks(invocation, tool, decision, refusal)
+            await self._hooks.after_failure(invocation, refusal)
+        invocation.enter(state)
+        invocation.reason, invocation.closed = refusal.reason, True
+        record = decision_record(invocation, refusal)
+        within = time_left(invocation.deadline.answer_by, self._clock, self._audit_wait)
+        await self._audit.append(record, within=within)
+        refusal.evidence = (f"records/{record.record_id}",)
+        return refusal
+
+    async def _ask_approval_hooks(
+        self, invocation: Invocation, tool: Tool, decision: Decision, required: MeshError
+    ) -> tuple[MeshError, State]:
+        """Return how a call that needs approval ends: with APPROVAL_REQUIRED, unless a hook rejects or blocks it."""
+        stopped = await self._hooks.at_approval(invocation, tool, decision)
+        if stopped is None:
+            return required, State.AWAITING_APPROVAL
+        stopped.metadata["decision"] = decision.name
+        invocation.enter(State.AWAITING_APPROVAL)
+        return stopped, State.DENIED if stopped.reason is Reason.APPROVAL_REJECTED else State.BLOCKED
+
+    def _refusal(self, invocation: Invocation, tool: Tool, decision: Decision) -> tuple[MeshError, State] | None:
+        caller, arguments = invocation.request.caller, invocation.arguments
+        if invocation.preview and decision.verdict is Verdict.NEEDS_APPROVAL:
+            # A preview has no effect and returns no result, so it needs no approval; the token's limits still hold.
+            decision = replace(decision, verdict=Verdict.ALLOW)
+        refused = find_refusal(decision, tool, caller, arguments, self._satisfies, invocation.sandbox)
+        if refused is None and decision.obligations and not invocation.preview and demands_preview(decision):
+            token = invocation.request.preview_token
+            if not (token and self._previews.accepts(token, call_fingerprint(caller, tool, arguments))):
+                return errors.preview_required(decision, tool.name), State.DENIED
+        return refused
+
+
+def find_refusal(
     decision: Decision, tool: Tool, caller: Caller, arguments: dict[str, Any], satisfies: Satisfies, sandbox: str = ""
 ) -> tuple[MeshError, State] | None:
     """Return why the call may not run and the state that it ends in; None if it may."""
@@ -24,17 +153,17 @@ def refusal_of(
         return errors.approval_required(decision), State.AWAITING_APPROVAL
     if decision.verdict is not Verdict.ALLOW:
         return errors.denied(decision), State.DENIED
-    if decision.obligations and (kinds := unmet(decision.obligations, tool, sandbox)):
+    if decision.obligations and (kinds := unmet_kinds(decision.obligations, tool, sandbox)):
         return errors.obligation_unmet(decision, kinds), State.DENIED
     if caller.confined is not None:
-        # The decision may be remembered from other arguments; what the token says about arguments holds for these.
-        refused = beyond_token(caller.confined, tool, arguments, satisfies)
+        # A cached decision may have been made for other arguments, so the token's argument limits are checked here.
+        refused = find_token_refusal(caller.confined, tool, arguments, satisfies)
         if refused is not None:
             return errors.authority_exceeded(decision, refused), State.DENIED
     return None
 
 
-def beyond_token(token: Identity, tool: Tool, arguments: dict[str, Any], satisfies: Satisfies) -> Refusal | None:
+def find_token_refusal(token: Identity, tool: Tool, arguments: dict[str, Any], satisfies: Satisfies) -> Refusal | None:
     """Return why the token does not cover a call with these arguments, or None if it does."""
     name, version = split_version_name(tool.name)
     return not_covered(
@@ -45,4 +174,28 @@ def beyond_token(token: Identity, tool: Tool, arguments: dict[str, Any], satisfi
         resources=() if tool.resources is None else tool.resources(arguments),
         closed_world=tool.closed_world,
         satisfies=satisfies,
+    )
+
+
+def _fill_internal_arguments(invocation: Invocation, tool: Tool) -> None:
+    """Set the arguments that only the mesh may set: after policy judged the caller's, before the tool gets them."""
+    request, caller = invocation.request, invocation.request.caller
+    facts = {
+        "tenant": caller.tenant,
+        "subject": caller.subject,
+        "agent": caller.agent,
+        "session_id": caller.session_id,
+        "task_id": request.task_id,
+        "invocation_id": invocation.invocation_id,
+        "idempotency_key": request.idempotency_key,
+        "trace_id": request.trace_id,
+    }
+    invocation.call_input, filled = call_input(tool.argument_spec, invocation.arguments, facts)
+    invocation.changes = (*invocation.changes, *filled)
+
+
+def _needs_approval(decision: Decision, hook: str) -> Decision:
+    """Return the decision with approval required. A hook can ask for approval, and never allow what policy denies."""
+    return replace(
+        decision, verdict=Verdict.NEEDS_APPROVAL, reasons=(*decision.reasons, f"the hook {hook} asks for a person")
     )

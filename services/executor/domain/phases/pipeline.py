@@ -1,4 +1,4 @@
-"""The parts that every use case of the executor is made of."""
+"""Builds the phases that the use cases of the executor share."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from libs.common.auth.coverage import Satisfies
 from libs.common.redaction.tenant_scanners import TenantScanners
 from libs.common.runtime.clock import Clock
 from services.executor.domain.hooks.hooks import Hooks
-from services.executor.domain.hooks.invocation_hooks import Hooking
-from services.executor.domain.idempotency.claim import Keys
+from services.executor.domain.hooks.invocation_hooks import InvocationHooks
+from services.executor.domain.idempotency.claim import IdempotencyClaims
+from services.executor.domain.phases.authorize import Authorization
 from services.executor.domain.phases.execute import Execution
-from services.executor.domain.phases.finish import Closing
-from services.executor.domain.phases.preflight import Opening
-from services.executor.domain.phases.supervise import InFlight, Serving
-from services.executor.domain.phases.verify import Verification
+from services.executor.domain.phases.finish import Completion
+from services.executor.domain.phases.preflight import Preflight
+from services.executor.domain.phases.shielded import ShieldedSteps
+from services.executor.domain.phases.supervise import InFlight, Supervisor
+from services.executor.domain.phases.verify import Verifier
 from services.executor.domain.ports import (
     AuditTrail,
     Authorizer,
-    Claims,
+    ClaimStore,
     Observer,
     PreviewTokens,
     Quarantine,
@@ -28,26 +30,26 @@ from services.executor.domain.ports import (
     ToolView,
 )
 from services.executor.domain.results.cache import ResultCache
-from services.executor.domain.results.store import Storing
-from services.executor.domain.scheduling.budget import Accounts
-from services.executor.domain.scheduling.slots import Turns
+from services.executor.domain.results.store import LargeResults
+from services.executor.domain.scheduling.budget import BudgetReservations
+from services.executor.domain.scheduling.slots import SlotPool
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What calls go through."""
+    """The adapters and shared services that calls need."""
 
     tools: ToolView
     authorizer: Authorizer
     audit: AuditTrail
     runner: Runner
-    claims: Claims
+    claims: ClaimStore
     spending: Spending
     previews: PreviewTokens
     quarantine: Quarantine
     cache: ResultCache
-    storing: Storing
-    turns: Turns
+    large_results: LargeResults
+    slots: SlotPool
     hooks: Hooks
     observer: Observer
     spans: Spans
@@ -56,31 +58,47 @@ class Ports:
     satisfies: Satisfies
 
 
-class Parts:
-    """Opening, execution, closing, and what sees an invocation through all of them."""
+class Pipeline:
+    """The phases, each with the ports that it needs, and the ports themselves."""
 
     def __init__(self, ports: Ports, *, in_flight: InFlight, audit_wait: float) -> None:
-        self.clock, self.spans, self.turns = ports.clock, ports.spans, ports.turns
-        self.tools, self.claims = ports.tools, ports.claims
-        self.cache, self.storing = ports.cache, ports.storing
-        hooking = self.hooking = Hooking(ports.hooks, ports.scanners)
-        accounts = Accounts(ports.spending, ports.clock, ports.observer)
-        self.closing = Closing(ports.audit, ports.claims, ports.observer, ports.clock, audit_wait=audit_wait)
-        self.opening = Opening(
+        self.ports = ports
+        clock, observer, scanners = ports.clock, ports.observer, ports.scanners
+        hooks = self.hooks = InvocationHooks(ports.hooks, scanners)
+        steps = self.steps = ShieldedSteps()
+        budget = BudgetReservations(ports.spending, clock, observer)
+        self.preflight = Preflight(
+            tools=ports.tools, audit=ports.audit, runner=ports.runner, scanners=scanners, clock=clock
+        )
+        self.authorization = Authorization(
             tools=ports.tools,
             authorizer=ports.authorizer,
             audit=ports.audit,
-            runner=ports.runner,
             previews=ports.previews,
-            hooking=hooking,
-            clock=ports.clock,
-            scanners=ports.scanners,
+            hooks=hooks,
+            scanners=scanners,
             satisfies=ports.satisfies,
-            closing=self.closing,
+            clock=clock,
+            audit_wait=audit_wait,
         )
-        self.execution = Execution(ports.runner, ports.claims, accounts, ports.clock)
-        self.verification = Verification(
-            self.opening, self.closing, hooking, ports.storing, ports.quarantine, ports.claims
+        self.claims = IdempotencyClaims(ports.claims, steps, observer, clock, store_timeout=audit_wait)
+        self.execution = Execution(ports.runner, ports.claims, budget, clock)
+        self.verifier = Verifier(
+            hooks=hooks,
+            large_results=ports.large_results,
+            quarantine=ports.quarantine,
+            claims=ports.claims,
+            steps=steps,
+            scanners=scanners,
         )
-        self.keys = Keys(ports.claims, ports.clock)
-        self.serving = Serving(self.closing, accounts, hooking, ports.observer, ports.clock, in_flight)
+        self.completion = Completion(ports.audit, self.claims, steps, clock, audit_wait=audit_wait)
+        self.supervisor = Supervisor(
+            completion=self.completion,
+            steps=steps,
+            budget=budget,
+            hooks=hooks,
+            observer=observer,
+            clock=clock,
+            in_flight=in_flight,
+        )
+        self.audit_wait = audit_wait

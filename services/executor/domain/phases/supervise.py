@@ -1,22 +1,22 @@
-"""Serving one invocation: it is counted while it is under way, it can be taken back, and whatever goes wrong is put on record."""
+"""Supervises invocations under way: counts them, cancels them, and records every failure."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from libs.common.errors import MeshError, Reason
 from libs.common.runtime.clock import Clock
 from services.executor.domain import errors
-from services.executor.domain.hooks.invocation_hooks import Hooking
+from services.executor.domain.hooks.invocation_hooks import InvocationHooks
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.model import Caller, Request
-from services.executor.domain.phases.finish import Closing
+from services.executor.domain.phases.finish import Completion
+from services.executor.domain.phases.shielded import ShieldedSteps
 from services.executor.domain.ports import Observer
-from services.executor.domain.running import Running
-from services.executor.domain.scheduling.budget import Accounts
+from services.executor.domain.scheduling.budget import BudgetReservations
 from services.executor.domain.tool import UncertainOutcome
 
 T = TypeVar("T")
@@ -24,99 +24,152 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class InFlight:
-    """How many invocations are under way in this process."""
+    """The number of invocations under way in this process."""
 
     count: int = 0
 
 
-class Serving:
-    """Sees invocations through to their end, calls and previews alike."""
+class ActiveInvocations:
+    """Maps each invocation under way to its task, so that it can be canceled with an error of its own."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[Invocation, asyncio.Task[Any] | None] = {}
+        self._canceled: dict[Invocation, MeshError] = {}
+
+    def add(self, invocation: Invocation) -> None:
+        """Register an invocation of the current task."""
+        self._tasks[invocation] = asyncio.current_task()
+
+    def remove(self, invocation: Invocation) -> None:
+        """Forget an invocation. It can no longer be canceled. Idempotent."""
+        self._tasks.pop(invocation, None)
+        if self._canceled:
+            self._canceled.pop(invocation, None)
+
+    def cancel_revoked(self, revoked: Callable[[Caller], bool]) -> int:
+        """Cancel the invocations whose token was revoked, with TOKEN_REVOKED. Return how many."""
+        affected = [each for each in self._tasks if self._cancelable(each) and revoked(each.request.caller)]
+        for invocation in affected:
+            self._cancel(invocation, errors.authority_revoked())
+        return len(affected)
+
+    def cancel_request(self, request: Request, error: MeshError) -> bool:
+        """Cancel the invocation of this very request with the error. Return whether it was canceled.
+
+        One that commits its effects is left alone: the error would not be its outcome.
+        """
+        for invocation in self._tasks:
+            if invocation.request is request and self._cancelable(invocation) and not invocation.committing:
+                self._cancel(invocation, error)
+                return True
+        return False
+
+    def cancel_lost_claim(self, invocation_id: str) -> None:
+        """Cancel an invocation whose claim may belong to another call by now.
+
+        One whose tool must not be repeated continues: half of its effect helps no caller.
+        """
+        for invocation in self._tasks:
+            if invocation.invocation_id == invocation_id and self._cancelable(invocation):
+                rule = invocation.tool.uncertain if invocation.tool is not None else UncertainOutcome.FAIL
+                if rule is not UncertainOutcome.FAIL:
+                    self._cancel(invocation, errors.claim_lost())
+                return
+
+    def cancellation_error(self, invocation: Invocation) -> MeshError | None:
+        """Return why an invocation was canceled here, unless its caller left too. Ends the task's cancellation."""
+        error = self._canceled.get(invocation)
+        if error is None:
+            return None
+        task = self._tasks[invocation]
+        return error if task is None or task.uncancel() == 0 else None
+
+    def _cancelable(self, invocation: Invocation) -> bool:
+        return not invocation.closed and invocation not in self._canceled
+
+    def _cancel(self, invocation: Invocation, error: MeshError) -> None:
+        self._canceled[invocation] = error
+        task = self._tasks[invocation]
+        if task is not None:
+            task.cancel()
+
+
+class Supervisor:
+    """Runs the phases of invocations, calls and previews alike, and records how they fail."""
 
     def __init__(
         self,
-        closing: Closing,
-        accounts: Accounts,
-        hooking: Hooking,
+        *,
+        completion: Completion,
+        steps: ShieldedSteps,
+        budget: BudgetReservations,
+        hooks: InvocationHooks,
         observer: Observer,
         clock: Clock,
         in_flight: InFlight,
     ) -> None:
-        self._closing, self._accounts, self._hooking = closing, accounts, hooking
-        self._observer, self._clock = observer, clock
-        self._in_flight, self._running = in_flight, Running()
+        self._completion, self._steps, self._budget, self._hooks = completion, steps, budget, hooks
+        self._observer, self._clock, self._in_flight = observer, clock, in_flight
+        self.active = ActiveInvocations()
 
-    async def __call__(self, invocation: Invocation, phases: Callable[[Invocation], Awaitable[T]]) -> T:
-        """Return what the phases answer, or raise MeshError with the invocation's id."""
-        closing = self._closing
+    async def run(self, invocation: Invocation, phases: Callable[[Invocation], Awaitable[T]]) -> T:
+        """Return what the phases return, or raise MeshError with the invocation's id."""
         self._in_flight.count += 1
-        self._running.begin(invocation)
+        self.active.add(invocation)
         try:
             return await phases(invocation)
         except MeshError as error:
-            self._running.end(invocation)
-            raise await closing.to_the_end(self._failed(invocation, error)) from None
+            self.active.remove(invocation)
+            raise await self._steps.run_shielded(self._record_failure(invocation, error)) from None
         except asyncio.CancelledError:
-            if (late := await self._interrupted(invocation)) is not None:
-                raise late from None
+            if (canceled := await self._record_canceled(invocation)) is not None:
+                raise canceled from None
             raise
         except Exception as cause:
-            self._running.end(invocation)
-            self._observer.unforeseen(cause)
-            raise await closing.to_the_end(self._failed(invocation, errors.unforeseen())) from cause
+            self.active.remove(invocation)
+            self._observer.unexpected(cause)
+            raise await self._steps.run_shielded(self._record_failure(invocation, errors.unexpected())) from cause
         finally:
-            self._running.end(invocation)
+            self.active.remove(invocation)
             self._in_flight.count -= 1
             self._observer.ended(invocation, invocation.elapsed())
-            self._accounts.settle(invocation)
-            await self._accounts.settled(invocation)
+            if invocation.reservation is not None:
+                self._budget.settle(invocation)
+            if invocation.settling is not None:
+                await self._budget.wait_settled(invocation)
 
-    def stop(self, request: Request, error: MeshError) -> bool:
-        """End the invocation of this very request if it is under way: on record, and answered with the error. Say whether it was."""
-        return self._running.stop(request, error)
-
-    def overtaken(self, invocation_id: str) -> None:
-        """End an invocation whose key may be somebody else's by now. One that nobody may repeat goes on: stopping it half-way helps nobody."""
-        self._running.stop_invocation(invocation_id, _unless_it_must_not_be_repeated)
-
-    async def never_began(self, invocation: Invocation, error: MeshError) -> MeshError:
-        """Put an invocation on record that was not begun, and return what its caller gets."""
+    async def record_not_started(self, invocation: Invocation, error: MeshError) -> MeshError:
+        """Record an invocation that is not started, and return the error of its caller."""
         try:
-            return await self._closing.to_the_end(
-                self._closing.failed(invocation, error, invocation.deadline.answer_by)
+            return await self._steps.run_shielded(
+                self._completion.fail(invocation, error, invocation.deadline.answer_by)
             )
         finally:
             self._observer.ended(invocation, invocation.elapsed())
 
-    async def given_up(self, invocation: Invocation) -> None:
-        """Put an invocation on record that nobody waits for any more, and that was not begun."""
+    async def record_abandoned(self, invocation: Invocation) -> None:
+        """Record an invocation that is not started because its caller left."""
         try:
-            await self._interrupted(invocation)
+            await self._record_canceled(invocation)
         finally:
             self._observer.ended(invocation, invocation.elapsed())
 
-    def withdraw(self, revoked: Callable[[Caller], bool]) -> int:
-        """End what runs on authority that was taken back: on record, and answered with TOKEN_REVOKED. Return how many."""
-        return self._running.withdraw(revoked)
-
-    async def _failed(self, invocation: Invocation, error: MeshError) -> MeshError:
-        if self._hooking.active and not invocation.closed:
-            await self._hooking.after_failure(invocation, error)
+    async def _record_failure(self, invocation: Invocation, error: MeshError) -> MeshError:
+        if self._hooks.active and not invocation.closed:
+            await self._hooks.after_failure(invocation, error)
         if error.reason is Reason.DEADLINE_EXCEEDED:
-            # Whoever serves the call answers this in time, whatever the log does; the record has as long as it takes.
-            return await self._closing.interrupted(invocation, error)
-        return await self._closing.failed(invocation, error, invocation.deadline.answer_by)
+            # The server answers the caller in time, whatever the log does; the record has as long as it takes.
+            return await self._completion.fail_unattended(invocation, error)
+        return await self._completion.fail(invocation, error, invocation.deadline.answer_by)
 
-    async def _interrupted(self, invocation: Invocation) -> MeshError | None:
-        """Record that the caller left, that its time is over, or that somebody stopped it. The latter two are returned, for someone
-        may still listen."""
+    async def _record_canceled(self, invocation: Invocation) -> MeshError | None:
+        """Record that the caller left, that its time is over, or that the invocation was canceled here.
+
+        The error of the latter two is returned, because the caller may still wait.
+        """
         late = self._clock.monotonic() >= invocation.deadline.run_until
-        stopped = self._running.stopped(invocation)
-        self._running.end(invocation)
-        error = stopped or (errors.deadline_exceeded() if late else errors.canceled())
-        failure = await self._closing.to_the_end(self._closing.interrupted(invocation, error))
-        return failure if late or stopped is not None else None
-
-
-def _unless_it_must_not_be_repeated(invocation: Invocation) -> MeshError | None:
-    rule = invocation.tool.uncertain if invocation.tool is not None else UncertainOutcome.FAIL
-    return None if rule is UncertainOutcome.FAIL else errors.claim_lost()
+        canceled = self.active.cancellation_error(invocation)
+        self.active.remove(invocation)
+        error = canceled or (errors.deadline_exceeded() if late else errors.canceled())
+        recorded = await self._steps.run_shielded(self._completion.fail_unattended(invocation, error))
+        return recorded if late or canceled is not None else None

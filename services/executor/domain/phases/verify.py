@@ -1,96 +1,105 @@
-"""Verify: what a run brought back keeps the tool's word, in its result and in its effects, and only then becomes real."""
+"""Verifies a run: its result satisfies the schema, its effects are declared. Only then are its effects committed."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from libs.common.json.jsonio import dump
+from libs.common.redaction.tenant_scanners import TenantScanners
 from services.executor.domain import errors
-from services.executor.domain.hooks.invocation_hooks import Hooking
+from services.executor.domain.hooks.invocation_hooks import InvocationHooks
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import Ran
-from services.executor.domain.phases.finish import Closing
-from services.executor.domain.phases.preflight import Opening
-from services.executor.domain.ports import Claims, Quarantine
-from services.executor.domain.results.check import Answer, Examined, examined
-from services.executor.domain.results.effects import complaint, merged, violations
+from services.executor.domain.model import RunResult
+from services.executor.domain.phases.shielded import ShieldedSteps
+from services.executor.domain.ports import ClaimStore, Quarantine
+from services.executor.domain.results.check import CheckedResult, VerifiedResult, check_result
+from services.executor.domain.results.effects import find_undeclared, merge_effects, quarantine_reason
 from services.executor.domain.results.size_limits import UNDO_BYTES
-from services.executor.domain.results.store import Storing
+from services.executor.domain.results.store import LargeResults
 from services.executor.domain.tool import Tool
 
-# How long a caller waits until every executor knows of a tool that broke its word. Here it is out of use at once.
+# How long a caller waits until every executor knows of a quarantine. This executor stops using the tool at once.
 _QUARANTINE_PATIENCE = 2.0
 
 
-class Verification:
-    """Looks at what came back. Whatever it refuses leaves nothing behind."""
+class Verifier:
+    """The verify phase. A run that it refuses is rolled back."""
 
     def __init__(
         self,
-        opening: Opening,
-        closing: Closing,
-        hooking: Hooking,
-        storing: Storing,
+        *,
+        hooks: InvocationHooks,
+        large_results: LargeResults,
         quarantine: Quarantine,
-        claims: Claims,
+        claims: ClaimStore,
+        steps: ShieldedSteps,
+        scanners: TenantScanners,
     ) -> None:
-        self._opening, self._closing, self._hooking = opening, closing, hooking
-        self._storing, self._quarantine, self._claims = storing, quarantine, claims
+        self._hooks, self._large_results, self._quarantine = hooks, large_results, quarantine
+        self._claims, self._steps, self._scanners = claims, steps, scanners
 
-    async def __call__(self, invocation: Invocation, tool: Tool, ran: Ran) -> Answer:
-        """Return the answer once the effects of the run are real. Raises RESULT_INVALID, RESULT_TOO_LARGE, SANITIZATION_FAILED, HOOK_BLOCKED or
-        SIDE_EFFECT_VIOLATION, and then none of them is; PARTIAL_FAILURE when only some could be made real. A caller that leaves meanwhile is noted:
-        what became real is known, and has to be said before it goes."""
-        if ran.drop is None and ran.keep is None:
-            return await self._examined(invocation, tool, ran)
+    async def verify(self, invocation: Invocation, tool: Tool, run: RunResult) -> VerifiedResult:
+        """Return the verified result once the effects of the run are committed.
+
+        Raises RESULT_INVALID, RESULT_TOO_LARGE, SANITIZATION_FAILED, HOOK_BLOCKED or SIDE_EFFECT_VIOLATION after a
+        rollback; PARTIAL_FAILURE when only some effects could be committed. A caller that leaves during the commit is
+        noted on the invocation: the outcome is recorded first.
+        """
+        invocation.phases.begin("verify")
+        has_effects = run.rollback is not None or run.commit is not None
         try:
-            answer = await self._examined(invocation, tool, ran)
-            if invocation.claim is not None and not self._claims.sure(invocation.claim):
-                # Somebody else may have made the same effects real meanwhile.
+            verified = await self._check_run(invocation, tool, run)
+            if has_effects and invocation.claim is not None and not self._claims.is_held(invocation.claim):
+                # Another call may have committed the same effects meanwhile.
                 raise errors.claim_lost()
         except BaseException:
-            if ran.drop is not None:
-                await self._closing.stay(ran.drop())
+            if run.rollback is not None:
+                await self._steps.finish_before_cancel(run.rollback())
             raise
-        invocation.ending = True
-        if ran.keep is not None and await self._closing.stay(ran.keep()):
-            invocation.leave()
-        return answer
+        if not has_effects:
+            return verified
+        invocation.committing = True
+        if run.commit is not None and await self._steps.finish_before_cancel(run.commit()):
+            invocation.note_caller_left()
+        return verified
 
-    async def _examined(self, invocation: Invocation, tool: Tool, ran: Ran) -> Answer:
-        invocation.costs, invocation.undo = ran.costs, ran.undo
-        if ran.undo is not None and (size := len(dump(ran.undo))) > UNDO_BYTES:
-            # Cut it would undo something else; and nobody would hear of what can only be undone with it.
+    async def verify_value(self, invocation: Invocation, tool: Tool, value: Any) -> VerifiedResult:
+        """Return a value as the result of the call.
+
+        Raises RESULT_INVALID, RESULT_TOO_LARGE, SANITIZATION_FAILED or HOOK_BLOCKED.
+        """
+        checked = check_result(invocation, tool, value, self._scanners.of(invocation.request.caller.tenant))
+        if self._hooks.active:
+            await self._hooks.after(invocation, tool, checked.value)
+        if checked.large:
+            return await self._store(invocation, tool, checked)
+        return VerifiedResult(checked.content, checked.payload, checked.rendered)
+
+    async def _check_run(self, invocation: Invocation, tool: Tool, run: RunResult) -> VerifiedResult:
+        invocation.costs, invocation.undo = run.costs, run.undo
+        if run.undo is not None and (size := len(dump(run.undo))) > UNDO_BYTES:
+            # Truncated arguments would undo something else, so the run is refused instead.
             raise errors.result_too_large(size, UNDO_BYTES)
-        if ran.effects:
-            await self._hold_to_word(invocation, tool, ran)
-        return await self.answer(invocation, tool, ran.value)
+        if run.effects:
+            await self._check_effects(invocation, tool, run)
+        return await self.verify_value(invocation, tool, run.value)
 
-    async def answer(self, invocation: Invocation, tool: Tool, value: Any) -> Answer:
-        """Return what a call may be answered with that brought back this value. Raises RESULT_INVALID, RESULT_TOO_LARGE, SANITIZATION_FAILED or
-        HOOK_BLOCKED."""
-        found = examined(invocation, tool, value, self._opening.scanner(invocation))
-        if self._hooking.active:
-            await self._hooking.after(invocation, tool, found.value)
-        if found.large:
-            return await self._stored(invocation, tool, found)
-        return Answer(found.content, found.shown, found.presented)
-
-    async def _stored(self, invocation: Invocation, tool: Tool, found: Examined) -> Answer:
-        refusal = self._storing.refusal(tool, invocation.arguments, len(found.content))
+    async def _store(self, invocation: Invocation, tool: Tool, checked: CheckedResult) -> VerifiedResult:
+        refusal = self._large_results.refusal(tool, invocation.arguments, len(checked.content))
         if refusal is not None:
             raise refusal
         request = invocation.request
-        stored = await self._storing.keep(tool, request.caller, found.content, keyed=bool(request.idempotency_key))
-        return Answer(b"", found.shown, found.presented, stored)
+        keyed = bool(request.idempotency_key)
+        stored = await self._large_results.save(tool, request.caller, checked.content, keyed=keyed)
+        return VerifiedResult(b"", checked.payload, checked.rendered, stored)
 
-    async def _hold_to_word(self, invocation: Invocation, tool: Tool, ran: Ran) -> None:
-        """Compare what changed with what the manifest declares. A tool that broke its word is out of use before its caller hears of it."""
-        invocation.effects = merged(ran.effects)
-        broken = violations(tool, ran.effects)
-        if not broken:
+    async def _check_effects(self, invocation: Invocation, tool: Tool, run: RunResult) -> None:
+        """Compare the effects with those that the manifest declares. A tool that violates it is quarantined first."""
+        invocation.effects = merge_effects(run.effects)
+        undeclared = find_undeclared(tool, run.effects)
+        if not undeclared:
             return
-        invocation.violations = tuple(broken)
-        why = complaint(broken, invocation.invocation_id)
-        await self._quarantine.impose(tool, why, invocation.invocation_id, within=_QUARANTINE_PATIENCE)
-        raise errors.word_broken(tool.name, len(broken))
+        invocation.violations = tuple(undeclared)
+        reason = quarantine_reason(undeclared, invocation.invocation_id)
+        await self._quarantine.impose(tool, reason, invocation.invocation_id, within=_QUARANTINE_PATIENCE)
+        raise errors.word_broken(tool.name, len(undeclared))

@@ -1,78 +1,81 @@
-"""What a call would do, without doing it: validated and authorized like the call, run where nothing of it stays."""
+"""Previews a call: validated and authorized like the call, run in dry-run mode, rolled back."""
 
 from __future__ import annotations
 
 from services.executor.domain import errors
 from services.executor.domain.audit_records import outcome_record
-from services.executor.domain.call_fingerprint import facts_of
+from services.executor.domain.call_fingerprint import call_fingerprint
+from services.executor.domain.deadlines import time_left
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import Forecast, Foreseen, Ran, Request
-from services.executor.domain.phases.pipeline import Parts
+from services.executor.domain.model import Forecast, PreviewResult, Request, RunResult
+from services.executor.domain.phases.pipeline import Pipeline
 from services.executor.domain.ports import PreviewTokens
-from services.executor.domain.preview.forecast import Foretold, awaits_person, foretold
+from services.executor.domain.preview.forecast import RedactedForecast, needs_approval, redact_forecast
 from services.executor.domain.states import State
 from services.executor.domain.tool import Tool
 
 
-class Preview:
-    """Answers what calls would do. Nothing is claimed or kept; the question and its answer are on record, and what it takes is counted."""
+class PreviewInvocation:
+    """Previews calls. Nothing is claimed or stored; the preview is recorded and counts against limits."""
 
-    def __init__(self, parts: Parts, tokens: PreviewTokens) -> None:
-        self._parts, self._tokens = parts, tokens
+    def __init__(self, pipeline: Pipeline, tokens: PreviewTokens) -> None:
+        self._pipeline, self._ports, self._tokens = pipeline, pipeline.ports, tokens
 
-    async def __call__(self, request: Request) -> Foreseen:
+    async def execute(self, request: Request) -> PreviewResult:
         """Return what the call would do, or raise MeshError with the preview's id."""
-        parts = self._parts
-        invocation = Invocation(request, parts.clock, parts.spans.begin(), preview=True)
-        return await parts.serving(invocation, self._phases)
+        invocation = Invocation(request, self._ports.clock, self._ports.spans.begin(), preview=True)
+        return await self._pipeline.supervisor.run(invocation, self._run_phases)
 
-    async def _phases(self, invocation: Invocation) -> Foreseen:
-        parts, begin = self._parts, invocation.phases.begin
+    async def _run_phases(self, invocation: Invocation) -> PreviewResult:
+        phases, begin = self._pipeline, invocation.phases.begin
 
         begin("request")
-        parts.opening.request(invocation)
+        phases.preflight.admit(invocation)
 
         begin("validate")
-        tool = parts.opening.validate(invocation)
+        tool = phases.preflight.validate(invocation)
         if not tool.dry_run:
             raise errors.cannot_be_previewed(tool.name)
 
         begin("authorize")
-        await parts.opening.authorize(invocation, tool)
+        await phases.authorization.authorize(invocation, tool)
 
         begin("execute")
-        await parts.opening.record_decision(invocation)
-        async with parts.turns.turn(invocation, tool):
-            await parts.opening.still_usable(invocation, tool)
-            ran = await parts.execution.run(invocation, tool)
+        await phases.authorization.record_decision(invocation)
+        async with self._ports.slots.slot(invocation, tool):
+            await phases.authorization.recheck_after_wait(invocation, tool)
+            run = await phases.execution.run(invocation, tool)
             begin("verify")
-            forecast = await self._dropped(invocation, ran)
-            told = await foretold(invocation, tool, forecast, parts.hooking, parts.opening.scanner(invocation))
+            forecast = await self._roll_back(invocation, run)
+            scanner = self._ports.scanners.of(invocation.request.caller.tenant)
+            redacted = await redact_forecast(invocation, tool, forecast, phases.hooks, scanner)
 
         begin("return")
         invocation.enter(State.SUCCEEDED)
         invocation.closed = True
-        await parts.closing.conclude(outcome_record(invocation, result=told.shown), until=invocation.deadline.answer_by)
+        within = time_left(invocation.deadline.answer_by, self._ports.clock, phases.audit_wait)
+        await self._ports.audit.conclude(outcome_record(invocation, result=redacted.payload), within=within)
         invocation.phases.end()
-        return self._foreseen(invocation, tool, told)
+        return self._result(invocation, tool, redacted)
 
-    async def _dropped(self, invocation: Invocation, ran: Ran) -> Forecast:
-        """Throw away what the tool changed on its way, and return what it foresaw; failing that, what was seen."""
-        if ran.drop is not None:
-            await self._parts.closing.to_the_end(ran.drop())
-        invocation.costs = ran.costs
-        return ran.forecast or Forecast(changes=ran.effects, result=ran.value)
+    async def _roll_back(self, invocation: Invocation, run: RunResult) -> Forecast:
+        """Roll the run back, and return the tool's forecast; without one, the observed effects."""
+        if run.rollback is not None:
+            await self._pipeline.steps.run_shielded(run.rollback())
+        invocation.costs = run.costs
+        return run.forecast or Forecast(changes=run.effects, result=run.value)
 
-    def _foreseen(self, invocation: Invocation, tool: Tool, told: Foretold) -> Foreseen:
-        token, expires = self._tokens.issue(facts_of(invocation.request.caller, tool, invocation.arguments))
-        return Foreseen(
+    def _result(self, invocation: Invocation, tool: Tool, redacted: RedactedForecast) -> PreviewResult:
+        fingerprint = call_fingerprint(invocation.request.caller, tool, invocation.arguments)
+        token, expires = self._tokens.issue(fingerprint)
+        return PreviewResult(
             invocation_id=invocation.invocation_id,
             tool_version=tool.name,
-            forecast=told.forecast,
-            approval_required=awaits_person(invocation),
+            forecast=redacted.forecast,
+            approval_required=needs_approval(invocation),
             token=token,
             expires=expires,
             trace_id=invocation.request.trace_id,
-            result=told.result,
-            left_out=told.left_out,
+            result=redacted.result,
+            left_out=redacted.left_out,
         )

@@ -1,7 +1,7 @@
-"""Results that may be used again: of read-only tools that say for how long, for the same caller and the same arguments. Pure.
+"""Defines the result cache: results of read-only tools, for the same caller and the same arguments. Pure.
 
-What is kept is what the tool returned, once it was found to keep its contract, and before anything was removed from it: what binds a call is its own decision's
-business, and policy is asked for every call, cached or not. Two callers never share a result.
+The cached value is the tool's verified result before redaction. Policy is asked for every call, cached or not, and its
+obligations are applied to each. Two callers never share a result.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import NamedTuple, Protocol
 from services.executor.domain.model import Caller
 from services.executor.domain.tool import Mutation, Tool
 
-# The facts about a caller that a result may depend on and still be used again.
+# The facts about a caller that are part of the cache key.
 _IN_KEY = frozenset({"tenant", "subject"})
 
 
 class CacheKey(NamedTuple):
-    """What must be equal for a result to be used again."""
+    """The key of a cached result."""
 
     tool_digest: str
     arguments_digest: str
@@ -25,39 +25,44 @@ class CacheKey(NamedTuple):
     subject: str
 
 
-class Kept(NamedTuple):
-    """A result that may be used again: its JSON, and when it was made."""
+class CacheHit(NamedTuple):
+    """A cached result: its JSON, and when it was computed."""
 
     content: bytes
     created: datetime
 
 
-class Flight(Protocol):
-    """The one run of those that would all return the same. It must be ended, whatever becomes of it."""
+class FlightLease(Protocol):
+    """The single-flight lease of the one call that computes a result. It must be ended, however the run ends."""
 
     def keep(self, content: bytes, created: datetime, seconds: float) -> None:
-        """Keep the result for so many seconds. Has no effect if its version changed meanwhile, or there is no room for it."""
+        """Cache the result for `seconds`. No effect if the version changed meanwhile, or the cache has no room."""
         ...
 
     def end(self) -> None:
-        """Let those go on who wait for it. Ending twice ends once."""
+        """Wake the calls that wait for the result. Idempotent."""
         ...
 
 
 class ResultCache(Protocol):
-    """The results that this executor remembers."""
+    """The cached results of this executor."""
 
-    async def enter(self, key: CacheKey) -> Kept | Flight:
-        """Return a result that is fresh, waiting for a run under way that would bring it; or the right to run. Waits for one such run at
-        most, so a run that brings nothing delays the others and never queues them, and for as long as whoever asks lets it."""
+    async def enter(self, key: CacheKey) -> CacheHit | FlightLease:
+        """Return a fresh result, or a lease to compute it.
+
+        Waits for at most one run of the same call that is under way, so a failed run delays others and never queues
+        them.
+        """
         ...
 
 
-def key_for(tool: Tool, caller: Caller, arguments_digest: str) -> CacheKey | None:
-    """Return what a result would be kept under; None if results of this tool are never used again."""
+def cache_key_for(tool: Tool, caller: Caller, arguments_digest: str) -> CacheKey | None:
+    """Return the cache key of a call; None if its result must not be cached."""
     if tool.cache_seconds <= 0 or tool.mutation is not Mutation.READ_ONLY:
         return None
-    if tool.intake is not None and any(fill.fact and fill.fact not in _IN_KEY for fill in tool.intake.fills):
-        # What the tool gets differs from call to call, though nobody asked for anything else.
+    if tool.argument_spec is not None and any(
+        fill.fact and fill.fact not in _IN_KEY for fill in tool.argument_spec.fills
+    ):
+        # An internal argument differs from call to call, although the caller's arguments are the same.
         return None
     return CacheKey(tool.digest, arguments_digest, caller.tenant, caller.subject)

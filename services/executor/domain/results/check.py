@@ -1,4 +1,4 @@
-"""Verify: the result keeps the tool's contract, and holds no more than this caller may see."""
+"""Checks a result against the tool's schema and the obligations of the decision."""
 
 from __future__ import annotations
 
@@ -11,82 +11,85 @@ from libs.common.json.jsonio import MAX_DEPTH, dump, parse
 from libs.common.redaction.scanner import Scanner
 from services.executor.domain import errors
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import Payload, Shown, Stored
-from services.executor.domain.payload_summary import describe
-from services.executor.domain.results.obligations import fulfil
-from services.executor.domain.results.rendering import presented
+from services.executor.domain.model import PayloadDigest, RenderedResult, StoredResult
+from services.executor.domain.payload_summary import summarize_payload
+from services.executor.domain.results.obligations import apply_obligations
+from services.executor.domain.results.rendering import render_result
 from services.executor.domain.tool import Tool
 
 
-class Examined(NamedTuple):
-    """A result as the caller may see it: its JSON, how the evidence shows it, and how its readers do."""
+class CheckedResult(NamedTuple):
+    """A result as the caller may see it."""
 
     content: bytes
-    shown: Payload
-    presented: Shown
+    """The result as JSON."""
+    payload: PayloadDigest
+    """The result as records show it."""
+    rendered: RenderedResult
     value: Any
     large: bool
-    """True if it is too large to be embedded. Its evidence is then the digest of these very bytes, which is also the reference's."""
+    """True if it is too large to be embedded. Its payload is then the digest of `content`."""
 
 
-class Answer(NamedTuple):
-    """What a call may be answered with."""
+class VerifiedResult(NamedTuple):
+    """A result that passed verification."""
 
     content: bytes
     """Empty where it is stored."""
-    shown: Payload
-    """How the evidence shows it."""
-    presented: Shown
-    stored: Stored | None = None
+    payload: PayloadDigest
+    """The result as records show it."""
+    rendered: RenderedResult
+    stored: StoredResult | None = None
 
 
-def examined(invocation: Invocation, tool: Tool, value: Any, scanner: Scanner) -> Examined:
-    """Return a result that may be answered, or stored where it is too large for that. Raises RESULT_INVALID when it breaks its contract and
-    SANITIZATION_FAILED when it cannot be redacted as demanded: then it never reaches the caller."""
+def check_result(invocation: Invocation, tool: Tool, value: Any, scanner: Scanner) -> CheckedResult:
+    """Return a value as a result that the caller may see.
+
+    Raises RESULT_INVALID when it violates the schema, SANITIZATION_FAILED when it cannot be redacted as demanded.
+    """
     broken = tool.output.violations(value)
     if broken:
         raise errors.result_invalid(broken)
     if invocation.decision is not None and invocation.decision.obligations:
-        # From here on there is only what the caller may see: the evidence and a key's memory hold no more.
-        fulfilled = fulfil(value, invocation.decision.obligations, scanner)
-        value, invocation.changed = fulfilled.value, fulfilled.changed
-    return as_seen(tool, value, scanner)
+        # From here on only the redacted value exists: neither the record nor the claim holds more.
+        bound = apply_obligations(value, invocation.decision.obligations, scanner)
+        value, invocation.changed = bound.value, bound.changed
+    return encode_result(tool, value, scanner)
 
 
-def as_seen(tool: Tool, value: Any, scanner: Scanner) -> Examined:
-    """Return a value that its caller may see. Raises RESULT_INVALID for what has no JSON form, or is nested too deeply."""
+def encode_result(tool: Tool, value: Any, scanner: Scanner) -> CheckedResult:
+    """Encode a redacted value. Raises RESULT_INVALID if it has no JSON form or is nested too deeply."""
     try:
         content = dump(value)
         if content.count(b"{") + content.count(b"[") > MAX_DEPTH:
-            # Only then can it be nested too deeply for a reader that is as strict as this mesh.
+            # Only then can it be nested deeper than the parser allows.
             parse(content, max_bytes=len(content))
         large = len(content) > tool.max_result_bytes
         if large and b"null" in content:
-            _refuse_unwritten(value)
-        shown = measured(content, tool) if large else describe(value, tool.output, tool, scanner)
+            _refuse_non_finite(value)
+        if large:
+            payload = describe_stored(digest_bytes(content), len(content), tool)
+        else:
+            payload = summarize_payload(value, tool.output, tool, scanner)
     except MeshError as error:
         raise errors.result_invalid([Violation("", "json", error.message)]) from error
-    return Examined(content, shown, presented(tool.rendering, value, tool.output.declared, scanner), value, large)
+    rendered = render_result(tool.rendering, value, tool.output.declared, scanner)
+    return CheckedResult(content, payload, rendered, value, large)
 
 
-def measured(content: bytes, tool: Tool) -> Payload:
-    """Return what evidence shows of a large result: its digest and its size. It is not brought into canonical form, which would take long."""
-    return measured_as(digest_bytes(content), len(content), tool)
+def describe_stored(digest: str, size: int, tool: Tool) -> PayloadDigest:
+    """Return how records show a large result: digest and size. It is not canonicalized, which would take long."""
+    return PayloadDigest(digest, canonical({"truncated": True, "size_bytes": size}) if tool.summarized else b"")
 
 
-def measured_as(digest: str, size: int, tool: Tool) -> Payload:
-    """Return what evidence shows of a large result that is not at hand."""
-    return Payload(digest, canonical({"truncated": True, "size_bytes": size}) if tool.summarized else b"")
-
-
-def _refuse_unwritten(value: Any) -> None:
-    """Refuse NaN and Infinity, which are written as null. Whatever is not large is refused when it is brought into canonical form."""
-    waiting = [value]
-    while waiting:
-        present = waiting.pop()
-        if isinstance(present, dict):
-            waiting.extend(present.values())
-        elif isinstance(present, list):
-            waiting.extend(present)
-        elif isinstance(present, float) and not isfinite(present):
+def _refuse_non_finite(value: Any) -> None:
+    """Refuse NaN and Infinity, which are encoded as null. Small results are refused when they are canonicalized."""
+    pending = [value]
+    while pending:
+        current = pending.pop()
+        if isinstance(current, dict):
+            pending.extend(current.values())
+        elif isinstance(current, list):
+            pending.extend(current)
+        elif isinstance(current, float) and not isfinite(current):
             raise errors.result_invalid([Violation("", "json", "NaN and Infinity have no JSON form")])

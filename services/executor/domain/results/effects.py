@@ -1,4 +1,4 @@
-"""Effects: what a run changed, held against what its tool's manifest declares. Pure."""
+"""Compares the effects of a run with those that the tool's manifest declares. Pure."""
 
 from __future__ import annotations
 
@@ -9,56 +9,60 @@ from collections.abc import Iterable
 from libs.common.json.globs import ANY, matches
 from services.executor.domain.tool import Effect, Mutation, Tool
 
-# What a sandbox sees for itself. Whatever lies elsewhere, such as an order in somebody's books, can only be reported.
+# The resources that a sandbox observes itself. Others, such as an order in a database, can only be reported.
 SEEN_BY_SANDBOXES = ("file:",)
 _PLACEHOLDER = re.compile(r"\{[^{}/]*\}")
 _KIND = re.compile(r"([a-z][a-z0-9_-]{0,31})[:/]")
-_KINDS_TOLD = 8
+_MAX_KINDS = 8
 
 
-def merged(effects: Iterable[Effect]) -> tuple[Effect, ...]:
-    """Return each effect once, in order; what was seen stands for what was also reported."""
-    told = tuple(dict.fromkeys(effects))
-    seen = {(effect.resource, effect.operation) for effect in told if effect.observed}
-    return tuple(effect for effect in told if effect.observed or (effect.resource, effect.operation) not in seen)
+def merge_effects(effects: Iterable[Effect]) -> tuple[Effect, ...]:
+    """Return each effect once, in order; an observed effect replaces the same reported one."""
+    unique = tuple(dict.fromkeys(effects))
+    observed = {(effect.resource, effect.operation) for effect in unique if effect.observed}
+    return tuple(effect for effect in unique if effect.observed or (effect.resource, effect.operation) not in observed)
 
 
-def violations(tool: Tool, effects: Iterable[Effect]) -> list[Effect]:
-    """Return the effects that break the tool's word: every one of a tool that only reads, whatever the manifest of a writer does not
-    declare, and what a tool says it did to files that did not change. Seen and reported effects count alike."""
-    told = tuple(effects)
-    if not told:
+def find_undeclared(tool: Tool, effects: Iterable[Effect]) -> list[Effect]:
+    """Return the effects that violate the manifest, observed and reported ones alike.
+
+    These are all effects of a read-only tool, undeclared effects of a writer, and reported file changes that the
+    sandbox did not observe.
+    """
+    merged = merge_effects(effects)
+    if not merged:
         return []
     if tool.mutation is Mutation.READ_ONLY:
-        return list(merged(told))
-    seen = {effect.resource for effect in told if effect.observed}
+        return list(merged)
+    observed = {effect.resource for effect in merged if effect.observed}
     declared = [(effect.operation, _pattern(effect.resource)) for effect in tool.effects]
-    return [effect for effect in merged(told) if not _declared(effect, declared) or _imagined(effect, seen)]
+    return [effect for effect in merged if not _declared(effect, declared) or _unobserved(effect, observed)]
 
 
 def _declared(effect: Effect, declared: list[tuple[str, str]]) -> bool:
     return any(operation == effect.operation and matches(to, effect.resource) for operation, to in declared)
 
 
-def _imagined(effect: Effect, seen: set[str]) -> bool:
-    """Say whether a sandbox would have seen it and did not. How it changed is the sandbox's word anyway, so any change will do."""
-    return not effect.observed and effect.resource.startswith(SEEN_BY_SANDBOXES) and effect.resource not in seen
+def _unobserved(effect: Effect, observed: set[str]) -> bool:
+    """Return whether a sandbox should have observed the resource and did not. Any observed operation on it counts."""
+    return not effect.observed and effect.resource.startswith(SEEN_BY_SANDBOXES) and effect.resource not in observed
 
 
 def _pattern(resource: str) -> str:
-    """A placeholder stands for anything. It is not filled from the arguments: a caller who writes `./a` for `a` would then put an honest
-    tool into quarantine."""
+    """Replace placeholders by wildcards.
+
+    They are not filled from the arguments: a caller that writes `./a` for `a` could otherwise cause a quarantine.
+    """
     return _PLACEHOLDER.sub(ANY, resource)
 
 
-def complaint(broken: Iterable[Effect], invocation_id: str) -> str:
-    """Return why a tool is taken out of use, for whoever is refused from then on. It names kinds and no resources: those may say more
-    about one caller than another may know."""
+def quarantine_reason(broken: Iterable[Effect], invocation_id: str) -> str:
+    """Return the reason of a quarantine. It names kinds, and no resources: other callers read it too."""
     counted = Counter(f"{effect.operation} {_kind(effect.resource)}" for effect in broken)
-    told = ", ".join(f"{what} ({times})" for what, times in counted.most_common(_KINDS_TOLD))
-    return f"changed what it does not declare: {told}; seen in invocation {invocation_id}"
+    kinds = ", ".join(f"{kind} ({times})" for kind, times in counted.most_common(_MAX_KINDS))
+    return f"undeclared side effects: {kinds}; observed in invocation {invocation_id}"
 
 
 def _kind(resource: str) -> str:
-    found = _KIND.match(resource)
-    return found[1] if found is not None else "something"
+    match = _KIND.match(resource)
+    return match[1] if match is not None else "something"

@@ -1,4 +1,4 @@
-"""What a decision binds the executor to: what it cannot keep refuses the call, and the rest changes what the caller gets to see."""
+"""Applies the obligations of a decision. One that cannot be met refuses the call; the others redact the result."""
 
 from __future__ import annotations
 
@@ -17,46 +17,48 @@ from services.executor.domain.tool import Mutation, Tool
 _TIERS = {"in_process": 1, "process": 2, "kernel": 3, "machine": 4}
 _POINTER = re.compile(r"(/([^~/]|~[01])*)+")
 REDACT_PII = "redact_pii"
-# What changes a result; the others are about the run.
+# The obligations that change a result; the others concern the run.
 _ON_RESULTS = frozenset({"redact_fields", "cap_rows", REDACT_PII})
 DRY_RUN = "dry_run"
-"""Demands that this very call was previewed."""
+"""Requires that this very call was previewed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fulfilled:
-    """A result as the caller may see it, and the places where it differs from what the tool returned."""
+class BoundResult:
+    """A redacted result, and the JSON Pointers of its changes."""
 
     value: Any
     changed: tuple[str, ...] = ()
 
 
-def bound(decision: Decision, tool: Tool) -> Decision:
-    """Return the decision with what binds calls of the tool whatever policy says: nobody does what cannot be undone without having
-    seen what it would be."""
+def with_required_preview(decision: Decision, tool: Tool) -> Decision:
+    """Return the decision with the dry_run obligation if the tool is irreversible."""
     if tool.mutation is not Mutation.WRITE_IRREVERSIBLE or demands_preview(decision):
         return decision
     return replace(decision, obligations=(*decision.obligations, Obligation(DRY_RUN)))
 
 
 def demands_preview(decision: Decision) -> bool:
-    """Say whether this very call must have been previewed."""
+    """Return whether this very call must have been previewed."""
     return any(each.kind == DRY_RUN for each in decision.obligations)
 
 
-def unmet(obligations: Iterable[Obligation], tool: Tool, sandbox: str) -> list[str]:
-    """Return the kinds that cannot be kept for a call that would run in this sandbox. A kind that is not known here is one."""
+def unmet_kinds(obligations: Iterable[Obligation], tool: Tool, sandbox: str) -> list[str]:
+    """Return the kinds of obligation that cannot be met in this sandbox, unknown kinds included."""
     return [each.kind for each in obligations if not _can_keep(each, tool, sandbox)]
 
 
-def bind_results(obligations: Iterable[Obligation]) -> bool:
-    """Say whether any of them may change a result."""
+def affect_results(obligations: Iterable[Obligation]) -> bool:
+    """Return whether any of them may change a result."""
     return any(each.kind in _ON_RESULTS for each in obligations)
 
 
-def fulfil(value: Any, obligations: Sequence[Obligation], scanner: Scanner | None = None) -> Fulfilled:
-    """Return the result with fields removed, lists cut and personal matter removed as demanded. The value given is not changed. Raises
-    SANITIZATION_FAILED when all of it had to be examined, and could not be."""
+def apply_obligations(value: Any, obligations: Sequence[Obligation], scanner: Scanner | None = None) -> BoundResult:
+    """Return the result with fields removed, lists truncated and personal data redacted. The given value is not
+    modified.
+
+    Raises SANITIZATION_FAILED when the scanner could not examine all of it.
+    """
     changed: dict[str, None] = {}
     for each in obligations:
         if each.kind == "redact_fields":
@@ -65,9 +67,9 @@ def fulfil(value: Any, obligations: Sequence[Obligation], scanner: Scanner | Non
         elif each.kind == "cap_rows":
             value = _cut(value, int(each.values[0]), "", changed)
     if any(each.kind == REDACT_PII for each in obligations):
-        # Last: what is gone already need not be examined.
+        # Last: removed parts need no scan.
         value = _without_personal(value, scanner, changed)
-    return Fulfilled(value, tuple(changed))
+    return BoundResult(value, tuple(changed))
 
 
 def _can_keep(obligation: Obligation, tool: Tool, sandbox: str) -> bool:
@@ -84,7 +86,7 @@ def _can_keep(obligation: Obligation, tool: Tool, sandbox: str) -> bool:
 
 
 def _without(value: Any, steps: Sequence[str], place: str, changed: dict[str, None]) -> Any:
-    """Return a value without what the steps lead to. An entry of a list becomes null, so that the others keep their places."""
+    """Remove what the steps lead to. An entry of a list becomes null, so that the others keep their index."""
     step, rest = steps[0], steps[1:]
     names = list(entries(value, step))
     if not names:
@@ -104,7 +106,7 @@ def _without(value: Any, steps: Sequence[str], place: str, changed: dict[str, No
 
 
 def _cut(value: Any, rows: int, place: str, changed: dict[str, None]) -> Any:
-    """Return a value in which no list has more entries, unless it lies within a row itself."""
+    """Truncate every list to `rows` entries, except lists within a row."""
     if isinstance(value, list):
         if len(value) <= rows:
             return value
@@ -116,13 +118,13 @@ def _cut(value: Any, rows: int, place: str, changed: dict[str, None]) -> Any:
 
 
 def _without_personal(value: Any, scanner: Scanner | None, changed: dict[str, None]) -> Any:
-    """Return a value without what is personal or secret by its name or its form. All of it is examined, or nobody gets it."""
+    """Redact personal data and secrets. The result is withheld unless all of it was examined."""
     if scanner is None:
         raise errors.sanitization_failed()
     try:
         redacted = scanner.value(value)
     except Exception as cause:
-        # Whatever the scanner stumbled over: what it did not see to its end may hold anything.
+        # A value that the scanner could not finish may contain anything.
         raise errors.sanitization_failed() from cause
     if any(finding.kind == UNEXAMINED for finding in redacted.findings):
         raise errors.sanitization_failed()

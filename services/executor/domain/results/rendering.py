@@ -1,11 +1,8 @@
-"""How a result is shown to its three readers: the model, a person, and whoever searches transcripts. Pure.
+"""Renders a result by the templates of its tool, for the model, the UI and the search index.
 
-A template is text with `{/pointer}` in it, and nothing more: no conditions, no loops, no code. What a pointer leads to is put there as plain text, several
-places (`*`) separated by commas, and nothing where there is nothing. A template that is nothing but a pointer means what it leads to.
-
-The model reads the result as it is: it could read the same in the structured content, and a text that was silently mended would be another
-text. What a person and a transcript get is kept and shown by programs, so it holds neither what is sensitive nor what cannot be
-seen: controls, marks that turn the direction of writing, and letters without a shape.
+A template is a text with JSON Pointers in braces, or a JSON Pointer alone. The text for the model is not redacted: the
+model reads the same in the structured content. The texts for the UI and the index are stored and displayed by programs,
+so they contain no sensitive values and no invisible characters: controls, bidirectional marks, unassigned code points.
 """
 
 from __future__ import annotations
@@ -19,7 +16,7 @@ from libs.common.json.json_pointer import places, steps_of
 from libs.common.json.jsonio import dump
 from libs.common.redaction.declared import Declared
 from libs.common.redaction.scanner import Scanner
-from services.executor.domain.model import PLAIN, Shown
+from services.executor.domain.model import PLAIN, RenderedResult
 from services.executor.domain.tool import Rendering
 
 MODEL_BYTES = 16 * 1024
@@ -29,28 +26,28 @@ _CUT = "…"
 _POINTER = r"(?:/(?:[^~/{}]|~[01])*)+"
 _PLACE = re.compile(r"\{(" + _POINTER + r")\}")
 _ONLY_A_POINTER = re.compile(_POINTER)
-# Categories of what has no shape: controls, formats, surrogates, private use, unassigned.
+# Unicode categories without a glyph: controls, formats, surrogates, private use, unassigned.
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 _SPACES = re.compile(r"\s+")
 
 
-def presented(rendering: Rendering, value: Any, declared: Declared | None, scanner: Scanner) -> Shown:
-    """Return the representations of a result that its caller may see, each within its bounds."""
+def render_result(rendering: Rendering, value: Any, declared: Declared | None, scanner: Scanner) -> RenderedResult:
+    """Return the rendered texts of a result, each within its size limit."""
     if not (rendering.model or rendering.ui or rendering.search):
         return PLAIN
     model = _within(_filled(rendering.model, value), MODEL_BYTES)
     if not (rendering.ui or rendering.search):
-        return Shown(model)
-    seen = scanner.value(value, declared).value
-    ui, search = (_visible(_filled(template, seen)) for template in (rendering.ui, rendering.search))
+        return RenderedResult(model)
+    redacted = scanner.value(value, declared).value
+    ui, search = (_visible(_filled(template, redacted)) for template in (rendering.ui, rendering.search))
     if len(ui) > UI_CHARACTERS:
         ui = ui[: UI_CHARACTERS - 1] + _CUT
-    return Shown(model, ui, _within(search, SEARCH_BYTES))
+    return RenderedResult(model, ui, _within(search, SEARCH_BYTES))
 
 
 @lru_cache(maxsize=1024)
 def _parts(template: str) -> tuple[str | tuple[str, ...], ...]:
-    """The texts and places of a template, by turns."""
+    """Return the texts and pointers of a template, alternating."""
     if _ONLY_A_POINTER.fullmatch(template):
         return (steps_of(template),)
     pieces = _PLACE.split(template)
@@ -61,7 +58,7 @@ def _filled(template: str, value: Any) -> str:
     if not template:
         return ""
     return "".join(
-        part if isinstance(part, str) else ", ".join(_plain(found) for _, found in places(value, part))
+        part if isinstance(part, str) else ", ".join(_plain(member) for _, member in places(value, part))
         for part in _parts(template)
     )
 
@@ -71,7 +68,7 @@ def _plain(value: Any) -> str:
 
 
 def _within(text: str, limit: int) -> str:
-    """The text, or as much of its beginning as fits, with a mark that it goes on."""
+    """Truncate a text to `limit` bytes, with an ellipsis."""
     encoded = text.encode("utf-8", "replace")
     if len(encoded) <= limit:
         return text
@@ -82,4 +79,4 @@ def _visible(text: str) -> str:
     spaced = _SPACES.sub(" ", text)
     if spaced.isascii() and spaced.isprintable():
         return spaced.strip()
-    return "".join(each for each in spaced if unicodedata.category(each) not in _UNSEEN).strip()
+    return "".join(char for char in spaced if unicodedata.category(char) not in _UNSEEN).strip()

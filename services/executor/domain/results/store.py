@@ -1,8 +1,7 @@
-"""Large results: stored instead of embedded, and answered with a reference, a preview, and a token that opens it until it expires.
+"""Stores large results. The response has a reference, a preview, and an access token instead.
 
-What is stored is what the caller may see: obligations were kept before. A result is not stored when its tool opted out, when it is larger than
-anything may be, or when the call was itself given a reference to a stored result: what was read from the store and is still too large
-would be stored again, and read again, without end.
+The stored result is already redacted. A result is not stored when its tool opted out, when it exceeds the cap, or when
+the arguments contain a reference to a stored result: it could be stored and fetched again without end.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from libs.common.ids import new_id
 from libs.common.json.canonical import digest_bytes
 from libs.common.json.jsonio import dump
 from services.executor.domain import errors
-from services.executor.domain.model import Caller, Stored
+from services.executor.domain.model import Caller, StoredResult
 from services.executor.domain.tool import Tool
 
 PREVIEW_BYTES = 1024
@@ -27,14 +26,14 @@ PIECE_BYTES = 256 * 1024
 MEDIA_TYPE = "application/json"
 _TOKEN_BYTES = 32
 UNAVAILABLE = "unavailable"
-"""Why a result is not stored when nobody takes it now."""
-# A key is remembered from when its call has ended, and its result is stored a little before.
+"""The reason of a result that is not stored because the store is unavailable."""
+# The outcome of a key is kept from the end of its call, and the result is stored a little before that.
 _BEFORE_THE_END = 60.0
 _REFERENCE = re.compile(rb"\bresults/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 
 
 class StoredHead(NamedTuple):
-    """What is known about a stored result without reading it."""
+    """The metadata of a stored result."""
 
     result_id: str
     tenant: str
@@ -46,37 +45,36 @@ class StoredHead(NamedTuple):
 
 
 class ResultStore(Protocol):
-    """Where large results are, shared by all executors."""
+    """The store of large results, shared by all executors."""
 
     async def put(self, head: StoredHead, content: bytes, *, seconds: float) -> datetime:
-        """Store a result whole or not at all, and return when it expires."""
+        """Store a result atomically, and return its expiry."""
         ...
 
     async def find(self, result_id: str) -> StoredHead | None:
-        """Return what is known about a result; None if there is none or it expired."""
+        """Return the metadata of a result; None if it does not exist or expired."""
         ...
 
     async def piece(self, head: StoredHead, number: int) -> bytes | None:
-        """Return the piece of this number, from 0; None if it is gone or can no longer be read. All but the last have PIECE_BYTES."""
+        """Return a piece by its number, from 0; None if it is gone. All but the last have PIECE_BYTES."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Storing:
+class LargeResults:
     """Decides whether a result may be stored, and stores it."""
 
     store: ResultStore
     seconds: float
-    """How long a result is kept at least."""
+    """The minimum lifetime of a stored result."""
     cap: int
     """The largest result that is stored, in bytes."""
 
-    async def keep(self, tool: Tool, caller: Caller, content: bytes, *, keyed: bool) -> Stored:
-        """Store a result that `refusal` does not refuse. With an idempotency key it lives at least as long as the key is remembered, so
-        that every replay can answer with the same reference.
+    async def save(self, tool: Tool, caller: Caller, content: bytes, *, keyed: bool) -> StoredResult:
+        """Store a result that `refusal` accepts. With an idempotency key it lives as long as the key's outcome is kept.
 
-        Raises SERVICE_UNAVAILABLE when it cannot be stored now and its tool may simply run again; where it may not, RESULT_TOO_LARGE, which
-        invites nobody to try: the tool ran, and its key must remember that.
+        Raises SERVICE_UNAVAILABLE when the store is unavailable and the tool is repeatable. Otherwise RESULT_TOO_LARGE,
+        which is not retryable: the tool ran, and that must be stored under its key.
         """
         token = secrets.token_urlsafe(_TOKEN_BYTES)
         head = StoredHead(
@@ -89,10 +87,10 @@ class Storing:
             if tool.repeatable:
                 raise
             raise errors.result_not_stored(head.size, tool.max_result_bytes, UNAVAILABLE) from error
-        return Stored(f"results/{head.result_id}", preview_of(content), head.size, head.digest, expires, token)
+        return StoredResult(f"results/{head.result_id}", preview_of(content), head.size, head.digest, expires, token)
 
-    async def read(self, stored: Stored) -> bytes | None:
-        """Return a stored result whole; None if any of it is gone."""
+    async def read(self, stored: StoredResult) -> bytes | None:
+        """Return a whole stored result; None if any piece is gone."""
         head = await self.store.find(stored.ref.removeprefix("results/"))
         if head is None:
             return None
@@ -100,7 +98,7 @@ class Storing:
         return None if None in pieces else b"".join(piece for piece in pieces if piece is not None)
 
     def refusal(self, tool: Tool, arguments: dict[str, Any], size: int) -> MeshError | None:
-        """Return why a result that is too large to be embedded may not be stored either; None if it may."""
+        """Return why a large result must not be stored; None if it may."""
         if not tool.persists:
             return errors.result_not_stored(size, tool.max_result_bytes, "opt_out")
         if size > self.cap:
@@ -111,7 +109,7 @@ class Storing:
 
 
 def names_stored_result(arguments: dict[str, Any]) -> bool:
-    """Say whether arguments hold a reference to a stored result, anywhere."""
+    """Return whether arguments contain a reference to a stored result."""
     return _REFERENCE.search(dump(arguments)) is not None
 
 
@@ -121,10 +119,10 @@ def piece_count(size: int) -> int:
 
 
 def token_hash(token: str) -> bytes:
-    """Return what is stored of a token. The token is random, so a plain hash keeps it."""
+    """Return the hash of an access token. The token is random, so a plain hash is enough."""
     return hashlib.sha256(token.encode()).digest()
 
 
 def preview_of(content: bytes) -> bytes:
-    """Return the beginning of a result, cut where a character ends."""
+    """Return the beginning of a result, truncated at a character boundary."""
     return content[:PREVIEW_BYTES].decode("utf-8", "ignore").encode()

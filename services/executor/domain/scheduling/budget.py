@@ -1,4 +1,4 @@
-"""Spending of limited calls: reserved before they run, settled when they end, however they end."""
+"""Reserves the budget of limited calls before they run, and settles it when they end."""
 
 from __future__ import annotations
 
@@ -16,29 +16,31 @@ from services.executor.domain.invocation import Invocation
 from services.executor.domain.model import Decision, Reservation
 from services.executor.domain.ports import Observer, Spending
 
-# Beyond the end of the run: how long the owner of a reservation may take to settle it.
+# How long after the end of the run a reservation may be settled.
 LEASE_MARGIN = 5.0
-# How long a call waits for the count at most; without it nothing limited runs.
+# How long a call waits for its reservation; without one, no limited call runs.
 PATIENCE = 1.0
-# A store that comes back is not asked once more by everybody whom it could not serve.
+# Bounds the retries that a recovering store gets.
 MOST_SETTLING = 1000
 _REFUSED = frozenset({Reason.RATE_LIMITED, Reason.BUDGET_EXHAUSTED})
 
 
-class Accounts:
-    """Keeps the books of limited calls. A call without limits never comes here."""
+class BudgetReservations:
+    """Reserves and settles the budgets of limited calls. Calls without limits do not use it."""
 
     def __init__(self, spending: Spending, clock: Clock, observer: Observer) -> None:
         self._spending, self._clock, self._observer = spending, clock, observer
         self._settling: set[asyncio.Task[None]] = set()
 
     async def reserve(self, invocation: Invocation, decision: Decision, limit: Limit) -> Limit:
-        """Count the call and return how long it may run: at most as long as its budgets last. Raises RATE_LIMITED,
-        BUDGET_EXHAUSTED or SERVICE_UNAVAILABLE; then it may not run."""
+        """Count the call and return its time limit, within its budgets.
+
+        Raises RATE_LIMITED, BUDGET_EXHAUSTED or SERVICE_UNAVAILABLE; the call must not run then.
+        """
         reservation = Reservation(
             invocation_id=invocation.invocation_id,
             limits=decision.limits,
-            # What is only previewed has no price, and is no use of its token: the call that follows is.
+            # A preview has no price and does not use up a call of its token; the call that follows does.
             cost_micros=0 if invocation.preview else decision.cost_micros,
             seconds=limit.seconds,
             lease=limit.seconds + LEASE_MARGIN,
@@ -47,23 +49,22 @@ class Accounts:
         seconds = await self._reserved(invocation, reservation)
         if seconds >= limit.seconds:
             return limit
-        # A whole budget is gone when it is over, so the token is to blame and not the tool.
+        # The budget of the token ends before the limit of the tool, so the error names the token.
         return Limit(seconds, lambda: errors.budget_exhausted(_shortest(decision), "running"))
 
     async def count(self, invocation: Invocation, decision: Decision) -> None:
-        """Count a call that nothing has to run for: a call like any other, of no time and without a price. Raises as `reserve` does;
-        then it may not be answered."""
+        """Count a call that is answered from the cache, without time and price. Raises like `reserve`."""
         reservation = Reservation(invocation.invocation_id, decision.limits, 0, 0.0, LEASE_MARGIN)
         await self._reserved(invocation, reservation)
         self._begin_to_settle(invocation, 0.0)
 
     def settle(self, invocation: Invocation) -> None:
-        """Begin to give back what the call did not take. Goes on if the caller leaves, and again if the store is away."""
-        ran = None if invocation.ran_from is None else self._clock.monotonic() - invocation.ran_from
+        """Start to return the unused part of the reservation. Retried in the background if the store fails."""
+        ran = None if invocation.run_started is None else self._clock.monotonic() - invocation.run_started
         self._begin_to_settle(invocation, ran)
 
     async def _reserved(self, invocation: Invocation, reservation: Reservation) -> float:
-        # From here on, as far as this process knows: if the answer is lost, it is given back.
+        # Set before the store answers: if the answer is lost, the reservation is still settled.
         invocation.reservation = reservation
         left = invocation.deadline.run_until - self._clock.monotonic()
         try:
@@ -73,7 +74,7 @@ class Accounts:
             raise errors.spending_uncounted() from None
         except MeshError as error:
             if error.reason in _REFUSED:
-                # Nothing was taken, so nothing is to be given back.
+                # Nothing was reserved, so nothing has to be settled.
                 invocation.reservation = None
             raise
 
@@ -85,8 +86,8 @@ class Accounts:
             self._settle(partial(self._spending.settle, reservation, ran=ran), reservation)
         )
 
-    async def settled(self, invocation: Invocation) -> None:
-        """Wait until it is given back, so that the caller's next call finds it; not beyond the time to answer."""
+    async def wait_settled(self, invocation: Invocation) -> None:
+        """Wait until the reservation is settled, so that the next call sees it; at most until the answer is due."""
         if invocation.settling is not None:
             left = invocation.deadline.answer_by - self._clock.monotonic()
             await asyncio.wait({invocation.settling}, timeout=max(min(left, PATIENCE), 0.0))
@@ -96,9 +97,9 @@ class Accounts:
             async with asyncio.timeout(PATIENCE):
                 await step()
         except Exception as cause:
-            self._observer.unforeseen(cause)
+            self._observer.unexpected(cause)
             if is_transient(cause) and len(self._settling) < MOST_SETTLING:
-                # Nobody waits for it any more. What is under way would end with its lease; running time that was not used would be gone for good.
+                # Unsettled, the concurrency count ends with its lease, but unused run time would be lost for good.
                 self._begun(retry_until(step, attempt_timeout=PATIENCE, time_budget=reservation.lease))
 
     def _begun(self, step: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -110,10 +111,10 @@ class Accounts:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._settling.discard(task)
         if not task.cancelled() and isinstance(cause := task.exception(), Exception):
-            self._observer.unforeseen(cause)
+            self._observer.unexpected(cause)
 
 
 def _shortest(decision: Decision) -> str:
-    """The token with the least running time in all, for the message."""
+    """Return the token with the shortest total run time, for the message."""
     timed = [limit for limit in decision.limits if limit.max_running is not None]
     return min(timed, key=lambda limit: limit.max_running or 0.0).source if timed else ""

@@ -1,8 +1,9 @@
-"""What a call touches, and whether two calls get into each other's way.
+"""Computes what a call touches, and whether two calls conflict.
 
-Resources are texts such as `order:42` or `file:data/report.txt`, and patterns of them, in which `*` stands for anything. A call
-changes what its tool's declared effects match, with `{argument}` filled in from its arguments, and reads what its arguments name.
-Whatever cannot be told is taken to touch more rather than less: two calls then wait for each other without need, which is harmless.
+Resources are texts such as `order:42` or `file:data/report.txt`, and patterns of them, in which `*` matches anything. A
+call writes what its tool's declared effects match, with `{argument}` filled in from its arguments, and reads what its
+arguments name. Where this is unknown, a call is taken to touch more: two calls may then wait for each other without
+need.
 """
 
 from __future__ import annotations
@@ -16,31 +17,31 @@ from libs.common.json.resource_pointers import UNKNOWN
 from services.executor.domain.tool import Mutation, Tool
 
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
-# `a/../b` and `a//b` are other spellings of something else; nobody here knows of what.
+# `a/../b` and `a//b` are other spellings of an unknown resource.
 _TWISTED = re.compile(r"(^|/)\.{1,2}(/|$)|//")
-# A star that an argument holds is a letter. No resource has this character, and if one did, the two would only wait for each other.
+# Stands for a literal star in an argument. A resource with this character would at worst cause a needless wait.
 _STAR_AS_LETTER = "\ue000"
-# Beyond this, patterns are seen as everything that begins like all of them, so that comparing two calls stays cheap.
+# More patterns than this are replaced by their common prefix, so that comparing two calls stays cheap.
 MAX_PATTERNS = 8
 _MAX_LENGTH = 512
 
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """What one call touches."""
+    """The resources that one call touches."""
 
     tool: str
-    """The tool's qualified name: its versions share what they touch."""
+    """The qualified name of the tool; its versions share a footprint."""
     alone: bool = False
-    """True if no other call of the tool may overlap it, unless both keep to resources of their own."""
+    """True if no other call of the tool may overlap it, unless their `own` resources differ."""
     own: tuple[str, ...] = ()
-    """The resources it keeps to; empty if it may reach beyond those that its arguments name."""
+    """The only resources that it accesses; empty if it may access others."""
     writes: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
 
 
 def touches_nothing(tool: Tool) -> bool:
-    """Say whether no call of the tool can be in another's way, whatever its arguments are."""
+    """Return whether no call of the tool can conflict, whatever its arguments are."""
     return (
         tool.placement.concurrency_safe
         and not tool.effects
@@ -50,23 +51,23 @@ def touches_nothing(tool: Tool) -> bool:
 
 
 def footprint_of(tool: Tool, arguments: dict[str, Any]) -> Footprint:
-    """Return what a call with these arguments touches."""
+    """Return the footprint of a call with these arguments."""
     named = () if tool.resources is None else tool.resources(arguments)
     reads = _few(tuple(_resource(each) for each in named))
     writes = _few(tuple(_filled(effect.resource, arguments) for effect in tool.effects))
     if not writes and tool.mutation is not Mutation.READ_ONLY:
-        # It changes something and does not say what.
+        # The tool changes something that it does not declare.
         writes = reads or (ANY,)
     alone = not tool.placement.concurrency_safe
-    own = reads if alone and tool.closed_world and not _untold(named) else ()
+    own = reads if alone and tool.closed_world and not _has_unknown(named) else ()
     return Footprint(tool.qualified, alone, own, writes, reads)
 
 
-def in_the_way(one: Footprint, other: Footprint) -> bool:
-    """Say whether two calls must not overlap. It is the same whichever is asked first."""
+def conflicts(one: Footprint, other: Footprint) -> bool:
+    """Return whether two calls must not overlap. Symmetric."""
     if one.tool == other.tool:
         if not one.alone and not other.alone:
-            # The tool vouches for its own calls, but not for two that change the very same thing.
+            # The tool is concurrency-safe, except for two calls that change the very same resource.
             return _same(one.writes, other.writes) or _same(one.writes, other.reads) or _same(one.reads, other.writes)
         if not one.own or not other.own or _overlapping(one.own, other.own):
             return True
@@ -78,10 +79,10 @@ def in_the_way(one: Footprint, other: Footprint) -> bool:
 
 
 def overlap(one: str, other: str) -> bool:
-    """Say whether there is a text that both patterns match. Exact, and as quick as comparing their ends.
+    """Return whether a text exists that both patterns match. Exact, and as fast as comparing their ends.
 
-    With a star in both, whatever lies between the first and the last star of one can be taken by a star of the other: only what comes
-    before and after them can disagree.
+    With a star in both, a star of one can match everything between the first and last star of the other: only the parts
+    before and after them can differ.
     """
     if ANY not in one:
         return one == other if ANY not in other else matches(other, one)
@@ -94,7 +95,7 @@ def overlap(one: str, other: str) -> bool:
 
 
 def _overlapping(ones: tuple[str, ...], others: tuple[str, ...]) -> bool:
-    # Mostly one of them is empty, and every call that comes is held against every other.
+    # Fast path: mostly one of them is empty, and every new call is compared with every other.
     return bool(ones and others) and any(overlap(one, other) for one in ones for other in others)
 
 
@@ -103,11 +104,11 @@ def _same(ones: tuple[str, ...], others: tuple[str, ...]) -> bool:
 
 
 def _filled(pattern: str, arguments: dict[str, Any]) -> str:
-    return _PLACEHOLDER.sub(lambda found: _value(arguments.get(found[1])), pattern)
+    return _PLACEHOLDER.sub(lambda match: _value(arguments.get(match[1])), pattern)
 
 
 def _value(value: Any) -> str:
-    """An argument within a pattern; anything, if it is not there or no plain value."""
+    """Return an argument for a pattern; a wildcard if it is absent or not a scalar."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return ANY
     return _plain(str(value))
@@ -127,7 +128,7 @@ def _plain(text: str) -> str:
     return text.replace(ANY, _STAR_AS_LETTER)
 
 
-def _untold(named: tuple[str, ...]) -> bool:
+def _has_unknown(named: tuple[str, ...]) -> bool:
     return any(each.startswith(f"{UNKNOWN}:") for each in named)
 
 
@@ -136,5 +137,5 @@ def _few(patterns: tuple[str, ...]) -> tuple[str, ...]:
         return patterns
     heads = [pattern.partition(ANY)[0] for pattern in patterns]
     first, last = min(heads), max(heads)
-    shared = next((place for place, letter in enumerate(first) if letter != last[place : place + 1]), len(first))
+    shared = next((index for index, char in enumerate(first) if char != last[index : index + 1]), len(first))
     return (first[:shared] + ANY,)

@@ -1,58 +1,55 @@
-"""The turn of an invocation: its places beside others, within the time that it has."""
+"""Gives each invocation a scheduler slot, within the time that it has."""
 
 from __future__ import annotations
 
+from libs.common.runtime.bounded_cache import BoundedCache
 from libs.common.runtime.clock import Clock
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.scheduling.scheduler import Scheduler, Turn
-from services.executor.domain.scheduling.time_limit import in_time
+from services.executor.domain.scheduling.scheduler import Scheduler, Slot
+from services.executor.domain.scheduling.time_limit import limit_wait
 from services.executor.domain.states import State
 from services.executor.domain.tool import Tool
 
-# Versions come and go; a process that lives long must not remember each it ever saw.
+# Versions come and go; a process that lives long must not remember all of them.
 _MAX_REMEMBERED = 10_000
 
 
-class Turns:
-    """Gives invocations their turn."""
+class SlotPool:
+    """Gives invocations their slots."""
 
     def __init__(self, scheduler: Scheduler, clock: Clock) -> None:
         self._scheduler, self._clock = scheduler, clock
-        self._free: dict[str, bool] = {}
+        self._slotless: BoundedCache[str, bool] = BoundedCache(_MAX_REMEMBERED)
 
-    def free(self, tool: Tool) -> bool:
-        """Say whether calls of the tool need no turn. A version never changes its mind, so it is asked once."""
-        known = self._free.get(tool.digest)
-        if known is None:
-            if len(self._free) >= _MAX_REMEMBERED:
-                self._free.clear()
-            known = self._free[tool.digest] = self._scheduler.free(tool)
-        return known
+    def needs_no_slot(self, tool: Tool) -> bool:
+        """Return whether calls of the tool run without a slot. Computed once per version."""
+        known = self._slotless.get(tool.digest)
+        return self._slotless.put(tool.digest, self._scheduler.needs_no_slot(tool)) if known is None else known
 
-    def turn(self, invocation: Invocation, tool: Tool) -> InvocationTurn:
-        """Return a context in which the call has its places. It should hold them until its effects are real or thrown away.
+    def slot(self, invocation: Invocation, tool: Tool) -> InvocationSlot:
+        """Return a context manager that holds the slot of a call, until its effects are committed or rolled back.
 
-        Entering it raises QUEUE_FULL when there is no room to wait; DEADLINE_EXCEEDED or TOKEN_EXPIRED when waiting took all the time there
-        was. A call that waits is QUEUED.
+        Entering it raises QUEUE_FULL when the queue is full; DEADLINE_EXCEEDED or TOKEN_EXPIRED when the wait takes all
+        the time there is. A call that waits is QUEUED.
         """
         arguments = invocation.arguments if invocation.call_input is None else invocation.call_input
-        turn = self._scheduler.place(
+        slot = self._scheduler.slot(
             tool, arguments, invocation.request.priority, lambda: invocation.enter(State.QUEUED)
         )
-        return InvocationTurn(turn, invocation, self._clock)
+        return InvocationSlot(slot, invocation, self._clock)
 
 
-class InvocationTurn:
-    """One invocation's turn."""
+class InvocationSlot:
+    """The slot of one invocation, with its time limit."""
 
-    __slots__ = ("_clock", "_invocation", "_turn")
+    __slots__ = ("_clock", "_invocation", "_slot")
 
-    def __init__(self, turn: Turn, invocation: Invocation, clock: Clock) -> None:
-        self._turn, self._invocation, self._clock = turn, invocation, clock
+    def __init__(self, slot: Slot, invocation: Invocation, clock: Clock) -> None:
+        self._slot, self._invocation, self._clock = slot, invocation, clock
 
     async def __aenter__(self) -> None:
-        async with in_time(self._invocation, self._clock):
-            await self._turn.__aenter__()
+        async with limit_wait(self._invocation, self._clock):
+            await self._slot.__aenter__()
 
-    async def __aexit__(self, *ending: object) -> None:
-        await self._turn.__aexit__(*ending)
+    async def __aexit__(self, *raised: object) -> None:
+        await self._slot.__aexit__(*raised)

@@ -1,4 +1,6 @@
-"""Every built-in tool against its own schemas: valid, at the bounds, missing, extra and of another type, generated from them."""
+"""Every built-in tool against its own schemas: valid, at the bounds, missing, extra and of another type, generated from
+them.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from libs.common.testing.clock import ManualClock
 from services.executor.adapters.registry.compile_arguments import compile_arguments
 from services.executor.adapters.registry.compile_tool import compile_version
 from services.executor.builtin.tool import BuiltinTool
-from services.executor.domain.arguments.prepare import Prepared, prepare
+from services.executor.domain.arguments.prepare import PreparedArguments, prepare
 from services.executor.domain.tool import Confinement, Tool
 from services.executor.tests.generated import Broken, at_the_bounds, breaking, keeping
 from services.executor.tests.peers import registered
@@ -41,7 +43,7 @@ def compiled(tool: BuiltinTool) -> Tool:
     return found
 
 
-def taken_in(tool: BuiltinTool, arguments: dict[str, Any]) -> Prepared:
+def taken_in(tool: BuiltinTool, arguments: dict[str, Any]) -> PreparedArguments:
     return prepare(compiled(tool), dump(arguments), compile_arguments(tool.manifest, Confinement()))
 
 
@@ -61,7 +63,7 @@ def test_what_keeps_the_schema_is_answered_as_declared_or_refused_by_name(tool: 
     except MeshError as error:
         refused = error.reason
     else:
-        refused = None
+        refused = None  # type: ignore[assignment]
     if refused is not None:
         assert refused in TYPED
         return

@@ -49,7 +49,7 @@ def test_a_manifest_says_what_the_mesh_expects_of_its_own_tools(tool: BuiltinToo
 @pytest.mark.parametrize(("tool", "example"), EXAMPLES, ids=lambda part: getattr(part, "title", ""))
 def test_an_example_yields_what_it_shows(tool: BuiltinTool, example: pb.ContractExample) -> None:
     found = compiled(tool)
-    arguments = prepare(found, example.arguments, found.intake).arguments
+    arguments = prepare(found, example.arguments, found.argument_spec).arguments
     result = tool.call(arguments)
     assert result == parse(example.result)
     assert list(found.output.violations(result)) == []

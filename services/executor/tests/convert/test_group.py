@@ -50,10 +50,10 @@ def test_every_call_of_a_group_has_its_caller_and_deadline(call: Call) -> None:
 @pytest.mark.parametrize("number", [number for number in pb.SiblingFailure.values() if number])
 def test_every_policy_is_understood(call: Call, number: int) -> None:
     message = pb.InvokeGroupRequest(calls=[pb.GroupCall(request=pb.InvokeRequest(tool="echo"))])
-    message.calls[0].on_failure = number
+    message.calls[0].on_failure = number  # type: ignore[assignment]
     [only] = group_of(message, call)
     assert only.on_failure is not None
-    assert f"SIBLING_FAILURE_{only.on_failure.name}" == pb.SiblingFailure.Name(number)
+    assert f"SIBLING_FAILURE_{only.on_failure.name}" == pb.SiblingFailure.Name(number)  # type: ignore[arg-type]
 
 
 def test_a_result_is_its_envelope_and_no_error() -> None:

@@ -14,7 +14,8 @@ from libs.common.auth.tokens import CLOCK_SKEW
 from libs.common.call_context import Call
 from libs.common.trace_context import continue_trace
 from services.executor.convert.invocation import envelope_of, request_of, response_of, result_of
-from services.executor.domain.model import Change, Source
+from services.executor.domain.argument_spec import Change
+from services.executor.domain.model import Source
 from services.executor.domain.tool import Deprecation
 from services.executor.tests.samples import a_result
 

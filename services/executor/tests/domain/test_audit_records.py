@@ -6,9 +6,9 @@ import pytest
 
 from libs.common.errors import MeshError, Reason
 from libs.common.testing.clock import ManualClock
-from services.executor.domain.audit_records import decision_record, ending, outcome_record
+from services.executor.domain.audit_records import decision_record, outcome_record, terminal_state
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import Event, Payload, Status
+from services.executor.domain.model import Event, PayloadDigest, Status
 from services.executor.domain.states import State
 from services.executor.tests.samples import a_decision, a_request, a_tool
 
@@ -42,14 +42,14 @@ def an_invocation(*states: State) -> Invocation:
 def test_a_failure_ends_in_the_state_that_its_reason_names_where_one_can_get_there(
     states: tuple[State, ...], reason: Reason, end: State
 ) -> None:
-    assert ending(an_invocation(*states), MeshError(reason)) is end
+    assert terminal_state(an_invocation(*states), MeshError(reason)) is end
 
 
 @pytest.mark.parametrize("reason", list(Reason))
 @pytest.mark.parametrize("length", range(5))
 def test_every_reason_has_an_end_wherever_it_strikes(reason: Reason, length: int) -> None:
     invocation = an_invocation(*RUNNING[:length])
-    invocation.enter(ending(invocation, MeshError(reason)))
+    invocation.enter(terminal_state(invocation, MeshError(reason)))
 
 
 def test_a_decision_that_lets_the_call_run_is_only_a_beginning() -> None:
@@ -67,7 +67,7 @@ def test_an_outcome_follows_its_decision_and_says_how_long_it_took() -> None:
         invocation.enter(state)
     invocation.decision_record, invocation.attempts = "decision-record", 1
     clock.advance(1.5)
-    record = outcome_record(invocation, result=Payload("sha256:r"))
+    record = outcome_record(invocation, result=PayloadDigest("sha256:r"))
     assert (record.event, record.status, record.latency) == (Event.SUCCEEDED, Status.SUCCESS, 1.5)
-    assert (record.follows, record.attempt, record.result) == ("decision-record", 1, Payload("sha256:r"))
+    assert (record.follows, record.attempt, record.result) == ("decision-record", 1, PayloadDigest("sha256:r"))
     assert (record.previous_state, record.state) == (State.RUNNING, State.SUCCEEDED)

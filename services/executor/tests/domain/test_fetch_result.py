@@ -8,24 +8,24 @@ import pytest
 
 from libs.common.errors import MeshError, Reason
 from services.executor.domain.fetch_result import FetchResult
-from services.executor.domain.model import Stored
-from services.executor.domain.results.store import PIECE_BYTES, Storing
+from services.executor.domain.model import StoredResult
+from services.executor.domain.results.store import PIECE_BYTES, LargeResults
 from services.executor.tests.memory_results import MemoryResults
 from services.executor.tests.samples import a_caller, a_tool
 
 CONTENT = bytes(range(256)) * (PIECE_BYTES // 128) + b"end"
 
 
-async def stored(store: MemoryResults, **caller: Any) -> Stored:
-    return await Storing(store, 600.0, 1 << 30).keep(a_tool(), a_caller(**caller), CONTENT, keyed=False)
+async def stored(store: MemoryResults, **caller: Any) -> StoredResult:
+    return await LargeResults(store, 600.0, 1 << 30).save(a_tool(), a_caller(**caller), CONTENT, keyed=False)
 
 
 async def fetched(
-    store: MemoryResults, found: Stored, caller: dict[str, Any] | None = None, **how: Any
+    store: MemoryResults, found: StoredResult, caller: dict[str, Any] | None = None, **how: Any
 ) -> list[tuple[int, bytes]]:
     token = how.pop("token", found.token)
     ref = how.pop("ref", found.ref)
-    pieces = FetchResult(store)(a_caller(**(caller or {})), ref, token, **how)
+    pieces = FetchResult(store).stream(a_caller(**(caller or {})), ref, token, **how)
     return [(piece.offset, piece.content) async for piece in pieces]
 
 
@@ -67,7 +67,7 @@ async def reason(call: Any) -> Reason:
 async def test_every_piece_says_what_the_whole_is() -> None:
     store = MemoryResults()
     found = await stored(store)
-    pieces = [piece async for piece in FetchResult(store)(a_caller(), found.ref, found.token)]
+    pieces = [piece async for piece in FetchResult(store).stream(a_caller(), found.ref, found.token)]
     assert {(piece.head.size, piece.head.digest) for piece in pieces} == {(found.size, found.digest)}
 
 

@@ -7,26 +7,26 @@ import pytest
 from libs.common.json.canonical import digest
 from libs.common.json.jsonio import parse
 from libs.common.redaction.scanner import Scanner
-from services.executor.domain.payload_summary import EXAMINED_BYTES, SUMMARY_BYTES, describe
+from services.executor.domain.payload_summary import EXAMINED_BYTES, SUMMARY_BYTES, summarize_payload
 from services.executor.tests.samples import a_tool
 
 
 def test_evidence_shows_the_digest_of_the_whole_and_a_summary_without_secrets() -> None:
     tool, value = a_tool(), {"text": "a", "secret": "hunter2"}
-    shown = describe(value, tool.input, tool, Scanner())
+    shown = summarize_payload(value, tool.input, tool, Scanner())
     assert shown.digest == digest(value)
     assert parse(shown.summary) == {"text": "a", "secret": "[redacted:declared]"}
 
 
 def test_a_tool_that_wants_digests_only_gets_no_summary() -> None:
     tool = a_tool(summarized=False)
-    assert describe({"text": "a"}, tool.input, tool, Scanner()).summary == b""
+    assert summarize_payload({"text": "a"}, tool.input, tool, Scanner()).summary == b""
 
 
 def test_a_summary_that_would_be_too_long_says_so_instead() -> None:
     tool = a_tool()
     size = len(b'{"text":""}') + SUMMARY_BYTES
-    shown = describe({"text": "x" * SUMMARY_BYTES}, tool.input, tool, Scanner())
+    shown = summarize_payload({"text": "x" * SUMMARY_BYTES}, tool.input, tool, Scanner())
     assert parse(shown.summary) == {"truncated": True, "size_bytes": size}
 
 
@@ -41,7 +41,7 @@ def test_a_summary_that_would_be_too_long_says_so_instead() -> None:
 )
 def test_a_summary_holds_nothing_that_betrays_itself(value: dict[str, object], shown: dict[str, object]) -> None:
     tool = a_tool()
-    described = describe(value, tool.output, tool, Scanner())
+    described = summarize_payload(value, tool.output, tool, Scanner())
     assert parse(described.summary) == shown
     assert described.digest == digest(value)
 
@@ -49,4 +49,4 @@ def test_a_summary_holds_nothing_that_betrays_itself(value: dict[str, object], s
 def test_what_is_too_long_to_examine_is_not_summarised() -> None:
     tool = a_tool()
     value = {"text": "x" * EXAMINED_BYTES, "password": "hunter2"}
-    assert b"hunter2" not in describe(value, tool.output, tool, Scanner()).summary
+    assert b"hunter2" not in summarize_payload(value, tool.output, tool, Scanner()).summary

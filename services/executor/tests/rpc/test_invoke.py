@@ -35,7 +35,7 @@ async def world_with(audit: AuditPeer, reach: Callable[..., Any], quiet: Log) ->
     def make(tool: Tool | None = None, *, audit_wait: float = 20.0) -> World:
         def trail(in_flight: InFlight) -> DurableTrail:
             stream = AuditStream(channel, RecordEncoder("e-0"), quiet, active=lambda: in_flight.count)
-            streams.append(DurableTrail(stream, ClosedOutbox(), Log("executor", descriptor=sink)))
+            streams.append(DurableTrail(stream, ClosedOutbox(), Log("executor", descriptor=sink)))  # type: ignore[arg-type]
             return streams[-1]
 
         return World(tool, audit_wait=audit_wait, audit=trail)
@@ -92,7 +92,7 @@ async def test_a_stream_that_breaks_in_the_middle_of_a_call_costs_it_nothing(
         return {"said": "x"}
 
     world.runner.behave = log_breaks
-    result = await world.invoke(a_request())
+    result = await world.invoke.execute(a_request())
     assert audit.streams == 3
     assert [f"records/{record}" for record in audit.ids] == list(result.evidence)
     assert len(world.runner.calls) == 1
@@ -110,7 +110,7 @@ async def test_a_tool_that_is_stopped_by_its_limit_is_on_record(world_with: Make
 
 async def test_many_calls_at_once_leave_two_records_each(world_with: MakeWorld, audit: AuditPeer) -> None:
     world = await started(world_with())
-    results = await asyncio.gather(*(world.invoke(a_request()) for _ in range(100)))
+    results = await asyncio.gather(*(world.invoke.execute(a_request()) for _ in range(100)))
     assert sorted(ref for result in results for ref in result.evidence) == sorted(f"records/{i}" for i in audit.ids)
     assert len(audit.records) == 200
     assert len(audit.batches) < 100
@@ -128,6 +128,6 @@ async def test_a_write_whose_outcome_was_not_confirmed_is_not_repeated_by_a_retr
     world.runner.behave = log_falls_silent
     await world.failure(a_request(idempotency_key="k"))
     audit.acknowledging.set()
-    result = await world.invoke(a_request(idempotency_key="k"))
+    result = await world.invoke.execute(a_request(idempotency_key="k"))
     assert result.replayed
     assert len(world.runner.calls) == 1

@@ -1,4 +1,4 @@
-"""Groups and hooks in the whole process: real mutual TLS, real tokens, a real database, and peers that can be watched."""
+"""Groups and hooks in the whole process: real mutual TLS, tokens and database, with observable peers."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def group(
 ) -> AsyncIterator[Group]:
     REACHED.clear()
     declared = {"name": "words", "phase": "pre", "tools": ["core.echo"], "kind": "plugin", "entry_point": _HERE}
-    declared |= {"timeout_ms": 30_000}
+    declared |= {"timeout_ms": 30_000}  # type: ignore[dict-item]
     (tmp_path / "hooks.json").write_bytes(dump([declared]))
     application = await build(executor_settings(HOOKS=str(tmp_path / "hooks.json")), quiet, Tracing())
     await application.start()
@@ -91,7 +91,7 @@ def sum_of(expression: str, *depends_on: int) -> pb.GroupCall:
 async def test_a_group_answers_for_every_call_and_every_outcome_is_on_record(group: Group, audit: AuditPeer) -> None:
     response = await group(echo("hello"), echo("forbidden"), sum_of("1+1", 1), sum_of("2+2", 0))
     said, stopped, never, counted = response.outcomes
-    assert parse(said.result.structured_content)["text"] == "hello"
+    assert parse(said.result.structured_content)["text"] == "hello"  # type: ignore[call-overload, index]
     assert list(said.result.additional_context) == ["looked at by words"]
     assert counted.result.status == epb.RESULT_STATUS_SUCCEEDED
     assert stopped.error.reason == cpb.ERROR_REASON_HOOK_BLOCKED

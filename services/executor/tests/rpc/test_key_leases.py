@@ -1,4 +1,6 @@
-"""Keys of calls that wait for their turn and then run for long, in a real PostgreSQL: one effect, and one answer for everybody."""
+"""Keys of calls that wait for their turn and then run for long, in a real PostgreSQL: one effect, and one answer for
+everybody.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,9 @@ from libs.common.runtime.clock import SystemClock
 from libs.common.sealing import Seal
 from services.executor.adapters.idempotency.claims import LEASE_SECONDS, PostgresClaims
 from services.executor.domain.invoke import Invoke
-from services.executor.domain.phases.pipeline import Parts
+from services.executor.domain.phases.pipeline import Pipeline
 from services.executor.domain.scheduling.scheduler import Scheduler
-from services.executor.domain.scheduling.slots import Turns
+from services.executor.domain.scheduling.slots import SlotPool
 from services.executor.domain.tool import Placement, UncertainOutcome
 from services.executor.tests.fakes import World
 from services.executor.tests.keys import KEY, age
@@ -44,10 +46,10 @@ class Replica(World):
         self.engine, self.shifted, self.scheduler = engine, Shifted(), Scheduler(SystemClock())
         self.table = PostgresClaims(engine, owner, Seal([KEY]))
         self.table._leases._monotonic = self.shifted
-        ports = replace(self.ports, claims=self.table, turns=Turns(self.scheduler, SystemClock()))
-        self.parts = Parts(ports, in_flight=self.in_flight, audit_wait=5.0)
-        self.invoke = Invoke(self.parts)
-        self.table.listen(self.parts.serving.overtaken, self.watcher.unforeseen)
+        ports = replace(self.ports, claims=self.table, slots=SlotPool(self.scheduler, SystemClock()))
+        self.pipeline = Pipeline(ports, in_flight=self.in_flight, audit_wait=5.0)
+        self.invoke = Invoke(self.pipeline)
+        self.table.listen(self.pipeline.supervisor.active.cancel_lost_claim, self.watcher.unexpected)
         self.ends: list[asyncio.Event] = []
         self.runner.behave = self._until_told
 
@@ -86,16 +88,16 @@ async def test_a_call_that_was_queued_and_then_runs_for_long_has_one_effect(
     here, there = replicas
     for replica in replicas:
         replica.knows(rule)
-    before = asyncio.ensure_future(here.invoke(a_request(idempotency_key="before", deadline=None)))
+    before = asyncio.ensure_future(here.invoke.execute(a_request(idempotency_key="before", deadline=None)))
     await until(lambda: here.ends)
-    first = asyncio.ensure_future(here.invoke(a_request(idempotency_key="k", deadline=None)))
+    first = asyncio.ensure_future(here.invoke.execute(a_request(idempotency_key="k", deadline=None)))
     await until(lambda: here.scheduler.length)
     await here.later(LIMIT)
     here.ends[0].set()
     await before
     await until(lambda: len(here.ends) == 2)
     await here.later(LIMIT)
-    again = asyncio.ensure_future(there.invoke(a_request(idempotency_key="k", deadline=None)))
+    again = asyncio.ensure_future(there.invoke.execute(a_request(idempotency_key="k", deadline=None)))
     await until(lambda: there.table._waiters.scopes or there.ends or again.done())
     here.ends[1].set()
     results = await asyncio.wait_for(asyncio.gather(first, again), 20)

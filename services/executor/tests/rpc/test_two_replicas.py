@@ -1,4 +1,6 @@
-"""Two executors on one database, put together like real ones: whoever asks, wherever, however often, the effect happens once."""
+"""Two executors on one database, put together like real ones: whoever asks, wherever, however often, the effect happens
+once.
+"""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ async def test_what_needs_a_person_is_no(mesh: Mesh) -> None:
     "decision",
     [
         dpb.Decision(),
-        dpb.Decision(deny=dpb.Deny(reason=3204)),
+        dpb.Decision(deny=dpb.Deny(reason=3204)),  # type: ignore[arg-type]
         dpb.Decision(allow=dpb.Allow(), mode=dpb.DECISION_MODE_SHADOW),
     ],
 )

@@ -88,7 +88,7 @@ async def test_no_more_than_the_bound_run_at_once_and_none_starts_after_the_end_
         return None
 
     entries = [request(n) for n in range(10)]
-    running = asyncio.create_task(dispatch(entries, answering, at_once=3))
+    running = asyncio.create_task(dispatch(entries, answering, concurrency=3))
     await full.wait()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -136,7 +136,7 @@ async def test_a_batch_is_answered_in_its_own_order_and_runs_a_few_at_a_time(mes
 
 
 async def test_each_entry_of_a_batch_is_a_call_of_its_own_within_one_trace(mesh: Any) -> None:
-    params = [{"tool": "echo", "arguments": {}, "timeout_ms": ms} for ms in (1_000, 100_000)]
+    params = [{"tool": "echo", "arguments": {}, "timeout_ms": ms} for ms in (1_000, 100_000)]  # type: ignore[var-annotated]
     batch = [{"jsonrpc": "2.0", "id": n, "method": "tools.invoke", "params": params[n]} for n in range(2)]
     await mesh.client().post(orjson.dumps(batch))
     first, second = sorted((call for _, call in mesh.peers.executor.seen), key=lambda call: float(call.offered or 0))

@@ -282,7 +282,7 @@ async def _connected(mesh: Any) -> tuple[asyncio.Transport, _Arrivals]:
     context.load_cert_chain(identity.cert, identity.key)
     loop = asyncio.get_running_loop()
     transport, arrivals = await loop.create_connection(_Arrivals, "127.0.0.1", mesh.port, ssl=context)
-    return cast(asyncio.Transport, transport), arrivals
+    return cast(asyncio.Transport, transport), arrivals  # type: ignore[redundant-cast]
 
 
 async def _until(arrivals: _Arrivals, complete: Callable[[bytes], bool]) -> bytes:

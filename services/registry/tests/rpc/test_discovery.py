@@ -69,7 +69,7 @@ async def test_words_find_a_tool_as_soon_as_it_is_registered_and_the_answer_says
 async def test_discovery_recovers_from_an_unexpected_error(registry: Replica, monkeypatch: pytest.MonkeyPatch) -> None:
     await register(registry, reader("acme.find_order", search_hint="order"))
     await until(lambda: search(registry, "order"), lambda answer: bool(answer.tools))
-    usual, faults = tool_directory.index_entry, [RuntimeError("unforeseen")]
+    usual, faults = tool_directory.index_entry, [RuntimeError("unforeseen")]  # type: ignore[attr-defined]
 
     def index_entry(*arguments: Any, **more: Any) -> Any:
         if faults:
@@ -109,7 +109,7 @@ async def test_meaning_finds_a_tool_once_its_vector_is_there(start: Start) -> No
 async def test_names_and_aliases_are_found_exactly_and_first(registry: Replica) -> None:
     await register(registry, reader("acme.find_order", aliases=["order_lookup"]), reader("acme.find_orders_all"))
     for asked in ("acme.find_order", "acme.order_lookup", "tools/acme.find_order"):
-        found = await until(lambda a=asked: search(registry, a), lambda answer: len(answer.tools) > 0)
+        found = await until(lambda a=asked: search(registry, a), lambda answer: len(answer.tools) > 0)  # type: ignore[misc]
         assert found.tools[0].tool == "tools/acme.find_order"
         assert found.tools[0].score.exact == 1
     listed = await search(registry, names=["acme.order_lookup", "acme.nothing_such"])
@@ -241,7 +241,7 @@ async def test_what_may_not_be_called_is_reported_with_the_reasons_of_the_standa
         reader("acme.chain_tool"),
     )
     await until(
-        lambda: search(registry, filter=pb.SearchFilter(states=list(range(1, 10)))),
+        lambda: search(registry, filter=pb.SearchFilter(states=list(range(1, 10)))),  # type: ignore[arg-type]
         lambda answer: len(answer.tools) == 7,
     )
     token = signer.mint("did:web:ann", scope="tools:read orders:read", tools=[{"tool": "acme.*", "version": ""}])

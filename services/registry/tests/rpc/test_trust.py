@@ -110,7 +110,7 @@ async def test_unknown_usage_is_missing_and_not_zero(one: Replica) -> None:
 
 async def test_an_audit_counts_for_the_version_that_was_audited(one: Replica) -> None:
     audit = {"level": pb.AUDIT_LEVEL_THIRD_PARTY, "passed": True, "auditor": "Somebody else"}
-    await ask(trust(one), "RecordSecurityAudit", version=ONE, **audit)
+    await ask(trust(one), "RecordSecurityAudit", version=ONE, **audit)  # type: ignore[arg-type]
     assert (await components(one))["SECURITY_AUDIT"].value == 1.0
     await register(one, reader(version="2.0.0"))
     assert (await components(one))["SECURITY_AUDIT"].missing
@@ -159,8 +159,8 @@ async def test_only_the_operator_speaks_for_third_parties(one: Replica, signer: 
 
 async def test_a_fact_is_recorded_once_and_never_changed(one: Replica, engine: AsyncEngine) -> None:
     fields = {"version": ONE, "kind": pb.VERIFICATION_KIND_REGRESSION, "passed": True, "request_id": "r"}
-    first = await ask(trust(one), "RecordVerification", **fields)
-    assert await ask(trust(one), "RecordVerification", **fields) == first
+    first = await ask(trust(one), "RecordVerification", **fields)  # type: ignore[arg-type]
+    assert await ask(trust(one), "RecordVerification", **fields) == first  # type: ignore[arg-type]
     for statement in ("update verifications set passed = false", "delete from verifications"):
         with pytest.raises(DBAPIError):
             async with engine.begin() as connection:
@@ -310,7 +310,7 @@ async def test_a_sweep_weighs_every_tool_by_its_own_facts(counted: Any, engine: 
     used(audit, 1000, 900, valid=0.8, timely=0.7)
     beta = "tools/beta.other_tool/versions/1.0.0"
     third_party = {"level": pb.AUDIT_LEVEL_THIRD_PARTY, "passed": True, "auditor": "Somebody else"}
-    await ask(trust(replica), "RecordSecurityAudit", version=beta, **third_party)
+    await ask(trust(replica), "RecordSecurityAudit", version=beta, **third_party)  # type: ignore[arg-type]
     await ask(trust(replica, "edge"), "RateTool", signer.mint(BEN, scope="tools:call"), version=ONE, stars=1)
     old = text("update trust_scores set compute_time = :then")
     # The second sweep uses the scores of other tools from the first.

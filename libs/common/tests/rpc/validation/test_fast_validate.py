@@ -127,7 +127,7 @@ def test_each_rule_broken_by_itself_is_found(kind: Descriptor) -> None:
         if field.message_type is not None:
             continue
         texts = [*WORDS, *("a" * n for n in near(field))]
-        tried: list[Any] = {
+        tried: list[Any] = {  # type: ignore[assignment]
             FieldDescriptor.TYPE_STRING: texts,
             FieldDescriptor.TYPE_BYTES: [b"x" * n for n in near(field)],
             FieldDescriptor.TYPE_BOOL: [True],

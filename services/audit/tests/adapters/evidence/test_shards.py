@@ -154,7 +154,7 @@ async def test_older_shards_are_asked_only_about_what_they_can_hold(
 
     def noted(self: psycopg.Connection, query: str, *parts: object, **named: object) -> object:
         asked.append(query)
-        return execute(self, query, *parts, **named)  # type: ignore[arg-type]
+        return execute(self, query, *parts, **named)  # type: ignore[arg-type, call-overload]
 
     monkeypatch.setattr(psycopg.Connection, "execute", noted)
     tomorrow = an_entry(event_time=stamp(datetime.now(UTC) + timedelta(days=1)))

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from services.audit.adapters.relay.kafka import KafkaSink, read_properties
 from services.audit.domain.errors import SinkError

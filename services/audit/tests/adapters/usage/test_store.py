@@ -60,7 +60,7 @@ def many(count: int) -> list[Any]:
             "cost_micros": number,
         }
         ending = a_failure if number % 9 == 0 else an_ending
-        made += [a_decision(**fields), ending(latency_us=number * 997, **fields)]
+        made += [a_decision(**fields), ending(latency_us=number * 997, **fields)]  # type: ignore[arg-type]
     return made
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
+from msgspec.structs import replace
 from toolmesh.audit.v1 import audit_record_pb2 as record_pb
 from toolmesh.common.v1 import caller_pb2
 
@@ -71,7 +71,7 @@ def test_a_sequence_sorts_as_text_like_the_number() -> None:
     ],
 )
 def test_events_of_one_call_share_a_key(changes: dict[str, str], key: str) -> None:
-    assert event_and_body(**changes)[0].key == key
+    assert event_and_body(**changes)[0].key == key  # type: ignore[arg-type]
 
 
 def test_an_event_without_a_tool_is_about_its_caller_and_else_about_its_writer() -> None:

@@ -52,7 +52,7 @@ def test_a_payload_that_was_erased_is_no_call() -> None:
 
 
 def test_only_completed_calls_are_timed() -> None:
-    timed = {outcome for event, changes, outcome in ENDINGS if only(a_form(event, **changes)).latency_us is not None}
+    timed = {outcome for event, changes, outcome in ENDINGS if only(a_form(event, **changes)).latency_us is not None}  # type: ignore[arg-type]
     assert timed == {Outcome.SUCCEEDED, Outcome.FAILED, Outcome.TIMED_OUT}
 
 
@@ -91,7 +91,7 @@ def test_a_version_name_without_a_digest_is_an_unknown_tool() -> None:
 
 def test_a_call_is_never_later_than_its_record_in_the_log() -> None:
     form = a_form(at=NOON + timedelta(days=4000))
-    assert call_of(DecodedRecord(0, form, NOON)).event_time == NOON  # type: ignore[union-attr]
+    assert call_of(DecodedRecord(0, form, NOON)).event_time == NOON  # type: ignore[arg-type, union-attr]
     assert only(a_form(at=NOON)).event_time == NOON
 
 

@@ -105,7 +105,7 @@ async def test_tools_over_the_limit_are_folded_in_every_rollup() -> None:
 
 async def test_a_failed_transaction_counts_nothing_and_is_repeated() -> None:
     log = decoded_records(*[a_form(latency_us=n) for n in range(20)])
-    store, failures = InMemoryUsageStore(log, segment_size=4), []
+    store, failures = InMemoryUsageStore(log, segment_size=4), []  # type: ignore[var-annotated]
     store.cuts = [8, 8, 16]
     counting = CountRecords(store, failed=failures.append, poll=0)
     await counting.start()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import cedarpy
 import orjson
 import pytest
+from msgspec.structs import replace
 
 from libs.common.errors import Reason
 from libs.common.semver import Version

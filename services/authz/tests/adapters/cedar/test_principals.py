@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from libs.common.auth.identity import Ancestor, Grant, Identity
 from libs.common.errors import Reason
@@ -37,7 +38,7 @@ async def alice(issuer: Issuer) -> Identity:
 
 
 def outcome(engine: CedarEngine, caller: Identity) -> Any:
-    return engine.decide(replace(make_request(), caller=caller)).outcome
+    return engine.decide(structs.replace(make_request(), caller=caller)).outcome
 
 
 async def test_a_token_of_one_call_is_its_makers(issuer: Issuer, alice: Identity) -> None:

@@ -49,7 +49,7 @@ async def test_a_sender_that_trickles_its_headers_is_given_up_on(
 async def test_slow_servers_do_not_block_other_threads(
     https_server: HttpsServer, pki: Any, ended: threading.Event
 ) -> None:
-    https_server.documents[PLACE] = lambda handler: ended.wait() and None  # type: ignore[func-returns-value]
+    https_server.documents[PLACE] = lambda handler: ended.wait() and None  # type: ignore[assignment, func-returns-value]
     documents = HttpsDocuments(pki.ca, timeout=600)
     fetching = [asyncio.ensure_future(documents.fetch(https_server.address + PLACE)) for _ in range(64)]
     async with asyncio.timeout(20):
@@ -67,7 +67,7 @@ async def test_slow_servers_do_not_block_other_threads(
 async def test_a_fetch_that_waits_too_long_for_a_thread_is_not_sent(
     https_server: HttpsServer, pki: Any, ended: threading.Event
 ) -> None:
-    https_server.documents[PLACE] = lambda handler: ended.wait() and None  # type: ignore[func-returns-value]
+    https_server.documents[PLACE] = lambda handler: ended.wait() and None  # type: ignore[assignment, func-returns-value]
     documents = HttpsDocuments(pki.ca, timeout=0.5)
     fetching = [documents.fetch(https_server.address + PLACE) for _ in range(MAX_CONCURRENT * 3)]
     async with asyncio.timeout(20):

@@ -175,7 +175,7 @@ async def test_a_check_without_arguments_that_a_policy_reads_is_denied(
     engine.fields, engine.verdict = frozenset({context_field}), replace(ALLOWED, holds_for_any_arguments=False)
     assert (await decide(engine, Grant("*"))).verdict.outcome == Deny(Reason.PERMISSION_DENIED)
     value = b"{}" if field == "arguments" else "sha256:0"
-    assert (await decide(engine, Grant("*"), **{field: value})).verdict.outcome == Allow()
+    assert (await decide(engine, Grant("*"), **{field: value})).verdict.outcome == Allow()  # type: ignore[arg-type]
 
 
 async def test_labels_are_looked_up_only_if_a_policy_may_read_them(engine: Engine) -> None:

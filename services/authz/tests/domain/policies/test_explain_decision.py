@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec.structs import replace
 
 from services.authz.domain.model import Decision, DecisionRequest
 from services.authz.domain.policies.explain_decision import ExplainDecision

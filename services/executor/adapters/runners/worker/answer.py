@@ -12,7 +12,7 @@ from services.executor.adapters.runners.worker.frames import FrameError
 from services.executor.adapters.sandbox.exit_report import error_for_exit
 from services.executor.adapters.sandbox.port import ExitKind, ExitReport
 from services.executor.domain import errors
-from services.executor.domain.model import Work
+from services.executor.domain.model import RunRequest
 from services.executor.domain.tool import Effect, Tool
 
 _OPERATIONS = ("create", "update", "delete")
@@ -72,7 +72,7 @@ def parse_answer(frame: dict[str, Any], invocation_id: str, limit: int) -> ToolA
     )
 
 
-def process_lost_error(ending: ExitReport, work: Work) -> MeshError:
+def process_lost_error(ending: ExitReport, work: RunRequest) -> MeshError:
     """Return the error of a process that ended without an answer. A plain exit or our own kill counts as a crash."""
     if ending.kind in (ExitKind.EXITED, ExitKind.KILLED):
         return errors.worker_lost()
@@ -86,7 +86,7 @@ def unreadable_result_error(error: FrameError, limit: int) -> MeshError:
     return errors.result_invalid([Violation("", "json", "the result has no JSON form")])
 
 
-def log_failure(log: Log, tool: Tool, work: Work, error: MeshError, detail: str = "") -> None:
+def log_failure(log: Log, tool: Tool, work: RunRequest, error: MeshError, detail: str = "") -> None:
     """Log a tool's failure. As a warning, because warnings are redacted."""
     log.warning(
         "tool failed",

@@ -13,7 +13,8 @@ from toolmesh.common.v1 import caller_pb2 as cpb
 from libs.common.errors import Reason
 from libs.common.redaction.declared import Declared
 from services.executor.adapters.audit.record_encoder import RecordEncoder
-from services.executor.domain.model import Change, Event, Payload, Record, Status, Verdict
+from services.executor.domain.argument_spec import Change
+from services.executor.domain.model import Event, PayloadDigest, Record, Status, Verdict
 from services.executor.domain.states import State
 from services.executor.domain.tool import Contract, Effect
 from services.executor.tests.samples import a_caller, a_decision, a_record, a_request, a_write_tool
@@ -39,8 +40,8 @@ def test_a_record_carries_all_fields() -> None:
         state=State.TIMED_OUT,
         previous_state=State.RUNNING,
         decision=decision,
-        arguments=Payload("sha256:a", b"{}"),
-        result=Payload("sha256:b", b"[]"),
+        arguments=PayloadDigest("sha256:a", b"{}"),
+        result=PayloadDigest("sha256:b", b"[]"),
         reason=Reason.TOOL_TIMEOUT,
         latency=1.5,
         follows="01900000-0000",
@@ -75,7 +76,7 @@ def test_a_record_carries_all_fields() -> None:
     assert list(message.determining_policies) == ["policy0"]
     assert (message.idempotency_key, message.replayed, message.task_id) == ("k", True, "task")
     assert message.native_call_id == "call-7"
-    assert (message.status, message.error_reason) == (rpb.RECORD_STATUS_TIMEOUT, Reason.TOOL_TIMEOUT)
+    assert (message.status, message.error_reason) == (rpb.RECORD_STATUS_TIMEOUT, Reason.TOOL_TIMEOUT)  # type: ignore[comparison-overlap]
     assert (message.previous_state, message.state) == ("running", "timed_out")
     assert message.latency.ToMilliseconds() == 1500
     assert (message.follows, message.sandbox, message.attempt) == ("01900000-0000", "in_process", 1)

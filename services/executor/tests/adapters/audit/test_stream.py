@@ -14,7 +14,7 @@ from libs.common.runtime.settings import Address
 from libs.common.telemetry.log import Log
 from services.executor.adapters.audit.record_encoder import RecordEncoder
 from services.executor.adapters.audit.stream import RECORD_BYTES, AuditStream
-from services.executor.domain.model import Payload
+from services.executor.domain.model import PayloadDigest
 from services.executor.tests.peers import AuditPeer, serving
 from services.executor.tests.samples import a_record
 from services.executor.tests.waiting import until
@@ -136,7 +136,7 @@ async def test_a_stream_that_breaks_before_the_acknowledgement_is_resent_and_sto
 
 
 async def test_a_log_that_dies_and_comes_back_gets_everything(pki: Any, opened: OpenStream) -> None:
-    log = AuditPeer()
+    log = AuditPeer()  # type: ignore[abstract]
     async with serving(pki, "audit", log.add) as address:
         stream = await opened(address)
         first = a_record()
@@ -212,7 +212,7 @@ async def test_only_a_backlog_is_compressed(opened: OpenStream, audit: AuditPeer
     audit.acknowledging.clear()
     first = asyncio.ensure_future(stream.append(a_record(), within=20))
     await audit.arrived.wait()
-    summary = Payload("sha256:a", b'{"text":"%s"}' % (b"x" * 3000))
+    summary = PayloadDigest("sha256:a", b'{"text":"%s"}' % (b"x" * 3000))
     backlog = [asyncio.ensure_future(stream.append(a_record(arguments=summary), within=20)) for _ in range(100)]
     await asyncio.sleep(0)
     audit.acknowledging.set()
@@ -224,7 +224,7 @@ async def test_only_a_backlog_is_compressed(opened: OpenStream, audit: AuditPeer
 
 async def test_a_record_that_is_too_large_is_refused_before_it_is_sent(opened: OpenStream, audit: AuditPeer) -> None:
     stream = await opened(audit.address)
-    huge = a_record(arguments=Payload("sha256:a", b"x" * (RECORD_BYTES + 1)))
+    huge = a_record(arguments=PayloadDigest("sha256:a", b"x" * (RECORD_BYTES + 1)))
     assert (await failure(stream.append(huge, within=10))).reason is Reason.AUDIT_RECORD_INVALID
     assert stream.waiting == 0
 

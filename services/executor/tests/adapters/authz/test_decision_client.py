@@ -258,7 +258,7 @@ async def test_a_denial_names_the_argument_it_is_about(asking: Asking, authz: Au
     [
         {},
         {"deny": dpb.Deny()},
-        {"deny": dpb.Deny(reason=1)},
+        {"deny": dpb.Deny(reason=1)},  # type: ignore[arg-type]
         {"allow": dpb.Allow(), "pending_classifier_check": True},
         {"allow": dpb.Allow(), "mode": dpb.DECISION_MODE_SHADOW},
     ],
@@ -281,12 +281,12 @@ async def test_a_decision_that_needs_approval_names_the_approvers(asking: Asking
 async def test_unknown_obligations_are_named_too(asking: Asking, authz: AuthzPeer) -> None:
     obligations = [
         dpb.Obligation(kind=dpb.OBLIGATION_KIND_CAP_ROWS, values=["10"]),
-        dpb.Obligation(kind=99),
+        dpb.Obligation(kind=99),  # type: ignore[arg-type]
         dpb.Obligation(),
     ]
     authz.answer = lambda facts: authz.allow(obligations=obligations, updated_input=b"{}")
-    obligations = (await asking.ask()).obligations
-    assert [(obligation.kind, obligation.values) for obligation in obligations] == [
+    obligations = (await asking.ask()).obligations  # type: ignore[assignment]
+    assert [(obligation.kind, obligation.values) for obligation in obligations] == [  # type: ignore[comparison-overlap]
         ("cap_rows", ("10",)),
         ("99", ()),
         ("unspecified", ()),

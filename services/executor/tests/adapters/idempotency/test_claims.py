@@ -14,8 +14,9 @@ from libs.common.sealing import Seal
 from libs.common.sql.engine import engine_for
 from services.executor.adapters.idempotency.claims import LEASE_SECONDS, PostgresClaims
 from services.executor.adapters.tables import claims as table
-from services.executor.domain.idempotency.unknown_outcome import MOST_RUNS, Doubted, Overtaken
-from services.executor.domain.model import Change, Settled
+from services.executor.domain.argument_spec import Change
+from services.executor.domain.idempotency.unknown_outcome import MOST_RUNS, ClaimLostError, UnresolvedClaim
+from services.executor.domain.model import ClaimOutcome
 from services.executor.domain.tool import Deprecation
 from services.executor.tests.keys import KEY, a_claim, age, refusal, rows, statements
 from services.executor.tests.samples import a_result
@@ -33,7 +34,7 @@ async def test_the_first_claim_is_held(here: PostgresClaims, engine: AsyncEngine
     [row] = await rows(engine)
     assert (row.owner, row.state, row.invocation_id) == ("executor-0", "running", claim.invocation_id)
     assert (row.expire_time - row.create_time).total_seconds() == LEASE_SECONDS + 3600.0
-    assert here.sure(claim)
+    assert here.is_held(claim)
 
 
 async def test_a_lease_is_independent_of_the_time_limit(here: PostgresClaims, engine: AsyncEngine) -> None:
@@ -46,7 +47,7 @@ async def test_a_call_with_a_key_costs_two_statements(here: PostgresClaims, engi
     claim = a_claim()
     with statements(engine) as seen:
         await here.acquire(claim)
-        await here.settle(claim, Settled(claim.invocation_id, a_result()))
+        await here.settle(claim, ClaimOutcome(claim.invocation_id, a_result()))
     assert len(seen) == 2
 
 
@@ -55,7 +56,7 @@ async def test_a_stored_outcome_costs_one_statement(
 ) -> None:
     claim = a_claim()
     await here.acquire(claim)
-    await here.settle(claim, Settled(claim.invocation_id, a_result()))
+    await here.settle(claim, ClaimOutcome(claim.invocation_id, a_result()))
     with statements(engines[1]) as seen:
         await there.acquire(a_claim())
     assert len(seen) == 1
@@ -72,8 +73,8 @@ async def test_a_settled_claim_returns_the_complete_result_everywhere(
         policies=("p",),
         deprecation=Deprecation(None, "tools/core.b", "url"),
     )
-    await here.settle(claim, Settled(claim.invocation_id, result))
-    assert await there.acquire(a_claim()) == Settled(claim.invocation_id, result)
+    await here.settle(claim, ClaimOutcome(claim.invocation_id, result))
+    assert await there.acquire(a_claim()) == ClaimOutcome(claim.invocation_id, result)
 
 
 async def test_a_stored_error_is_returned_completely(here: PostgresClaims, there: PostgresClaims) -> None:
@@ -82,7 +83,7 @@ async def test_a_stored_error_is_returned_completely(here: PostgresClaims, there
     error = MeshError(
         Reason.EXECUTION_FAILED, message="no", violations=[Violation("/a", "b", "c")], metadata={"x": "y"}
     )
-    await here.settle(claim, Settled(claim.invocation_id, error))
+    await here.settle(claim, ClaimOutcome(claim.invocation_id, error))
     settled = await there.acquire(a_claim())
     assert settled is not None
     assert isinstance(settled.outcome, MeshError)
@@ -95,7 +96,7 @@ async def test_other_arguments_conflict_during_and_after_the_call(here: Postgres
     await here.acquire(claim)
     other = a_claim(arguments_digest="sha256:b")
     assert (await refusal(there.acquire(other))).reason is Reason.IDEMPOTENCY_CONFLICT
-    await here.settle(claim, Settled(claim.invocation_id, a_result()))
+    await here.settle(claim, ClaimOutcome(claim.invocation_id, a_result()))
     assert (await refusal(there.acquire(other))).reason is Reason.IDEMPOTENCY_CONFLICT
 
 
@@ -117,7 +118,7 @@ async def test_two_hundred_calls_in_two_processes_run_once(here: PostgresClaims,
             return settled.outcome
         ran.append(claim.invocation_id)
         await all_waiting.wait()
-        await side.settle(claim, Settled(claim.invocation_id, result))
+        await side.settle(claim, ClaimOutcome(claim.invocation_id, result))
         return result
 
     calls = [asyncio.ensure_future(call(number)) for number in range(200)]
@@ -134,7 +135,7 @@ async def test_concurrent_calls_share_few_statements(here: PostgresClaims, engin
     with statements(engine) as seen:
         waiting = [asyncio.ensure_future(here.acquire(a_claim())) for _ in range(200)]
         await until(lambda: here._waiters.scopes)
-        await here.settle(claim, Settled(claim.invocation_id, a_result()))
+        await here.settle(claim, ClaimOutcome(claim.invocation_id, a_result()))
         assert all(await asyncio.gather(*waiting))
     assert len([statement for statement in seen if "insert into claims" in statement]) == 1
     assert here._waiters.scopes == ()
@@ -158,7 +159,7 @@ async def test_another_call_acquires_when_the_first_is_canceled(here: PostgresCl
         entered.set()
         await asyncio.Event().wait()
 
-    here._rows.acquire = held_up  # type: ignore[method-assign]
+    here._rows.acquire = held_up  # type: ignore[assignment, method-assign]
     first = asyncio.ensure_future(here.acquire(a_claim()))
     await entered.wait()
     second = asyncio.ensure_future(here.acquire(a_claim()))
@@ -182,7 +183,7 @@ async def test_each_waiter_gets_its_own_error(here: PostgresClaims, there: Postg
     await here.acquire(claim)
     waiting = [asyncio.ensure_future(there.acquire(a_claim())) for _ in range(2)]
     await until(lambda: there._waiters.scopes)
-    await here.settle(claim, Settled(claim.invocation_id, MeshError(Reason.EXECUTION_FAILED)))
+    await here.settle(claim, ClaimOutcome(claim.invocation_id, MeshError(Reason.EXECUTION_FAILED)))
     one, other = [settled.outcome for settled in await asyncio.gather(*waiting) if settled is not None]
     assert one is not other
 
@@ -205,15 +206,15 @@ async def test_a_canceled_waiter_leaves_the_claim_with_its_owner(here: PostgresC
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(here.acquire(a_claim()), 0.05)
     assert here._waiters.scopes == ()
-    assert here.sure(claim)
+    assert here.is_held(claim)
 
 
 async def test_a_claim_whose_outcome_cannot_be_encoded_is_not_renewed(here: PostgresClaims) -> None:
     claim = a_claim()
     await here.acquire(claim)
     with pytest.raises(TypeError):
-        await here.settle(claim, Settled(claim.invocation_id, a_result(content=None)))
-    assert not here.sure(claim)
+        await here.settle(claim, ClaimOutcome(claim.invocation_id, a_result(content=None)))
+    assert not here.is_held(claim)
 
 
 async def test_a_claim_is_held_until_its_outcome_is_stored(
@@ -229,15 +230,15 @@ async def test_a_claim_is_held_until_its_outcome_is_stored(
         for verb in ("settle", "release", "abandon"):
             patch.setattr(here._rows, verb, away)
         for step in (
-            here.settle(claim, Settled(claim.invocation_id, result)),
+            here.settle(claim, ClaimOutcome(claim.invocation_id, result)),
             here.release(claim),
             here.abandon(claim),
         ):
             assert (await refusal(step)).reason is Reason.SERVICE_UNAVAILABLE
-            assert here.sure(claim)
-    await here.settle(claim, Settled(claim.invocation_id, result))
-    assert not here.sure(claim)
-    assert await there.acquire(a_claim()) == Settled(claim.invocation_id, result)
+            assert here.is_held(claim)
+    await here.settle(claim, ClaimOutcome(claim.invocation_id, result))
+    assert not here.is_held(claim)
+    assert await there.acquire(a_claim()) == ClaimOutcome(claim.invocation_id, result)
 
 
 async def test_a_dead_owner_of_a_repeatable_call_is_replaced(
@@ -258,29 +259,29 @@ async def test_a_replaced_owner_can_neither_settle_nor_release(
     await here.acquire(lost)
     await age(engine, "lease_until")
     await there.acquire(next_one)
-    with pytest.raises(Overtaken):
-        await here.settle(lost, Settled(lost.invocation_id, a_result()))
+    with pytest.raises(ClaimLostError):
+        await here.settle(lost, ClaimOutcome(lost.invocation_id, a_result()))
     await here.release(lost)
     await here.abandon(lost)
     [row] = await rows(engine)
     assert (row.state, row.invocation_id) == ("running", next_one.invocation_id)
-    assert not here.sure(lost)
+    assert not here.is_held(lost)
     first = a_result()
-    await there.settle(next_one, Settled(next_one.invocation_id, first))
-    with pytest.raises(Overtaken):
-        await here.settle(lost, Settled(lost.invocation_id, a_result()))
-    assert await here.acquire(a_claim()) == Settled(next_one.invocation_id, first)
+    await there.settle(next_one, ClaimOutcome(next_one.invocation_id, first))
+    with pytest.raises(ClaimLostError):
+        await here.settle(lost, ClaimOutcome(lost.invocation_id, a_result()))
+    assert await here.acquire(a_claim()) == ClaimOutcome(next_one.invocation_id, first)
 
 
 async def test_a_settled_outcome_is_not_overwritten(here: PostgresClaims, there: PostgresClaims) -> None:
     claim, first = a_claim(), a_result()
     await here.acquire(claim)
-    await here.settle(claim, Settled(claim.invocation_id, first))
-    with pytest.raises(Overtaken):
-        await here.settle(claim, Settled(claim.invocation_id, a_result()))
+    await here.settle(claim, ClaimOutcome(claim.invocation_id, first))
+    with pytest.raises(ClaimLostError):
+        await here.settle(claim, ClaimOutcome(claim.invocation_id, a_result()))
     await here.release(claim)
     await here.abandon(claim)
-    assert await there.acquire(a_claim()) == Settled(claim.invocation_id, first)
+    assert await there.acquire(a_claim()) == ClaimOutcome(claim.invocation_id, first)
 
 
 @pytest.mark.parametrize("repeatable", [True, False])
@@ -304,7 +305,7 @@ async def test_a_waiter_takes_over_from_a_dead_owner(
     waiting = asyncio.ensure_future(there.acquire(a_claim()))
     await until(lambda: there._waiters.scopes)
     await age(engine, "lease_until")
-    assert isinstance(await waiting, Doubted)
+    assert isinstance(await waiting, UnresolvedClaim)
 
 
 async def test_a_dead_owner_of_a_write_leaves_an_unknown_outcome(
@@ -314,13 +315,13 @@ async def test_a_dead_owner_of_a_write_leaves_an_unknown_outcome(
     await here.acquire(lost)
     await age(engine, "lease_until")
     doubted = await there.acquire(resolver)
-    assert isinstance(doubted, Doubted)
+    assert isinstance(doubted, UnresolvedClaim)
     assert isinstance(doubted.outcome, MeshError)
     assert (doubted.outcome.reason, doubted.runs) == (Reason.UNKNOWN_OUTCOME, (lost.invocation_id,))
-    assert there.sure(resolver)
-    await there.settle(resolver, Settled(lost.invocation_id, doubted.outcome))
-    with pytest.raises(Overtaken):
-        await here.settle(lost, Settled(lost.invocation_id, a_result()))
+    assert there.is_held(resolver)
+    await there.settle(resolver, ClaimOutcome(lost.invocation_id, doubted.outcome))
+    with pytest.raises(ClaimLostError):
+        await here.settle(lost, ClaimOutcome(lost.invocation_id, a_result()))
     for side in (here, there):
         settled = await side.acquire(a_claim())
         assert settled is not None
@@ -334,7 +335,7 @@ async def test_a_resolver_that_dies_is_recorded_as_unknown_too(here: PostgresCla
     for claim in claims:
         settled = await here.acquire(claim)
         await age(engine, "lease_until")
-    assert isinstance(settled, Doubted)
+    assert isinstance(settled, UnresolvedClaim)
     assert settled.runs == tuple(claim.invocation_id for claim in claims[:2])
 
 
@@ -348,7 +349,7 @@ async def test_releasing_an_unknown_outcome_restores_it_with_its_window(
     for _ in range(3):
         resolver = a_claim()
         settled = await there.acquire(resolver)
-        assert isinstance(settled, Doubted)
+        assert isinstance(settled, UnresolvedClaim)
         assert settled.runs == tuple(claim.invocation_id for claim in dead)
         await there.release(resolver)
 
@@ -361,15 +362,15 @@ async def test_a_late_owner_can_settle_before_a_takeover(
     await age(engine, "lease_until")
     await there.acquire(resolver)
     await there.release(resolver)
-    await here.settle(late, Settled(late.invocation_id, result))
-    assert await there.acquire(a_claim()) == Settled(late.invocation_id, result)
+    await here.settle(late, ClaimOutcome(late.invocation_id, result))
+    assert await there.acquire(a_claim()) == ClaimOutcome(late.invocation_id, result)
 
 
 async def test_the_number_of_repetitions_is_bounded(here: PostgresClaims, engine: AsyncEngine) -> None:
     for _ in range(MOST_RUNS):
         assert await here.acquire(a_claim(repeatable=True)) is None
         await age(engine, "lease_until")
-    assert isinstance(await here.acquire(a_claim(repeatable=True)), Doubted)
+    assert isinstance(await here.acquire(a_claim(repeatable=True)), UnresolvedClaim)
 
 
 async def test_an_abandoned_claim_is_unknown_at_once(here: PostgresClaims, there: PostgresClaims) -> None:
@@ -377,7 +378,7 @@ async def test_an_abandoned_claim_is_unknown_at_once(here: PostgresClaims, there
     await here.acquire(claim)
     await here.abandon(claim)
     settled = await there.acquire(a_claim())
-    assert isinstance(settled, Doubted)
+    assert isinstance(settled, UnresolvedClaim)
     assert settled.runs == (claim.invocation_id,)
 
 
@@ -402,7 +403,7 @@ async def test_an_unknown_outcome_ends_with_its_window(here: PostgresClaims, eng
 async def test_an_expired_claim_is_new(here: PostgresClaims, there: PostgresClaims, engine: AsyncEngine) -> None:
     claim = a_claim()
     await here.acquire(claim)
-    await here.settle(claim, Settled(claim.invocation_id, a_result()))
+    await here.settle(claim, ClaimOutcome(claim.invocation_id, a_result()))
     await age(engine, "expire_time")
     assert await there.acquire(a_claim(arguments_digest="sha256:other")) is None
     [row] = await rows(engine)
@@ -422,7 +423,7 @@ async def test_the_window_begins_at_the_end_of_the_call(here: PostgresClaims, en
     claim = a_claim()
     await here.acquire(claim)
     await age(engine, "expire_time")
-    await here.settle(claim, Settled(claim.invocation_id, a_result()))
+    await here.settle(claim, ClaimOutcome(claim.invocation_id, a_result()))
     async with engine.begin() as connection:
         left = await connection.scalar(select(table.c.expire_time > func.now()))
     assert left

@@ -78,7 +78,7 @@ async def test_a_lease_is_renewed_while_its_call_lives(bench: Bench, engine: Asy
         await age(engine, "lease_until")
         await bench.later(LEASE / 2)
         assert await is_leased(engine)
-        assert bench.leases.sure(claim)
+        assert bench.leases.is_held(claim)
     assert bench.lost == []
 
 
@@ -97,7 +97,7 @@ async def test_one_statement_renews_all_leases(bench: Bench, engine: AsyncEngine
     with statements(engine) as seen:
         await bench.later(LEASE / 2)
     assert len(seen) == 1
-    assert all(bench.leases.sure(claim) for claim in held)
+    assert all(bench.leases.is_held(claim) for claim in held)
     assert await is_leased(engine)
 
 
@@ -118,16 +118,16 @@ async def test_an_owner_learns_of_a_takeover(bench: Bench, engine: AsyncEngine) 
     await bench.later(LEASE / 2)
     await bench.later(LEASE / 2)
     assert bench.lost == [lost.invocation_id]
-    assert (bench.leases.sure(lost), bench.leases.sure(kept)) == (False, True)
+    assert (bench.leases.is_held(lost), bench.leases.is_held(kept)) == (False, True)
     row = next(row for row in await rows(engine) if row.key == "k")
     assert row.invocation_id == other.invocation_id
 
 
 async def test_a_stopped_owner_is_not_sure_before_a_renewal(bench: Bench) -> None:
     claim = await bench.hold()
-    assert bench.leases.sure(claim)
+    assert bench.leases.is_held(claim)
     bench.clock.now += LEASE
-    assert not bench.leases.sure(claim)
+    assert not bench.leases.is_held(claim)
 
 
 async def test_a_call_that_ends_during_the_renewal_is_not_reported(bench: Bench) -> None:
@@ -154,13 +154,13 @@ async def test_a_failing_database_is_reported_before_the_lease_ends(bench: Bench
     assert bench.lost == []
     await bench.later(LEASE / 4)
     assert bench.lost == [claim.invocation_id]
-    assert bench.leases.sure(claim)
+    assert bench.leases.is_held(claim)
     await bench.later(LEASE / 4)
-    assert (bench.lost, bench.leases.sure(claim)) == ([claim.invocation_id], False)
+    assert (bench.lost, bench.leases.is_held(claim)) == ([claim.invocation_id], False)
     # The database is back and the claim was not taken over, so it is held again.
     bench.table.renew = renew  # type: ignore[method-assign]
     await bench.later(LEASE / 4)
-    assert bench.leases.sure(claim)
+    assert bench.leases.is_held(claim)
     assert {type(cause) for cause in bench.failures} == {MeshError}
 
 
@@ -197,7 +197,7 @@ async def test_a_dropped_claim_is_not_renewed(bench: Bench, engine: AsyncEngine)
     await age(engine, "lease_until")
     await bench.later(LEASE / 2)
     assert {row.key for row in await rows(engine) if row.lease_until > datetime.now(UTC)} == {"other"}
-    assert (bench.leases.sure(kept), len(bench.leases._leases)) == (True, 1)
+    assert (bench.leases.is_held(kept), len(bench.leases._leases)) == (True, 1)
 
 
 async def test_the_timer_renews_held_leases(engine: AsyncEngine) -> None:

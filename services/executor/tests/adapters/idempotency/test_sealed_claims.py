@@ -13,7 +13,7 @@ from libs.common.errors import MeshError, Reason
 from libs.common.sealing import Seal
 from services.executor.adapters.idempotency.claims import PostgresClaims
 from services.executor.adapters.tables import claims as table
-from services.executor.domain.model import Settled
+from services.executor.domain.model import ClaimOutcome
 from services.executor.tests.keys import a_claim, refusal, rows
 from services.executor.tests.samples import a_result
 
@@ -33,7 +33,7 @@ async def test_a_stored_outcome_is_not_readable_in_the_database(
 ) -> None:
     claim = a_claim()
     await here.acquire(claim)
-    await here.settle(claim, Settled(claim.invocation_id, outcome))
+    await here.settle(claim, ClaimOutcome(claim.invocation_id, outcome))
     [row] = await rows(engine)
     assert SECRET.encode() not in b"".join(value for value in row if isinstance(value, bytes))
 
@@ -43,7 +43,7 @@ async def test_an_outcome_whose_sealing_key_is_gone_is_unknown_and_not_repeated(
 ) -> None:
     claim = a_claim()
     await here.acquire(claim)
-    await here.settle(claim, Settled(claim.invocation_id, a_result()))
+    await here.settle(claim, ClaimOutcome(claim.invocation_id, a_result()))
     bereft = PostgresClaims(engines[1], "executor-1", Seal([bytes(32)]))
     error = await refusal(bereft.acquire(a_claim(invocation_id="inv-2")))
     assert error.reason is Reason.UNKNOWN_OUTCOME
@@ -55,7 +55,7 @@ async def test_claims_of_other_tenants_are_separate(here: PostgresClaims, there:
     assert await here.acquire(ours) is None
     assert await asyncio.wait_for(there.acquire(theirs), 60) is None
     for side, claim in ((here, ours), (there, theirs)):
-        await side.settle(claim, Settled(claim.invocation_id, results[claim.tenant]))
+        await side.settle(claim, ClaimOutcome(claim.invocation_id, results[claim.tenant]))
     for tenant, result in results.items():
         settled = await there.acquire(a_claim(tenant=tenant))
         assert settled is not None
@@ -66,7 +66,7 @@ async def test_claims_of_other_tenants_are_separate(here: PostgresClaims, there:
 async def test_an_outcome_is_bound_to_its_tenant(engine: AsyncEngine, here: PostgresClaims, tenant: str) -> None:
     claim = a_claim(tenant="acme")
     await here.acquire(claim)
-    await here.settle(claim, Settled(claim.invocation_id, a_result()))
+    await here.settle(claim, ClaimOutcome(claim.invocation_id, a_result()))
     async with engine.begin() as connection:
         await connection.execute(update(table).values(tenant=tenant))
     if tenant == "acme":
@@ -79,7 +79,7 @@ async def test_an_outcome_moved_to_another_key_is_refused(engine: AsyncEngine, h
     for key, invocation in (("one", "inv-1"), ("two", "inv-2")):
         claim = a_claim(key=key, invocation_id=invocation)
         await here.acquire(claim)
-        await here.settle(claim, Settled(invocation, a_result()))
+        await here.settle(claim, ClaimOutcome(invocation, a_result()))
     async with engine.begin() as connection:
         moved = select(table.c.result).where(table.c.key == "one").scalar_subquery()
         await connection.execute(update(table).where(table.c.key == "two").values(result=moved))

@@ -83,7 +83,7 @@ async def test_a_claim_is_watched_with_the_same_arguments_only(table: ClaimRows,
     await until(lambda: waiters.scopes)
     assert waiters.is_watching(scope_of(claim), claim.arguments_digest)
     assert not waiters.is_watching(scope_of(claim), "sha256:other")
-    assert not waiters.is_watching(("core.say", "nobody", "s", "k"), claim.arguments_digest)
+    assert not waiters.is_watching(("core.say", "nobody", "s", "k"), claim.arguments_digest)  # type: ignore[arg-type]
     call.cancel()
 
 

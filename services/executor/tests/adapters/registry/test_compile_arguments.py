@@ -12,13 +12,13 @@ from libs.common.json.jsonio import dump
 from services.executor.adapters.registry.compile_arguments import compile_arguments
 from services.executor.builtin.arithmetic import Arithmetic
 from services.executor.builtin.echo import Echo
-from services.executor.domain.argument_spec import InnerDefault, Intake
+from services.executor.domain.argument_spec import ArgumentSpec, InnerDefault
 from services.executor.domain.arguments.prepare import call_input, prepare
 from services.executor.domain.tool import Confinement
 from services.executor.tests.samples import a_manifest, a_tool
 
 
-def of(schema: dict[str, Any], policy: Any = mpb.INPUT_MUTATION_POLICY_DEFAULTS, **fields: Any) -> Intake | None:
+def of(schema: dict[str, Any], policy: Any = mpb.INPUT_MUTATION_POLICY_DEFAULTS, **fields: Any) -> ArgumentSpec | None:
     manifest = a_manifest()
     manifest.input.CopyFrom(mpb.InputContract(schema=dump(schema), mutation_policy=policy, **fields))
     return compile_arguments(manifest, Confinement())
@@ -139,12 +139,12 @@ def test_checks_and_policies_are_compiled_with_the_confinement() -> None:
     manifest.interface.semantic_checks.append("unique:/list/*")
     manifest.interface.permission_matchers.add(target=mpb.MATCH_TARGET_PATH, argument_pointer="/text")
     manifest.interface.permission_matchers.add(target=mpb.MATCH_TARGET_TOOL_NAME)
-    intake = compile_arguments(manifest, Confinement(reads=("inbox",)))
-    assert intake is not None
-    assert (len(intake.checks), len(intake.policies)) == (1, 1)
+    argument_spec = compile_arguments(manifest, Confinement(reads=("inbox",)))
+    assert argument_spec is not None
+    assert (len(argument_spec.checks), len(argument_spec.policies)) == (1, 1)
     tool = a_tool()
-    assert prepare(tool, dump({"text": "/volumes/inbox/a"}), intake).refusal is None
-    refused = prepare(tool, dump({"text": "/etc/shadow"}), intake).refusal
+    assert prepare(tool, dump({"text": "/volumes/inbox/a"}), argument_spec).refusal is None
+    refused = prepare(tool, dump({"text": "/etc/shadow"}), argument_spec).refusal
     assert refused is not None
     assert refused.reason is Reason.INJECTION_DETECTED
 
@@ -157,7 +157,7 @@ def test_checks_and_policies_are_compiled_with_the_confinement() -> None:
         lambda m: setattr(m.input, "runtime_schema", b"[]"),
         lambda m: setattr(m.input, "runtime_schema", b'{"type":"nothing"}'),
         lambda m: (
-            setattr(m.input, "runtime_schema", b'{"properties":{"t":{"x-mesh":"password"}}}'),
+            setattr(m.input, "runtime_schema", b'{"properties":{"t":{"x-mesh":"password"}}}'),  # type: ignore[func-returns-value]
             m.input.internal_only_fields.append("/t"),
         ),
     ],

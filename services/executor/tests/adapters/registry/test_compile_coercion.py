@@ -14,7 +14,7 @@ from libs.common.json.json_pointer import places, steps_of
 from libs.common.json.jsonio import dump
 from services.executor.adapters.registry.compile_coercion import Coercer, Edit, apply_edits
 from services.executor.adapters.registry.json_schema import MANY_PARTS
-from services.executor.domain.model import Change
+from services.executor.domain.argument_spec import Change
 from services.executor.tests.generated import keeping
 
 SHAPE: dict[str, Any] = {
@@ -189,7 +189,7 @@ def test_the_number_of_passes_is_bounded() -> None:
 
         return Counted()
 
-    coercer._compile = counting  # type: ignore[method-assign]
+    coercer._compile = counting  # type: ignore[assignment, method-assign]
     assert coercer.coerce({"v": value}).changes == ()
     assert passes <= 100
 
@@ -205,7 +205,7 @@ def test_edits_copy_only_the_containers_on_their_paths() -> None:
     assert edited == {"a": [{"b": 9}, {"b": 2}], "c": {"d": 3}, "e": 8}
     assert value == {"a": [{"b": 1}, {"b": 2}], "c": {"d": 3}}
     assert edited["c"] is value["c"]
-    assert edited["a"][1] is value["a"][1]
+    assert edited["a"][1] is value["a"][1]  # type: ignore[index]
 
 
 VALIDATOR = jsonschema_rs.Draft202012Validator(SHAPE)

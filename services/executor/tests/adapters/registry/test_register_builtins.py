@@ -30,7 +30,7 @@ async def test_transient_failures_are_retried_and_permanent_ones_are_not(
 
 
 async def test_registration_waits_for_the_registry(pki: Any, reach: Callable[..., Any], quiet: Log) -> None:
-    peer = RegistryPeer()
+    peer = RegistryPeer()  # type: ignore[abstract]
     async with serving(pki, "registry", peer.add) as address:
         pass
     registrar = BuiltinRegistrar(await reach("registry", address), MANIFESTS, quiet)

@@ -82,7 +82,7 @@ async def test_a_new_snapshot_removes_missing_versions(view: RegistryToolView, r
 async def test_the_view_reconnects_to_a_restarted_registry(
     pki: Any, reach: Callable[..., Any], clock: ManualClock, quiet: Log
 ) -> None:
-    peer = RegistryPeer(registered(a_manifest()))
+    peer = RegistryPeer(registered(a_manifest()))  # type: ignore[abstract]
     async with serving(pki, "registry", peer.add) as address:
         view = RegistryToolView(await reach("registry", address), clock, quiet)
         await view.start()

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from libs.common.json.jsonio import MAX_BYTES
 from libs.common.testing.clock import ManualClock
 from services.executor.adapters.results.memory_cache import MemoryResultCache, RunLease
-from services.executor.domain.results.cache import CacheKey, Kept
+from services.executor.domain.results.cache import CacheHit, CacheKey
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -46,7 +46,7 @@ async def test_a_result_is_fresh_for_as_long_as_its_tool_says() -> None:
     cache = new_cache(clock)
     await put(cache, key(), b'{"a":1}')
     clock.advance(9.9)
-    assert await cache.enter(key()) == Kept(b'{"a":1}', NOW)
+    assert await cache.enter(key()) == CacheHit(b'{"a":1}', NOW)
     clock.advance(0.2)
     assert not await is_cached(cache, key())
     assert (len(cache), cache.size) == (0, 0)
@@ -68,7 +68,7 @@ async def test_concurrent_identical_calls_run_once() -> None:
     other = await leads(cache, key("b"))
     leader.keep(b"1", NOW, 10.0)
     leader.end()
-    assert await asyncio.gather(*followers) == [Kept(b"1", NOW)] * 50
+    assert await asyncio.gather(*followers) == [CacheHit(b"1", NOW)] * 50
     other.end()
 
 
@@ -97,7 +97,7 @@ async def test_a_canceled_waiter_does_not_affect_the_others() -> None:
     left.cancel()
     leader.keep(b"1", NOW, 10.0)
     leader.end()
-    assert await stays == Kept(b"1", NOW)
+    assert await stays == CacheHit(b"1", NOW)
 
 
 async def test_invalidation_removes_results_and_active_runs_cache_nothing() -> None:
@@ -152,9 +152,9 @@ async def test_bytes_are_bounded_in_total_and_per_result() -> None:
     await put(cache, key("large"), b"x" * 10_000)
     assert not await is_cached(cache, key("large"))
     before = cache.size
-    cache.put(key("99"), Kept(b"y", NOW), 10.0)
+    cache.put(key("99"), CacheHit(b"y", NOW), 10.0)
     assert cache.size == before - 4_999
-    assert await cache.enter(key("99")) == Kept(b"y", NOW)
+    assert await cache.enter(key("99")) == CacheHit(b"y", NOW)
 
 
 async def test_a_cache_of_size_zero_caches_nothing() -> None:

@@ -15,8 +15,8 @@ from libs.common.sql.engine import engine_for
 from services.executor.adapters.results.postgres_store import PostgresResultStore
 from services.executor.adapters.tables import result_pieces, results
 from services.executor.domain.fetch_result import FetchResult
-from services.executor.domain.model import Stored
-from services.executor.domain.results.store import PIECE_BYTES, Storing
+from services.executor.domain.model import StoredResult
+from services.executor.domain.results.store import PIECE_BYTES, LargeResults
 from services.executor.tests.samples import a_caller, a_tool
 
 KEY = bytes(range(32))
@@ -38,12 +38,12 @@ def there(engines: tuple[AsyncEngine, AsyncEngine]) -> PostgresResultStore:
     return PostgresResultStore(engines[1], Seal([KEY]))
 
 
-async def keep(store: PostgresResultStore, content: bytes = CONTENT) -> Stored:
-    return await Storing(store, 600.0, 1 << 30).keep(a_tool(), a_caller(), content, keyed=False)
+async def keep(store: PostgresResultStore, content: bytes = CONTENT) -> StoredResult:
+    return await LargeResults(store, 600.0, 1 << 30).save(a_tool(), a_caller(), content, keyed=False)
 
 
-async def read(store: PostgresResultStore, stored: Stored, **how: Any) -> bytes:
-    pieces = FetchResult(store)(a_caller(), stored.ref, stored.token, **how)
+async def read(store: PostgresResultStore, stored: StoredResult, **how: Any) -> bytes:
+    pieces = FetchResult(store)(a_caller(), stored.ref, stored.token, **how)  # type: ignore[operator]
     return b"".join([piece.content async for piece in pieces])
 
 

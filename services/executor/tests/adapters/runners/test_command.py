@@ -136,7 +136,7 @@ async def test_a_program_changes_a_copy_of_its_volume(starting: Starting, tmp_pa
     ran: Any = await running(tool, work(text="hello"))
     assert ran.effects == (Effect("file:files/a.txt", "create", observed=True),)
     assert not (volume / "a.txt").exists()
-    await ran.keep()
+    await ran.commit()
     assert (volume / "a.txt").read_text() == "hello"
 
 

@@ -14,7 +14,7 @@ from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.middleware import ErrorMappingRunner, MetricsRunner, ThrottledSandbox
 from services.executor.adapters.sandbox.port import Plan, SandboxedProcess
 from services.executor.domain.errors import out_of_memory
-from services.executor.domain.model import Ran, Work
+from services.executor.domain.model import RunRequest, RunResult
 from services.executor.domain.tool import Tool
 from services.executor.tests.packing import python_tool, work
 
@@ -22,32 +22,32 @@ from services.executor.tests.packing import python_tool, work
 class Behaving:
     """A runner that does what the test says."""
 
-    def __init__(self, behave: Callable[[], Awaitable[Ran]]) -> None:
+    def __init__(self, behave: Callable[[], Awaitable[RunResult]]) -> None:
         self._behave = behave
 
     def sandbox_for(self, tool: Tool) -> str | None:
         return "process/x python kit@sha256:abc"
 
-    def at_once(self, tool: Tool) -> bool:
+    def runs_inline(self, tool: Tool) -> bool:
         return False
 
-    async def run(self, tool: Tool, work: Work) -> Ran:
+    async def run(self, tool: Tool, work: RunRequest) -> RunResult:
         return await self._behave()
 
 
-async def answers() -> Ran:
-    return Ran(1)
+async def answers() -> RunResult:
+    return RunResult(1)
 
 
-async def runs_out() -> Ran:
+async def runs_out() -> RunResult:
     raise out_of_memory()
 
 
-async def surprises() -> Ran:
+async def surprises() -> RunResult:
     raise KeyError("secret")
 
 
-async def waits() -> Ran:
+async def waits() -> RunResult:
     await asyncio.Event().wait()
     raise AssertionError
 

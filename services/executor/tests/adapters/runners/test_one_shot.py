@@ -67,8 +67,8 @@ async def test_effects_are_observed_and_then_committed(running: Running, volume:
         Effect("file:files/sub/b.txt", "create", observed=True),
     )
     assert (volume / "a.txt").exists()
-    assert ran.keep is not None
-    await ran.keep()
+    assert ran.commit is not None
+    await ran.commit()
     assert not (volume / "a.txt").exists()
     assert (volume / "sub" / "b.txt").read_text() == "b"
     assert (volume / "link").is_symlink()
@@ -76,8 +76,8 @@ async def test_effects_are_observed_and_then_committed(running: Running, volume:
 
 async def test_a_rollback_leaves_the_volume_unchanged(running: Running, volume: Path) -> None:
     ran = await running(writer(), asked(step("write", "a.txt", text="A")))
-    assert ran.drop is not None
-    await ran.drop()
+    assert ran.rollback is not None
+    await ran.rollback()
     assert (volume / "a.txt").read_text() == "a"
 
 
@@ -89,14 +89,14 @@ async def test_every_call_gets_a_new_process(running: Running) -> None:
 
 async def test_a_run_without_effects_has_nothing_to_commit(running: Running) -> None:
     ran = await running(writer(), asked())
-    assert (ran.effects, ran.keep, ran.drop) == ((), None, None)
+    assert (ran.effects, ran.commit, ran.rollback) == ((), None, None)
 
 
 async def test_a_write_of_a_read_only_tool_is_observed(running: Running, volume: Path) -> None:
     ran = await running(writer(writes=()), asked(step("hide", "a.txt", text="!")))
     assert ran.effects == (Effect("file:files/a.txt", "update", observed=True),)
-    assert ran.drop is not None
-    await ran.drop()
+    assert ran.rollback is not None
+    await ran.rollback()
     assert (volume / "a.txt").read_text() == "a"
 
 
@@ -104,7 +104,7 @@ async def test_a_preview_leaves_the_volume_unchanged(running: Running, volume: P
     ran = await running(writer(), asked(step("write", "a.txt", text="A"), preview=True))
     assert ran.forecast is not None
     assert ran.forecast.changes == (Effect("file:files/a.txt", "update", observed=True),)
-    assert (ran.effects, ran.keep, ran.drop) == ((), None, None)
+    assert (ran.effects, ran.commit, ran.rollback) == ((), None, None)
     assert (volume / "a.txt").read_text() == "a"
 
 
@@ -144,8 +144,8 @@ async def test_a_failed_run_has_no_effects(
 async def test_modes_set_by_a_tool_are_not_committed(running: Running, volume: Path) -> None:
     ran = await running(writer(), asked(step("setuid", "program"), step("close", "sub"), step("close", "a.txt")))
     assert ran.effects == (Effect("file:files/program", "create", observed=True),)
-    assert ran.keep is not None
-    await ran.keep()
+    assert ran.commit is not None
+    await ran.commit()
     assert (volume / "program").stat().st_mode & 0o7777 == 0o644
 
 
@@ -170,14 +170,14 @@ async def test_a_reader_cannot_block_a_commit(running: Running, volume: Path) ->
     """A large volume is bound read-only to a reader, which could lock any file that it can open."""
     (volume / "big").write_bytes(b"x" * 2 * MIB)
     first = await running(writer(), asked(step("write", "a.txt", text="1")))
-    assert first.keep is not None
-    await first.keep()
+    assert first.commit is not None
+    await first.commit()
     reading = writer("hostile:locks", writes=(), scratch_bytes=MIB)
     reader = asyncio.create_task(running.value(reading, work(volume="files")))
     await until(lambda: is_locked(volume))
     ran = await running(writer(), asked(step("write", "a.txt", text="2")))
-    assert ran.keep is not None
-    keeping = asyncio.ensure_future(ran.keep())
+    assert ran.commit is not None
+    keeping = asyncio.ensure_future(ran.commit())
     await asyncio.wait([keeping], timeout=10)
     kept = keeping.done()
     reader.cancel()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from libs.common.errors import Reason
 from services.executor.adapters.runners.worker.pool import PoolLimits
@@ -43,7 +43,7 @@ async def test_a_call_reports_notes_and_gets_its_context(running: Running) -> No
     assert ran.value == {"id": asked.invocation_id, "key": "k1", "preview": False, "in_time": True}
     assert ran.effects == (Effect("orders/1", "update", observed=False),)
     assert (ran.costs, ran.undo) == ((("tokens", 7),), {"order": 1})
-    assert (ran.keep, ran.drop) == (None, None)
+    assert (ran.commit, ran.rollback) == (None, None)
     assert "a line for the operator" in running.logged
 
 

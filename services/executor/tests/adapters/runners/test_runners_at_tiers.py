@@ -94,8 +94,8 @@ async def test_a_volume_is_changed_only_by_a_commit(running: Running, volume: Pa
         Effect("file:files/sub/b.txt", "create", observed=True),
     )
     assert (volume / "a.txt").read_text() == "a"
-    assert ran.keep is not None
-    await ran.keep()
+    assert ran.commit is not None
+    await ran.commit()
     assert (volume / "a.txt").read_text() == "!"
     assert (volume / "sub" / "b.txt").read_text() == "b"
 

@@ -1,4 +1,6 @@
-"""Inputs: parsed, completed, read as declared, checked; every change named, and every refusal typed with all of its places."""
+"""Inputs: parsed, completed, read as declared, checked; every change named, and every refusal typed with all of its
+places.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,8 @@ import pytest
 from libs.common.errors import MeshError, Reason, Violation
 from libs.common.json.jsonio import dump
 from services.executor.adapters.registry.compile_coercion import Coercer
-from services.executor.domain.argument_spec import Coerced, Fill, InnerDefault, Intake
+from services.executor.domain.argument_spec import ArgumentSpec, Change, CoercionResult, Fill, InnerDefault
 from services.executor.domain.arguments.prepare import call_input, prepare, recheck
-from services.executor.domain.model import Change
 from services.executor.domain.tool import Tool
 from services.executor.tests.samples import a_tool
 
@@ -27,14 +28,14 @@ SCHEMA: dict[str, Any] = {
 }
 
 
-def tool_and_intake(**changes: Any) -> tuple[Tool, Intake]:
-    fields: dict[str, Any] = {"coerce": Coercer(dump(SCHEMA)).coerce, "whole": True, **changes}
-    return a_tool(input_schema=SCHEMA), Intake(**fields)
+def tool_and_intake(**changes: Any) -> tuple[Tool, ArgumentSpec]:
+    fields: dict[str, Any] = {"coerce": Coercer(dump(SCHEMA)), "whole": True, **changes}
+    return a_tool(input_schema=SCHEMA), ArgumentSpec(**fields)
 
 
 def refusal(payload: bytes, **changes: Any) -> MeshError:
-    tool, intake = tool_and_intake(**changes)
-    found = prepare(tool, payload, intake).refusal
+    tool, argument_spec = tool_and_intake(**changes)
+    found = prepare(tool, payload, argument_spec).refusal
     assert found is not None
     return found
 
@@ -49,17 +50,17 @@ def test_without_an_intake_the_schema_says_it_all() -> None:
 
 
 def test_what_is_declared_is_neither_copied_nor_coerced() -> None:
-    def never(arguments: dict[str, Any]) -> Coerced:
+    def never(arguments: dict[str, Any]) -> CoercionResult:
         raise AssertionError("nothing had to be read")
 
-    tool, intake = tool_and_intake(coerce=never)
-    prepared = prepare(tool, b'{"text":"3 e4","count":2,"deep":{"flag":true}}', intake)
+    tool, argument_spec = tool_and_intake(coerce=never)
+    prepared = prepare(tool, b'{"text":"3 e4","count":2,"deep":{"flag":true}}', argument_spec)
     assert prepared == ({"text": "3 e4", "count": 2, "deep": {"flag": True}}, (), None)
 
 
 def test_defaults_come_first_then_readings() -> None:
-    tool, intake = tool_and_intake()
-    prepared = prepare(tool, b'{"text":"a","deep":"{\\"flag\\":\\"true\\"}"}', intake)
+    tool, argument_spec = tool_and_intake()
+    prepared = prepare(tool, b'{"text":"a","deep":"{\\"flag\\":\\"true\\"}"}', argument_spec)
     assert prepared.arguments == {"text": "a", "count": 1, "deep": {"flag": True}}
     assert prepared.changes == (
         Change("/count", "default", "schema"),
@@ -71,8 +72,8 @@ def test_defaults_come_first_then_readings() -> None:
 
 @pytest.mark.parametrize("written", [b"42.0", b"4.2e1", b"42E0"])
 def test_a_double_that_is_an_integer_becomes_one_though_the_schema_takes_it(written: bytes) -> None:
-    tool, intake = tool_and_intake()
-    prepared = prepare(tool, b'{"text":"a","count":' + written + b"}", intake)
+    tool, argument_spec = tool_and_intake()
+    prepared = prepare(tool, b'{"text":"a","count":' + written + b"}", argument_spec)
     assert type(prepared.arguments["count"]) is int
     assert prepared.changes == (Change("/count", "coercion", "number to integer"),)
 
@@ -97,15 +98,15 @@ def test_what_no_reading_mends_is_the_schemas_to_refuse_with_all_that_is_left() 
 
 
 def test_a_reading_never_makes_good_arguments_bad() -> None:
-    tool, intake = tool_and_intake(
-        coerce=lambda arguments: Coerced({**arguments, "count": "bad"}, (Change("/count", "coercion", ""),))
+    tool, argument_spec = tool_and_intake(
+        coerce=lambda arguments: CoercionResult({**arguments, "count": "bad"}, (Change("/count", "coercion", ""),))
     )
-    prepared = prepare(tool, b'{"text":"a","count":1.0}', intake)
+    prepared = prepare(tool, b'{"text":"a","count":1.0}', argument_spec)
     assert (prepared.arguments["count"], prepared.changes, prepared.refusal) == (1.0, (), None)
-    tool, intake = tool_and_intake(
-        coerce=lambda arguments: Coerced(arguments, (), (Violation("/count", "coercion", ""),))
+    tool, argument_spec = tool_and_intake(
+        coerce=lambda arguments: CoercionResult(arguments, (), (Violation("/count", "coercion", ""),))
     )
-    assert prepare(tool, b'{"text":"a","count":1.0}', intake).refusal is None
+    assert prepare(tool, b'{"text":"a","count":1.0}', argument_spec).refusal is None
 
 
 @pytest.mark.parametrize(
@@ -120,7 +121,7 @@ def test_a_reading_never_makes_good_arguments_bad() -> None:
 )
 def test_what_is_not_the_json_of_the_contract_is_refused(payload: bytes, reason: Reason) -> None:
     with pytest.raises(MeshError) as caught:
-        prepare(*[tool_and_intake()[0], payload, tool_and_intake()[1]])
+        prepare(*[tool_and_intake()[0], payload, tool_and_intake()[1]])  # type: ignore[arg-type]
     assert caught.value.reason is reason
 
 
@@ -146,8 +147,8 @@ def test_nor_may_a_caller_send_it_within_a_text_that_is_read_as_an_object() -> N
 
 
 def test_an_object_that_came_as_a_text_gets_its_defaults() -> None:
-    tool, intake = tool_and_intake(inner=(InnerDefault(("deep",), "flag", True),))
-    prepared = prepare(tool, b'{"text":"a","count":1,"deep":"{}"}', intake)
+    tool, argument_spec = tool_and_intake(inner=(InnerDefault(("deep",), "flag", True),))
+    prepared = prepare(tool, b'{"text":"a","count":1,"deep":"{}"}', argument_spec)
     assert prepared.arguments["deep"] == {"flag": True}
     assert prepared.changes == (
         Change("/deep", "coercion", "string to object"),
@@ -158,12 +159,12 @@ def test_an_object_that_came_as_a_text_gets_its_defaults() -> None:
 
 def test_defaults_within_objects_are_filled_in_where_the_object_is() -> None:
     inner = (InnerDefault(("deep",), "flag", True), InnerDefault(("list", "*"), "id", 7))
-    tool, intake = tool_and_intake(inner=inner)
-    prepared = prepare(tool, b'{"text":"a","count":1,"deep":{},"list":[{},{"id":1}]}', intake)
+    tool, argument_spec = tool_and_intake(inner=inner)
+    prepared = prepare(tool, b'{"text":"a","count":1,"deep":{},"list":[{},{"id":1}]}', argument_spec)
     assert prepared.arguments["deep"] == {"flag": True}
     assert prepared.arguments["list"] == [{"id": 7}, {"id": 1}]
     assert [change.path for change in prepared.changes] == ["/deep/flag", "/list/0/id"]
-    assert prepare(tool, b'{"text":"a","count":1}', intake).changes == ()
+    assert prepare(tool, b'{"text":"a","count":1}', argument_spec).changes == ()
 
 
 def test_a_default_that_a_runner_changes_is_whole_again_for_the_next_call() -> None:
@@ -183,16 +184,16 @@ def test_a_policy_speaks_before_a_check_and_both_only_about_what_keeps_the_schem
     assert refusal(b'{"text":"odd"}', **rules).reason is Reason.ARGUMENTS_INVALID
     assert refusal(b'{"text":"odd"}', **rules).violations == (Violation("/text", "odd", "no"),)
     assert refusal(b'{"text":"attack","more":1}', **rules).reason is Reason.ARGUMENTS_INVALID
-    tool, intake = tool_and_intake(**rules)
-    assert prepare(tool, b'{"text":"fine"}', intake).refusal is None
+    tool, argument_spec = tool_and_intake(**rules)
+    assert prepare(tool, b'{"text":"fine"}', argument_spec).refusal is None
 
 
 def test_what_a_hook_changed_is_held_to_all_that_a_callers_arguments_are() -> None:
-    tool, intake = tool_and_intake(policies=(says("attack"),), checks=(says("odd"),), internal=(("tenant",),))
+    tool, argument_spec = tool_and_intake(policies=(says("attack"),), checks=(says("odd"),), internal=(("tenant",),))
     reasons = [
         error and error.reason
         for error in (
-            recheck(tool, arguments, intake)
+            recheck(tool, arguments, argument_spec)
             for arguments in (
                 {"text": "fine", "count": 1},
                 {"text": "attack"},
@@ -215,7 +216,7 @@ def test_what_a_hook_changed_is_held_to_all_that_a_callers_arguments_are() -> No
 def test_the_tool_gets_what_the_mesh_sets_and_nobody_else_sees_it() -> None:
     fills = (Fill("tenant", "tenant", None, False), Fill("limit", "", [5], True), Fill("agent", "agent", "none", True))
     arguments = {"text": "a"}
-    received, changes = call_input(Intake(fills=fills), arguments, {"tenant": "acme", "agent": ""})
+    received, changes = call_input(ArgumentSpec(fills=fills), arguments, {"tenant": "acme", "agent": ""})
     assert received == {"text": "a", "tenant": "acme", "limit": [5], "agent": "none"}
     assert arguments == {"text": "a"}
     assert [(change.path, change.source, change.reason) for change in changes] == [
@@ -224,14 +225,16 @@ def test_the_tool_gets_what_the_mesh_sets_and_nobody_else_sees_it() -> None:
         ("/agent", "default", "internal"),
     ]
     received["limit"].append(6)
-    assert call_input(Intake(fills=fills), arguments, {})[0]["limit"] == [5]
+    assert call_input(ArgumentSpec(fills=fills), arguments, {})[0]["limit"] == [5]
 
 
 def test_what_the_tool_gets_is_held_to_its_own_schema() -> None:
-    intake = Intake(call=lambda value: [] if "tenant" in value else [Violation("/tenant", "required", "is required")])
+    argument_spec = ArgumentSpec(
+        call=lambda value: [] if "tenant" in value else [Violation("/tenant", "required", "is required")]
+    )
     with pytest.raises(MeshError) as caught:
-        call_input(intake, {"text": "a"}, {})
+        call_input(argument_spec, {"text": "a"}, {})
     assert caught.value.reason is Reason.ARGUMENTS_INVALID
     given = {"text": "a", "tenant": "x"}
-    assert call_input(intake, given, {})[0] is given
+    assert call_input(argument_spec, given, {})[0] is given
     assert call_input(None, given, {}) == (given, ())

@@ -13,26 +13,26 @@ from services.executor.domain.hooks.answers import (
     MAX_RISKS,
     Answer,
     HookFailedError,
-    answer_of,
+    parse_answer,
 )
 
 
 @pytest.mark.parametrize("phase", ["pre", "approval", "post", "failure"])
 @pytest.mark.parametrize("nothing", [None, {}, {"decision": "continue"}, {"context": []}])
 def test_nothing_to_say_means_that_the_call_goes_on(phase: str, nothing: Any) -> None:
-    answer = answer_of(nothing, phase)
+    answer = parse_answer(nothing, phase)
     assert answer == Answer()
     assert (answer.stops, answer.said) == (False, "continue")
 
 
 @pytest.mark.parametrize("phase", ["pre", "approval", "post", "failure"])
 def test_context_may_be_added_in_every_phase(phase: str) -> None:
-    answer = answer_of({"context": ["one", "two"]}, phase)
+    answer = parse_answer({"context": ["one", "two"]}, phase)
     assert (answer.context, answer.said) == (("one", "two"), "context")
 
 
 def test_before_a_call_a_hook_may_say_everything_at_once() -> None:
-    answer = answer_of({"context": ["c"], "input": {"a": 1}, "decision": "ask", "reason": "r"}, "pre")
+    answer = parse_answer({"context": ["c"], "input": {"a": 1}, "decision": "ask", "reason": "r"}, "pre")
     assert answer == Answer(("c",), {"a": 1}, asks_approval=True, reason="r")
     assert answer.said == "input+context+ask"
 
@@ -47,12 +47,12 @@ def test_before_a_call_a_hook_may_say_everything_at_once() -> None:
     ],
 )
 def test_a_hook_may_stop_a_call(given: Any, said: str, reason: str) -> None:
-    answer = answer_of(given, "pre")
+    answer = parse_answer(given, "pre")
     assert (answer.stops, answer.said, answer.reason) == (True, said, reason)
 
 
 def test_a_long_reason_is_cut() -> None:
-    assert len(answer_of({"stop": "x" * 10_000}, "post").reason) == MAX_REASON_LENGTH
+    assert len(parse_answer({"stop": "x" * 10_000}, "post").reason) == MAX_REASON_LENGTH
 
 
 @pytest.mark.parametrize(
@@ -87,12 +87,12 @@ def test_a_long_reason_is_cut() -> None:
 )
 def test_whatever_cannot_be_followed_is_no_answer(given: Any, phase: str) -> None:
     with pytest.raises(HookFailedError) as caught:
-        answer_of(given, phase)
+        parse_answer(given, phase)
     assert caught.value.kind == "answer_invalid"
 
 
 def test_before_a_call_a_hook_may_tell_of_risks() -> None:
-    answer = answer_of({"risk": {"score": 80, "low": -(2**63)}}, "pre")
+    answer = parse_answer({"risk": {"score": 80, "low": -(2**63)}}, "pre")
     assert (answer.risk, answer.said) == ((("score", 80), ("low", -(2**63))), "risk")
 
 
@@ -113,10 +113,10 @@ def test_before_a_call_a_hook_may_tell_of_risks() -> None:
 )
 def test_a_risk_that_policy_cannot_be_told_is_no_answer(risk: Any) -> None:
     with pytest.raises(HookFailedError):
-        answer_of({"risk": risk}, "pre")
+        parse_answer({"risk": risk}, "pre")
 
 
 @pytest.mark.parametrize("phase", ["approval", "post", "failure"])
 def test_risks_are_told_before_policy_is_asked_or_not_at_all(phase: str) -> None:
     with pytest.raises(HookFailedError):
-        answer_of({"risk": {"score": 1}}, phase)
+        parse_answer({"risk": {"score": 1}}, phase)

@@ -13,9 +13,9 @@ from libs.common.redaction.scanner import Scanner
 from libs.common.runtime.clock import SystemClock
 from libs.common.testing.clock import ManualClock
 from services.executor.domain import errors
+from services.executor.domain.argument_spec import Change
 from services.executor.domain.hooks.answers import HookFailedError
 from services.executor.domain.hooks.hooks import NOTHING, Facts, Hook, Hooks, Phase
-from services.executor.domain.model import Change
 from services.executor.domain.tool import Tool
 from services.executor.tests.fakes import World
 from services.executor.tests.samples import a_caller, a_request, a_tool
@@ -317,5 +317,5 @@ async def test_more_risks_than_policy_can_be_told_stop_the_call() -> None:
 async def test_policy_is_told_what_hooks_know_about_risk() -> None:
     world = World(WILLING, hooks=[hook(Scripted({"risk": {"score": 80}}))])
     with patch.object(world.policy, "decide", wraps=world.policy.decide) as decide:
-        await world.invoke(a_request())
+        await world.invoke.execute(a_request())
     assert [each.args[2].risk for each in decide.call_args_list] == [(("score", 80),)]

@@ -12,11 +12,11 @@ from libs.common.redaction.tenant_scanners import TenantScanners
 from libs.common.runtime.clock import SystemClock
 from libs.common.testing.clock import ManualClock
 from services.executor.domain import errors
+from services.executor.domain.argument_spec import Change
 from services.executor.domain.hooks.answers import HookFailedError
 from services.executor.domain.hooks.hooks import Hook, Hooks, Phase
-from services.executor.domain.hooks.invocation_hooks import MAX_ADDED, MAX_ADDED_LENGTH, Hooking
+from services.executor.domain.hooks.invocation_hooks import MAX_ADDED, MAX_ADDED_LENGTH, InvocationHooks
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import Change
 from services.executor.domain.states import State
 from services.executor.tests.samples import a_request, a_tool
 
@@ -44,12 +44,12 @@ class Silent:
         await asyncio.Event().wait()
 
 
-def hooking(phase: Phase, *answers: Any) -> Hooking:
+def hooking(phase: Phase, *answers: Any) -> InvocationHooks:
     declared = [
         Hook(f"h{place}", phase, ("*",), 5.0, Scripted(answer), may_change_input=True)
         for place, answer in enumerate(answers)
     ]
-    return Hooking(Hooks(declared, ManualClock()), TenantScanners())
+    return InvocationHooks(Hooks(declared, ManualClock()), TenantScanners())
 
 
 def invocation(*states: State, **changes: Any) -> Invocation:
@@ -105,7 +105,7 @@ async def test_notes_stay_when_the_time_of_the_call_ends_while_hooks_are_asked()
         Hook("silent", Phase.PRE, ("*",), 5.0, Silent()),
     ]
     with pytest.raises(MeshError) as caught:
-        await Hooking(Hooks(declared, SystemClock()), TenantScanners()).before(made, TOOL)
+        await InvocationHooks(Hooks(declared, SystemClock()), TenantScanners()).before(made, TOOL)
     assert caught.value.reason is Reason.DEADLINE_EXCEEDED
     assert [note.split()[1:3] for note in made.hooks] == [["quick", "input"], ["silent", "interrupted"]]
     assert made.arguments == {"text": "hello"}

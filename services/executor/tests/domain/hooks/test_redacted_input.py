@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from libs.common.redaction.declared import Declared
 from libs.common.redaction.scanner import Scanner
 from services.executor.domain.hooks.answers import HookFailedError
-from services.executor.domain.hooks.redacted_input import Sight, changes_between, with_what_was_hidden
+from services.executor.domain.hooks.redacted_input import RedactedView, changes_between, restore_hidden
 
 DECLARED = Declared({}, ["/secret", "/people/*/id"])
 
 
-def sight(value: Any) -> Sight:
-    return Sight.of(value, DECLARED, Scanner())
+def sight(value: Any) -> RedactedView:
+    return RedactedView.of(value, DECLARED, Scanner())
 
 
 WHOLE = {
@@ -29,9 +29,9 @@ WHOLE = {
 
 
 def test_whoever_may_see_everything_does() -> None:
-    seen = Sight.of(WHOLE, DECLARED, None)
+    seen = RedactedView.of(WHOLE, DECLARED, None)
     assert seen.shown == WHOLE
-    assert with_what_was_hidden({"secret": "[redacted:declared]"}, seen) == {"secret": "[redacted:declared]"}
+    assert restore_hidden({"secret": "[redacted:declared]"}, seen) == {"secret": "[redacted:declared]"}
 
 
 def test_what_is_sensitive_is_not_shown() -> None:
@@ -43,21 +43,21 @@ def test_what_is_sensitive_is_not_shown() -> None:
 
 def test_what_was_hidden_is_back_where_the_hook_left_its_mark() -> None:
     answered = {**sight(WHOLE).shown, "text": "changed"}
-    assert with_what_was_hidden(answered, sight(WHOLE)) == {**WHOLE, "text": "changed"}
+    assert restore_hidden(answered, sight(WHOLE)) == {**WHOLE, "text": "changed"}
 
 
 def test_what_was_hidden_is_back_beside_a_change_within_the_same_part() -> None:
     seen = sight(WHOLE)
     people = [dict(person) for person in seen.shown["people"]]
     people[1]["name"] = "Eve"
-    restored = with_what_was_hidden({**seen.shown, "people": people}, seen)
+    restored = restore_hidden({**seen.shown, "people": people}, seen)
     assert restored["people"] == [{"id": 1, "name": "Ada"}, {"id": 2, "name": "Eve"}]
 
 
 def test_a_hook_may_take_away_or_replace_what_it_does_not_see() -> None:
     seen = sight(WHOLE)
-    assert with_what_was_hidden({"text": "hello"}, seen) == {"text": "hello"}
-    assert with_what_was_hidden({"secret": "new"}, seen) == {"secret": "new"}
+    assert restore_hidden({"text": "hello"}, seen) == {"text": "hello"}
+    assert restore_hidden({"secret": "new"}, seen) == {"secret": "new"}
 
 
 @pytest.mark.parametrize(
@@ -73,20 +73,20 @@ def test_a_hook_may_take_away_or_replace_what_it_does_not_see() -> None:
 )
 def test_a_mark_anywhere_else_is_no_answer(answered: dict[str, Any]) -> None:
     with pytest.raises(HookFailedError) as caught:
-        with_what_was_hidden(answered, sight(WHOLE))
+        restore_hidden(answered, sight(WHOLE))
     assert caught.value.kind == "hidden_moved"
 
 
 def test_a_mark_that_the_caller_wrote_itself_is_just_a_text() -> None:
     whole = {"text": "[redacted:declared]", "secret": "x"}
     answered = {**sight(whole).shown, "more": 1}
-    assert with_what_was_hidden(answered, sight(whole)) == {**whole, "more": 1}
+    assert restore_hidden(answered, sight(whole)) == {**whole, "more": 1}
 
 
 def test_a_text_tells_no_name_that_is_hidden() -> None:
     people = Declared.of({"properties": {"people": {"propertyNames": {"x-sensitivity": "pii"}}}}, ())
-    seen = Sight.of({"people": {"ada": 17}}, people, Scanner())
-    assert seen.words("ada is too young", Scanner()) == "[redacted:declared] is too young"
+    seen = RedactedView.of({"people": {"ada": 17}}, people, Scanner())
+    assert seen.redact_text("ada is too young", Scanner()) == "[redacted:declared] is too young"
 
 
 @pytest.mark.parametrize(
@@ -119,4 +119,4 @@ values = st.recursive(
 @given(st.dictionaries(st.sampled_from(["text", "secret", "people", "password"]), values, max_size=4))
 def test_an_input_that_comes_back_as_it_was_shown_has_not_changed(whole: dict[str, Any]) -> None:
     seen = sight(whole)
-    assert changes_between(whole, with_what_was_hidden(seen.shown, seen)) == []
+    assert changes_between(whole, restore_hidden(seen.shown, seen)) == []

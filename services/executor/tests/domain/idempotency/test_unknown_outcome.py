@@ -10,10 +10,16 @@ from libs.common.errors import MeshError, Reason, Violation
 from libs.common.json.jsonio import dump, parse
 from libs.common.runtime.clock import SystemClock
 from services.executor.domain import errors
-from services.executor.domain.idempotency.unknown_outcome import MOST_RUNS, Doubted, Overtaken, Uncertain, overtaken
+from services.executor.domain.idempotency.unknown_outcome import (
+    MOST_RUNS,
+    ClaimLostError,
+    UnknownOutcomes,
+    UnresolvedClaim,
+    late_owner_error,
+)
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import PLAIN, Claim, Payload, Request, Result, Settled, Source
-from services.executor.domain.results.check import Answer
+from services.executor.domain.model import PLAIN, Claim, ClaimOutcome, PayloadDigest, Request, Result, Source
+from services.executor.domain.results.check import VerifiedResult
 from services.executor.domain.tool import Mutation, Tool, UncertainOutcome
 from services.executor.tests.fakes import KnownTools, MemoryClaims
 from services.executor.tests.keys import a_claim
@@ -31,7 +37,7 @@ class Case:
         self.asked: list[Request] = []
         self.tool = a_write_tool(uncertain=rule, status_tool="status")
         self.claims, self.claim = MemoryClaims(), a_claim()
-        self.uncertain = Uncertain(KnownTools(self.tool, status), self.call, self.claims, SystemClock())
+        self.uncertain = UnknownOutcomes(KnownTools(self.tool, status), self.call, self.claims, SystemClock())
         self.invocation = Invocation(a_request(idempotency_key="k"), SystemClock(), None)
 
     async def call(self, request: Request) -> Result:
@@ -40,24 +46,24 @@ class Case:
             raise self.answer
         return a_result(content=dump(self.answer), evidence=("records/status",))
 
-    async def resolve(self, runs: tuple[str, ...] = (FIRST,)) -> Settled | None:
+    async def resolve(self, runs: tuple[str, ...] = (FIRST,)) -> ClaimOutcome | None:
         """Take the key over from these runs and resolve what they left."""
         await self.claims.acquire(self.claim)
-        doubted = Doubted(runs[0], errors.outcome_unknown(runs[0]), runs)
+        doubted = UnresolvedClaim(runs[0], errors.outcome_unknown(runs[0]), runs)
         return await self.uncertain.resolve(self.invocation, self.tool, self.claim, doubted, self.verify)
 
-    async def verify(self, value: Any) -> Answer:
+    async def verify(self, value: Any) -> VerifiedResult:
         if not isinstance(value, dict):
             raise errors.result_invalid([Violation("", "type", "is no object")])
-        return Answer(dump(value), Payload("sha256:0"), PLAIN)
+        return VerifiedResult(dump(value), PayloadDigest("sha256:0"), PLAIN)
 
     @property
-    def kept(self) -> Settled | None:
+    def kept(self) -> ClaimOutcome | None:
         [(_, settled)] = self.claims.held.values()
         return settled
 
 
-def reason_of(settled: Settled | None) -> Reason:
+def reason_of(settled: ClaimOutcome | None) -> Reason:
     assert settled is not None
     assert isinstance(settled.outcome, MeshError)
     return settled.outcome.reason
@@ -69,7 +75,7 @@ async def test_what_may_not_be_repeated_is_left_to_a_person_and_kept_for_everyon
     assert reason_of(settled) is Reason.UNKNOWN_OUTCOME
     assert case.kept == settled
     assert settled is not None
-    assert (settled.invocation_id, type(settled)) == (FIRST, Settled)
+    assert (settled.invocation_id, type(settled)) == (FIRST, ClaimOutcome)
     assert case.asked == []
 
 
@@ -163,8 +169,8 @@ async def test_a_call_that_keeps_killing_its_owners_is_left_to_a_person() -> Non
 async def test_who_is_overtaken_while_it_resolves_answers_nothing_of_its_own() -> None:
     case = Case(UncertainOutcome.FAIL)
 
-    async def taken(claim: Claim, settled: Settled) -> None:
-        raise Overtaken
+    async def taken(claim: Claim, settled: ClaimOutcome) -> None:
+        raise ClaimLostError
 
     case.claims.settle = taken  # type: ignore[method-assign]
     with pytest.raises(MeshError) as caught:
@@ -183,9 +189,9 @@ async def test_who_is_overtaken_while_it_resolves_answers_nothing_of_its_own() -
 def test_a_late_owners_caller_hears_what_everybody_hears_or_may_ask_again(
     rule: UncertainOutcome, reason: Reason
 ) -> None:
-    assert overtaken(a_write_tool(uncertain=rule), FIRST).reason is reason
+    assert late_owner_error(a_write_tool(uncertain=rule), FIRST).reason is reason
 
 
 def test_a_doubt_taken_for_an_ending_is_an_unknown_outcome() -> None:
-    doubted = Doubted(FIRST, errors.outcome_unknown(FIRST), (FIRST,))
+    doubted = UnresolvedClaim(FIRST, errors.outcome_unknown(FIRST), (FIRST,))
     assert reason_of(doubted) is Reason.UNKNOWN_OUTCOME

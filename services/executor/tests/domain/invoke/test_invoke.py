@@ -10,7 +10,8 @@ import pytest
 from libs.common.errors import MeshError, Reason
 from libs.common.json.canonical import digest
 from libs.common.json.jsonio import parse
-from services.executor.domain.model import Change, Event, Obligation, Payload, Ran, Source, Status, Verdict
+from services.executor.domain.argument_spec import Change
+from services.executor.domain.model import Event, Obligation, PayloadDigest, RunResult, Source, Status, Verdict
 from services.executor.domain.states import State
 from services.executor.domain.tool import Deprecation, Effect
 from services.executor.tests.fakes import World
@@ -19,7 +20,7 @@ from services.executor.tests.samples import a_caller, a_decision, a_request, a_t
 
 async def test_a_call_runs_after_its_decision_and_answers_after_its_outcome_is_durable() -> None:
     world = World()
-    result = await world.invoke(a_request())
+    result = await world.invoke.execute(a_request())
     assert world.trail.steps == ["durable PERMISSION_DECIDED", "ran", "durable INVOCATION_SUCCEEDED"]
     assert parse(result.content) == {"said": "hello"}
 
@@ -27,7 +28,7 @@ async def test_a_call_runs_after_its_decision_and_answers_after_its_outcome_is_d
 async def test_a_result_says_where_it_comes_from_and_what_it_took() -> None:
     deprecation = Deprecation(datetime(2027, 1, 1, tzinfo=UTC), "tools/core.say/versions/2.0.0", "")
     world = World(a_tool(deprecation=deprecation))
-    result = await world.invoke(a_request())
+    result = await world.invoke.execute(a_request())
     assert (result.tool_version, result.source) == ("tools/core.say/versions/1.0.0", Source.COMPUTED)
     assert [name for name, _ in result.phases] == ["request", "validate", "authorize", "execute", "verify", "return"]
     assert sum(taken for _, taken in result.phases) <= result.total
@@ -40,7 +41,7 @@ async def test_a_result_says_where_it_comes_from_and_what_it_took() -> None:
 
 async def test_both_records_tell_the_whole_story() -> None:
     world = World()
-    await world.invoke(a_request(arguments=b'{"text":"hi","secret":"s3"}', task_id="t1"))
+    await world.invoke.execute(a_request(arguments=b'{"text":"hi","secret":"s3"}', task_id="t1"))
     decided, ended = world.trail.durable
     assert (decided.event, decided.status) == (Event.PERMISSION_DECIDED, Status.BEGUN)
     assert (decided.previous_state, decided.state) == (State.ARGUMENTS_READY, State.APPROVED)
@@ -59,16 +60,16 @@ async def test_both_records_tell_the_whole_story() -> None:
 
 async def test_policy_judges_what_the_tool_will_receive() -> None:
     world = World()
-    await world.invoke(a_request())
+    await world.invoke.execute(a_request())
     assert world.policy.asked == [("tools/core.say/versions/1.0.0", digest({"text": "hello", "count": 1}))]
     assert world.runner.calls == [{"text": "hello", "count": 1}]
 
 
 async def test_an_invocation_passes_through_the_states_in_order() -> None:
     world = World()
-    await world.invoke(a_request())
+    await world.invoke.execute(a_request())
     [invocation] = world.watcher.seen.ended
-    assert list(invocation.track.steps) == [
+    assert list(invocation.history.steps) == [
         State.PLANNED,
         State.SELECTED,
         State.ARGUMENTS_READY,
@@ -119,7 +120,7 @@ async def test_every_violation_is_listed_with_its_place() -> None:
 async def test_arguments_that_break_the_contract_are_never_shown() -> None:
     world = World()
     await world.failure(a_request(arguments=b'{"text":"a","password":"hunter2"}'))
-    assert world.trail.durable[0].arguments == Payload(digest({"text": "a", "password": "hunter2", "count": 1}))
+    assert world.trail.durable[0].arguments == PayloadDigest(digest({"text": "a", "password": "hunter2", "count": 1}))
 
 
 async def test_a_tool_that_this_executor_cannot_run_is_unavailable() -> None:
@@ -234,7 +235,7 @@ async def test_a_result_that_is_nested_too_deeply_is_invalid() -> None:
 
 async def test_a_result_beyond_its_limit_is_stored_and_referenced() -> None:
     world = World(a_tool(max_result_bytes=10))
-    result = await world.invoke(a_request())
+    result = await world.invoke.execute(a_request())
     assert (result.content, result.stored is not None) == (b"", True)
     assert result.stored is not None
     assert parse(result.stored.preview) == {"said": "hello"}
@@ -248,8 +249,8 @@ async def test_a_result_that_may_not_be_stored_is_too_large() -> None:
 
 async def test_an_earlier_result_is_used_again_for_the_same_caller_only() -> None:
     world = World(a_tool(cache_seconds=60.0))
-    first, again = await world.invoke(a_request()), await world.invoke(a_request())
-    other = await world.invoke(a_request(caller=a_caller(subject="did:key:bob")))
+    first, again = await world.invoke.execute(a_request()), await world.invoke.execute(a_request())
+    other = await world.invoke.execute(a_request(caller=a_caller(subject="did:key:bob")))
     assert [first.source, again.source, other.source] == [Source.COMPUTED, Source.CACHE, Source.COMPUTED]
     assert again.content == first.content
     assert again.retrieved is not None
@@ -263,9 +264,12 @@ async def test_a_tool_that_changed_what_it_may_not_is_out_of_use_and_nothing_is_
     async def end(how: str) -> None:
         ends.append(how)
 
-    async def run(tool: Any, work: Any) -> Ran:
-        return Ran(
-            {"said": "x"}, (Effect("file:a/b", "create", True),), keep=lambda: end("keep"), drop=lambda: end("drop")
+    async def run(tool: Any, work: Any) -> RunResult:
+        return RunResult(
+            {"said": "x"},
+            (Effect("file:a/b", "create", True),),
+            commit=lambda: end("keep"),
+            rollback=lambda: end("drop"),
         )
 
     world.runner.run = run  # type: ignore[method-assign]
@@ -281,12 +285,14 @@ async def test_effects_are_made_real_before_the_caller_hears_and_once() -> None:
     async def end(how: str) -> None:
         ends.append((how, len(world.trail.durable)))
 
-    async def run(tool: Any, work: Any) -> Ran:
+    async def run(tool: Any, work: Any) -> RunResult:
         made = (Effect("file:a/b", "create", True),)
-        return Ran({"said": "x"}, made, (("compute", 7),), {"n": 1}, keep=lambda: end("keep"), drop=lambda: end("drop"))
+        return RunResult(
+            {"said": "x"}, made, (("compute", 7),), {"n": 1}, commit=lambda: end("keep"), rollback=lambda: end("drop")
+        )
 
     world.runner.run = run  # type: ignore[method-assign]
-    result = await world.invoke(a_request(idempotency_key="k"))
+    result = await world.invoke.execute(a_request(idempotency_key="k"))
     assert ends == [("keep", 1)]
     assert (result.effects[0].resource, result.costs, result.undone_by) == (
         "file:a/b",
@@ -304,8 +310,8 @@ async def test_a_result_that_breaks_its_contract_leaves_no_effect() -> None:
     async def end(how: str) -> None:
         ends.append(how)
 
-    async def run(tool: Any, work: Any) -> Ran:
-        return Ran({"wrong": 1}, keep=lambda: end("keep"), drop=lambda: end("drop"))
+    async def run(tool: Any, work: Any) -> RunResult:
+        return RunResult({"wrong": 1}, commit=lambda: end("keep"), rollback=lambda: end("drop"))
 
     world.runner.run = run  # type: ignore[method-assign]
     error = await world.failure(a_request(idempotency_key="k"))
@@ -327,7 +333,7 @@ async def test_a_sampled_call_has_a_span_for_each_phase() -> None:
 
     world = World()
     world.ports.spans.begin = lambda: Span  # type: ignore[method-assign, assignment, return-value]
-    await world.invoke(a_request())
+    await world.invoke.execute(a_request())
     phases = ["request", "validate", "authorize", "execute", "verify", "return"]
     assert spans == [part for name in phases for part in (name, f"/{name}")]
 
@@ -341,6 +347,6 @@ async def test_calls_under_way_are_counted_and_forgotten() -> None:
         return {"said": "x"}
 
     world.runner.behave = look
-    await world.invoke(a_request())
+    await world.invoke.execute(a_request())
     await world.failure(a_request(tool="nobody"))
     assert (counts, world.in_flight.count) == ([1], 0)

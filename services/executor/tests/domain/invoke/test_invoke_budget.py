@@ -11,7 +11,7 @@ import pytest
 from libs.common.errors import MeshError, Reason
 from services.executor.domain import errors
 from services.executor.domain.model import Event, Source, SpendingLimit, Verdict
-from services.executor.domain.preview.preview_invocation import Preview
+from services.executor.domain.preview.preview_invocation import PreviewInvocation
 from services.executor.tests.fakes import World, never_ends
 from services.executor.tests.samples import a_decision, a_request, a_tool, a_write_tool
 from services.executor.tests.waiting import until
@@ -30,13 +30,13 @@ def a_limited_world(tool: Any = None, **changes: Any) -> World:
 
 async def test_a_call_without_limits_is_not_counted() -> None:
     world = World()
-    await world.invoke(a_request())
+    await world.invoke.execute(a_request())
     assert (world.spending.reserved, world.spending.settled) == ([], [])
 
 
 async def test_a_limited_call_is_counted_before_it_runs_and_settled_before_it_is_answered() -> None:
     world = a_limited_world()
-    result = await world.invoke(a_request())
+    result = await world.invoke.execute(a_request())
     [reservation] = world.spending.reserved
     assert (reservation.invocation_id, reservation.limits) == (result.invocation_id, LIMITS)
     assert (reservation.cost_micros, reservation.seconds) == (7, 5.0)
@@ -93,7 +93,7 @@ async def test_a_failed_run_is_settled(behave: Any, reason: Reason) -> None:
 async def test_a_canceled_run_is_settled() -> None:
     world = a_limited_world()
     world.runner.behave = never_ends
-    call = asyncio.create_task(world.invoke(a_request()))
+    call = asyncio.create_task(world.invoke.execute(a_request()))
     await world.runner.started.wait()
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -105,7 +105,7 @@ async def test_a_canceled_run_is_settled() -> None:
 async def test_what_a_store_did_not_hear_is_said_again_when_it_is_back() -> None:
     world = a_limited_world()
     world.spending.deaf = errors.spending_uncounted()
-    await world.invoke(a_request())
+    await world.invoke.execute(a_request())
     assert world.watcher.seen.causes == [world.spending.deaf]
     world.spending.deaf = None
     await until(lambda: world.spending.settled)
@@ -125,15 +125,15 @@ async def test_a_run_ends_with_the_budget_of_its_token() -> None:
 
 async def test_repeating_a_call_with_its_key_spends_once() -> None:
     world = a_limited_world(a_write_tool())
-    first = await world.invoke(a_request(idempotency_key="k"))
-    again = await world.invoke(a_request(idempotency_key="k"))
+    first = await world.invoke.execute(a_request(idempotency_key="k"))
+    again = await world.invoke.execute(a_request(idempotency_key="k"))
     assert (again.replayed, again.content) == (True, first.content)
     assert len(world.spending.reserved) == len(world.spending.settled) == 1
 
 
 async def test_a_result_that_is_used_again_counts_as_a_call_that_took_nothing() -> None:
     world = a_limited_world(a_tool(cache_seconds=60.0))
-    first, again = await world.invoke(a_request()), await world.invoke(a_request())
+    first, again = await world.invoke.execute(a_request()), await world.invoke.execute(a_request())
     assert (len(world.runner.calls), again.source) == (1, Source.CACHE)
     assert [each.invocation_id for each in world.spending.reserved] == [first.invocation_id, again.invocation_id]
     reservation = world.spending.reserved[1]
@@ -144,7 +144,7 @@ async def test_a_result_that_is_used_again_counts_as_a_call_that_took_nothing() 
 
 async def test_a_spent_budget_is_not_answered_from_an_earlier_result() -> None:
     world = a_limited_world(a_tool(cache_seconds=60.0))
-    await world.invoke(a_request())
+    await world.invoke.execute(a_request())
     world.spending.failure = errors.budget_exhausted("token:t", "calls")
     assert (await world.failure(a_request())).reason is Reason.BUDGET_EXHAUSTED
     assert len(world.spending.settled) == 1
@@ -152,13 +152,13 @@ async def test_a_spent_budget_is_not_answered_from_an_earlier_result() -> None:
 
 async def test_a_result_that_is_used_again_without_limits_is_not_counted() -> None:
     world = World(a_tool(cache_seconds=60.0))
-    assert [(await world.invoke(a_request())).source for _ in "ab"] == [Source.COMPUTED, Source.CACHE]
+    assert [(await world.invoke.execute(a_request())).source for _ in "ab"] == [Source.COMPUTED, Source.CACHE]
     assert world.spending.reserved == []
 
 
 async def test_a_preview_is_counted_without_a_price_and_is_no_use() -> None:
     world = a_limited_world(a_tool(dry_run=True))
-    await Preview(world.parts, world.ports.previews)(a_request())
+    await PreviewInvocation(world.pipeline, world.ports.previews).execute(a_request())
     [reservation] = world.spending.reserved
     assert (reservation.limits, reservation.cost_micros, reservation.seconds) == (LIMITS, 0, 5.0)
     assert not reservation.use
@@ -171,7 +171,7 @@ async def test_a_preview_beyond_a_limit_does_not_run() -> None:
     world = a_limited_world(a_tool(dry_run=True))
     world.spending.failure = errors.budget_exhausted("token:t", "calls")
     with pytest.raises(MeshError) as caught:
-        await Preview(world.parts, world.ports.previews)(a_request())
+        await PreviewInvocation(world.pipeline, world.ports.previews).execute(a_request())
     assert (caught.value.reason, world.runner.calls) == (Reason.BUDGET_EXHAUSTED, [])
 
 
@@ -180,4 +180,4 @@ async def test_a_key_is_free_again_when_its_call_was_refused_by_a_limit() -> Non
     world.spending.failure = errors.rate_limited("mine", "calls", 1.0)
     assert (await world.failure(a_request(idempotency_key="k"))).reason is Reason.RATE_LIMITED
     world.spending.failure = None
-    assert not (await world.invoke(a_request(idempotency_key="k"))).replayed
+    assert not (await world.invoke.execute(a_request(idempotency_key="k"))).replayed

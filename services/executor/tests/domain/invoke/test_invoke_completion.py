@@ -1,4 +1,6 @@
-"""Effects that are made real while their caller leaves: nobody else's turn begins before, and what they came to is known."""
+"""Effects that are made real while their caller leaves: nobody else's turn begins before, and what they came to is
+known.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import pytest
 
 from libs.common.errors import MeshError, Reason
 from services.executor.domain import errors
-from services.executor.domain.model import Ran
+from services.executor.domain.model import RunResult
 from services.executor.domain.states import State
 from services.executor.domain.tool import Placement
 from services.executor.tests.fakes import World
@@ -31,10 +33,12 @@ class Keeping(World):
         self._value = value or {"said": "x"}
         self.runner.run = self._run  # type: ignore[method-assign]
 
-    async def _run(self, tool: Any, work: Any) -> Ran:
+    async def _run(self, tool: Any, work: Any) -> RunResult:
         number = sum(step.startswith("run") for step in self.seen) + 1
         self.seen.append(f"run {number}")
-        return Ran(self._value, keep=lambda: self._step("keep", number), drop=lambda: self._step("drop", number))
+        return RunResult(
+            self._value, commit=lambda: self._step("keep", number), rollback=lambda: self._step("drop", number)
+        )
 
     async def _step(self, what: str, number: int) -> None:
         self.seen.append(f"{what} {number} begins")
@@ -45,7 +49,7 @@ class Keeping(World):
 
     async def begun(self, **changes: Any) -> asyncio.Task[Any]:
         """Return a call whose effects are just being made real, or thrown away."""
-        call = asyncio.ensure_future(self.invoke(a_request(**changes)))
+        call = asyncio.ensure_future(self.invoke.execute(a_request(**changes)))
         await until(lambda: any(step.endswith("begins") for step in self.seen))
         return call
 
@@ -64,8 +68,8 @@ async def test_the_next_turn_begins_when_the_effects_of_the_one_before_are_settl
 ) -> None:
     world = Keeping(value)
     first = await world.begun()
-    second = asyncio.ensure_future(world.invoke(a_request()))
-    await until(lambda: world.parts.turns._scheduler.length == 1)
+    second = asyncio.ensure_future(world.invoke.execute(a_request()))
+    await until(lambda: world.pipeline.ports.slots._scheduler.length == 1)
     await leaves(first, times)
     assert world.seen == ["run 1", f"{what} 1 begins"]
     world.go.set()
@@ -81,7 +85,7 @@ async def test_what_became_real_is_what_everybody_hears_of_the_key() -> None:
     world.go.set()
     await asyncio.wait([first])
     assert first.cancelled()
-    assert (await world.invoke(a_request(idempotency_key="k"))).content == b'{"said":"x"}'
+    assert (await world.invoke.execute(a_request(idempotency_key="k"))).content == b'{"said":"x"}'
     assert [step for step in world.seen if step.startswith("run")] == ["run 1"]
     assert world.trail.durable[1].state is State.SUCCEEDED
 
@@ -100,12 +104,12 @@ async def test_what_became_real_only_in_part_is_on_record_as_that() -> None:
 async def test_who_was_stopped_meanwhile_hears_so_and_its_key_knows_the_result() -> None:
     world = Keeping()
     first = await world.begun(idempotency_key="k")
-    assert world.parts.serving.withdraw(lambda caller: True) == 1
+    assert world.pipeline.supervisor.active.cancel_revoked(lambda caller: True) == 1
     world.go.set()
     with pytest.raises(MeshError) as caught:
         await first
     assert caught.value.reason is Reason.TOKEN_REVOKED
-    assert (await world.invoke(a_request(idempotency_key="k"))).replayed
+    assert (await world.invoke.execute(a_request(idempotency_key="k"))).replayed
 
 
 async def test_when_the_time_is_over_meanwhile_the_record_has_its_own() -> None:
@@ -125,11 +129,11 @@ async def test_when_the_time_is_over_meanwhile_the_record_has_its_own() -> None:
     with pytest.raises(MeshError) as caught:
         await first
     assert (caught.value.reason, given) == (Reason.DEADLINE_EXCEEDED, [2.0])
-    assert (await world.invoke(a_request(idempotency_key="k"))).replayed
+    assert (await world.invoke.execute(a_request(idempotency_key="k"))).replayed
 
 
 async def test_whoever_leaves_is_not_held_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.executor.domain.phases.finish.STAY_SECONDS", 0.05)
+    monkeypatch.setattr("services.executor.domain.phases.shielded.CANCEL_WAIT_SECONDS", 0.05)
     world = Keeping()
     first = await world.begun(idempotency_key="k")
     first.cancel()

@@ -12,12 +12,13 @@ import pytest
 from libs.common.errors import MeshError, Reason
 from libs.common.runtime.clock import SystemClock
 from services.executor.domain import errors
+from services.executor.domain.argument_spec import Change
 from services.executor.domain.hooks.hooks import Hook, Phase
 from services.executor.domain.invoke import Invoke
-from services.executor.domain.model import Change, Decision, Event, Obligation, Result, Verdict
-from services.executor.domain.phases.pipeline import Parts
+from services.executor.domain.model import Decision, Event, Obligation, Result, Verdict
+from services.executor.domain.phases.pipeline import Pipeline
 from services.executor.domain.scheduling.scheduler import Bounds, Scheduler
-from services.executor.domain.scheduling.slots import Turns
+from services.executor.domain.scheduling.slots import SlotPool
 from services.executor.domain.states import State
 from services.executor.domain.tool import Placement, Tool
 from services.executor.tests.fakes import World, never_ends
@@ -44,14 +45,14 @@ def world(tool: Tool, *hooks: tuple[Phase, Any], **bounds: Any) -> World:
         for place, (phase, answer) in enumerate(hooks)
     ]
     made, clock = World(tool, hooks=declared), SystemClock()
-    turns = Turns(Scheduler(clock, Bounds(**bounds)), clock)
-    made.parts = Parts(replace(made.ports, turns=turns), in_flight=made.in_flight, audit_wait=2.0)
-    made.invoke = Invoke(made.parts)
+    turns = SlotPool(Scheduler(clock, Bounds(**bounds)), clock)
+    made.pipeline = Pipeline(replace(made.ports, slots=turns), in_flight=made.in_flight, audit_wait=2.0)
+    made.invoke = Invoke(made.pipeline)
     return made
 
 
 def path(made: World, place: int = -1) -> list[State]:
-    return list(made.watcher.seen.ended[place].track.steps)
+    return list(made.watcher.seen.ended[place].history.steps)
 
 
 async def one_behind_another(made: World, go: asyncio.Event, key: str = "") -> tuple[asyncio.Future[Result], ...]:
@@ -62,10 +63,10 @@ async def one_behind_another(made: World, go: asyncio.Event, key: str = "") -> t
         return {"said": arguments["text"]}
 
     made.runner.behave = behave
-    first = asyncio.ensure_future(made.invoke(a_request()))
+    first = asyncio.ensure_future(made.invoke.execute(a_request()))
     await made.runner.started.wait()
-    second = asyncio.ensure_future(made.invoke(a_request(idempotency_key=key)))
-    await until(lambda: made.parts.turns._scheduler.length == 1)
+    second = asyncio.ensure_future(made.invoke.execute(a_request(idempotency_key=key)))
+    await until(lambda: made.pipeline.ports.slots._scheduler.length == 1)
     return first, second
 
 
@@ -89,10 +90,10 @@ async def test_a_call_that_waits_for_its_turn_does_not_run_what_was_taken_out_of
         return {"said": arguments["text"]}
 
     made.runner.behave = breaks_its_word
-    first = asyncio.ensure_future(made.invoke(a_request()))
+    first = asyncio.ensure_future(made.invoke.execute(a_request()))
     await made.runner.started.wait()
     waits = asyncio.ensure_future(made.failure(a_request(idempotency_key=key)))
-    await until(lambda: made.parts.turns._scheduler.length == 1)
+    await until(lambda: made.pipeline.ports.slots._scheduler.length == 1)
     go.set()
     await first
     error = await waits
@@ -102,7 +103,7 @@ async def test_a_call_that_waits_for_its_turn_does_not_run_what_was_taken_out_of
     assert len(made.runner.calls) == 1
     # It never ran, so its key is free for when the tool is back.
     made.tools.failure = None
-    again = await made.invoke(a_request(idempotency_key=key))
+    again = await made.invoke.execute(a_request(idempotency_key=key))
     assert not again.replayed
 
 
@@ -131,7 +132,7 @@ async def test_a_call_that_waits_for_its_turn_does_not_run_what_policy_forbids_b
     assert len(made.runner.calls) == 1
     # It never ran, so its key is free for when policy lets it.
     made.policy.answer = a_decision(policy_set_version="set-3")
-    assert not (await made.invoke(a_request(idempotency_key="k2"))).replayed
+    assert not (await made.invoke.execute(a_request(idempotency_key="k2"))).replayed
 
 
 async def test_a_call_that_waits_for_its_turn_is_bound_by_the_policies_that_are_asked_by_then() -> None:
@@ -163,8 +164,8 @@ async def test_a_call_for_which_there_is_no_room_is_blocked_on_record() -> None:
         return {"said": arguments["text"]}
 
     made.runner.behave = behave
-    calls = [asyncio.ensure_future(made.invoke(a_request())) for _ in range(2)]
-    await until(lambda: made.parts.turns._scheduler.length == 1)
+    calls = [asyncio.ensure_future(made.invoke.execute(a_request())) for _ in range(2)]
+    await until(lambda: made.pipeline.ports.slots._scheduler.length == 1)
     error = await made.failure(a_request())
     assert (error.reason, path(made)[-1]) == (Reason.QUEUE_FULL, State.BLOCKED)
     assert made.trail.durable[-1].reason is Reason.QUEUE_FULL
@@ -175,7 +176,7 @@ async def test_a_call_for_which_there_is_no_room_is_blocked_on_record() -> None:
 async def test_hooks_are_asked_in_their_phases_and_leave_their_traces() -> None:
     tool = a_tool(hooks_may_change=True, placement=Placement(concurrency_safe=True))
     made = world(tool, (Phase.PRE, {"input": {"text": "bye"}}), (Phase.POST, {"context": ["said"]}))
-    result = await made.invoke(a_request())
+    result = await made.invoke.execute(a_request())
     assert (result.content, result.context) == (b'{"said":"bye"}', ("said",))
     assert Change("/text", "hook", "h0") in result.changes
     assert State.PRE_HOOKS_RUNNING in path(made)
@@ -217,7 +218,7 @@ async def test_a_hook_may_ask_for_a_person_and_never_softens_policy(verdict: Ver
 
 async def test_a_result_that_is_used_again_is_looked_at_again() -> None:
     made = world(a_tool(cache_seconds=60.0), (Phase.POST, {"context": ["said"]}))
-    first, again = await made.invoke(a_request()), await made.invoke(a_request())
+    first, again = await made.invoke.execute(a_request()), await made.invoke.execute(a_request())
     assert len(made.runner.calls) == 1
     assert (first.context, again.context) == (("said",), ("said",))
 
@@ -230,7 +231,7 @@ async def test_waiting_for_anothers_run_ends_with_the_callers_time_and_with_its_
 ) -> None:
     world = World(a_tool(cache_seconds=60.0))
     world.runner.behave = never_ends
-    first = asyncio.ensure_future(world.invoke(a_request(deadline=None)))
+    first = asyncio.ensure_future(world.invoke.execute(a_request(deadline=None)))
     await world.runner.started.wait()
     if ends == "deadline":
         request = a_request(deadline=time.monotonic() + 0.05)
@@ -289,7 +290,7 @@ async def test_nobody_speaks_for_approvers_where_none_is_needed(verdict: Verdict
     made = world(a_tool(), (Phase.APPROVAL, REJECTING))
     made.policy.answer = a_decision(verdict)
     if verdict is Verdict.ALLOW:
-        await made.invoke(a_request())
+        await made.invoke.execute(a_request())
     else:
         assert (await made.failure(a_request())).reason is not Reason.APPROVAL_REJECTED
     assert all(record.hooks == () for record in made.trail.durable)

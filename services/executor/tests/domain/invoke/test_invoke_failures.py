@@ -65,7 +65,7 @@ async def test_a_decision_that_came_to_nothing_is_followed_by_its_end_once_the_l
 async def test_a_result_whose_outcome_waits_for_the_log_where_it_cannot_be_lost_is_answered() -> None:
     world = World()
     world.trail.withholds, world.trail.keeps = is_outcome, True
-    result = await world.invoke(a_request())
+    result = await world.invoke.execute(a_request())
     assert [record.state for record in world.trail.kept] == [State.SUCCEEDED]
     assert result.evidence[-1] == f"records/{world.trail.kept[0].record_id}"
     assert world.trail.steps[-1] == f"kept {Event.SUCCEEDED}"
@@ -124,8 +124,8 @@ async def test_waiting_for_the_log_is_bounded_by_the_deadline_and_by_the_setting
         waits.append(within)
 
     world.trail.append = append  # type: ignore[method-assign]
-    await world.invoke(a_request(deadline=time.monotonic() + 60))
-    await world.invoke(a_request(deadline=time.monotonic() + 1))
+    await world.invoke.execute(a_request(deadline=time.monotonic() + 60))
+    await world.invoke.execute(a_request(deadline=time.monotonic() + 1))
     assert waits[:2] == [2.0, 2.0]
     assert all(0 < within < 1 for within in waits[2:])
 
@@ -198,7 +198,7 @@ async def test_what_nobody_foresaw_is_internal_and_on_record() -> None:
 async def test_a_caller_that_leaves_while_the_tool_runs_stops_it_and_is_on_record() -> None:
     world = World()
     world.runner.behave = never_ends
-    call = asyncio.ensure_future(world.invoke(a_request()))
+    call = asyncio.ensure_future(world.invoke.execute(a_request()))
     await world.runner.started.wait()
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -212,7 +212,7 @@ async def test_a_caller_that_leaves_while_the_tool_runs_stops_it_and_is_on_recor
 async def test_a_caller_that_leaves_while_policy_thinks_is_on_record() -> None:
     world = World()
     world.policy.waiting = asyncio.Event()
-    call = asyncio.ensure_future(world.invoke(a_request()))
+    call = asyncio.ensure_future(world.invoke.execute(a_request()))
     await world.policy.reached.wait()
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -225,7 +225,7 @@ async def test_a_server_that_ends_a_late_call_learns_its_invocation_and_leaves_a
     clock = ManualClock()
     world = World(clock=clock)
     world.policy.waiting = asyncio.Event()
-    call = asyncio.ensure_future(world.invoke(a_request(deadline=1.0)))
+    call = asyncio.ensure_future(world.invoke.execute(a_request(deadline=1.0)))
     await world.policy.reached.wait()
     clock.advance(0.95)
     call.cancel()
@@ -249,7 +249,7 @@ async def test_the_end_of_a_canceled_call_is_recorded_even_if_the_caller_insists
         await append(record, within=within)
 
     world.trail.append = slow  # type: ignore[method-assign]
-    call = asyncio.ensure_future(world.invoke(a_request()))
+    call = asyncio.ensure_future(world.invoke.execute(a_request()))
     await world.runner.started.wait()
     call.cancel()
     await reached.wait()
@@ -273,7 +273,7 @@ async def test_a_caller_that_leaves_after_the_end_changes_nothing() -> None:
         await append(record, within=within)
 
     world.trail.append = stuck  # type: ignore[method-assign]
-    call = asyncio.ensure_future(world.invoke(a_request()))
+    call = asyncio.ensure_future(world.invoke.execute(a_request()))
     await reached.wait()
     call.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -1,4 +1,6 @@
-"""Whatever is sent to a real executor, over real mutual TLS, is answered or refused by name: never with an untyped error."""
+"""Whatever is sent to a real executor, over real mutual TLS, is answered or refused by name: never with an untyped
+error.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,7 @@ async def test_arguments_that_keep_a_schema(executor: Any, data: Any) -> None:  
 
 @thorough
 @given(st.sampled_from(NAMES), WILD)
-async def test_arguments_that_nobody_declared(executor: Any, name: str, arguments: dict[str, Any]) -> None:  # noqa: F811
+async def test_undeclared_arguments(executor: Any, name: str, arguments: dict[str, Any]) -> None:  # noqa: F811
     error = await typed(executor.invoke(name, as_json(arguments)))
     # Whatever it was: the call is known by its id, and so is its evidence.
     assert error is None or error.invocation_id
@@ -89,7 +91,7 @@ async def test_arguments_that_are_any_bytes(executor: Any, name: str, payload: b
     st.text(st.characters(codec="utf-8"), max_size=130),
     st.text(st.characters(codec="utf-8"), max_size=260),
 )
-async def test_names_versions_and_keys_of_any_letters(executor: Any, name: str, version: str, key: str) -> None:  # noqa: F811
+async def test_any_names_versions_and_keys(executor: Any, name: str, version: str, key: str) -> None:  # noqa: F811
     assert await typed(executor.invoke(name, version=version, idempotency_key=key)) is not None
 
 

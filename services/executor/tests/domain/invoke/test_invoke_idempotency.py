@@ -10,7 +10,7 @@ import pytest
 
 from libs.common.errors import MeshError, Reason
 from services.executor.domain import errors
-from services.executor.domain.model import Claim, Event, Settled, Source, Verdict
+from services.executor.domain.model import Claim, ClaimOutcome, Event, Source, Verdict
 from services.executor.domain.states import State
 from services.executor.tests.fakes import World, never_ends
 from services.executor.tests.samples import a_caller, a_decision, a_request, a_tool, a_write_tool
@@ -28,13 +28,13 @@ async def test_a_write_tool_that_demands_a_key_is_not_called_without_one() -> No
 async def test_without_a_key_no_claim_is_made() -> None:
     world = World()
     world.claims.acquire = None  # type: ignore[method-assign, assignment]
-    await world.invoke(a_request())
+    await world.invoke.execute(a_request())
 
 
 async def test_the_same_key_answers_the_first_result_and_both_answers_are_on_record() -> None:
     world = World(a_write_tool())
-    first = await world.invoke(a_request(idempotency_key="k", trace_id="a" * 32))
-    second = await world.invoke(a_request(idempotency_key="k", trace_id="b" * 32))
+    first = await world.invoke.execute(a_request(idempotency_key="k", trace_id="a" * 32))
+    second = await world.invoke.execute(a_request(idempotency_key="k", trace_id="b" * 32))
     assert len(world.runner.calls) == 1
     assert (second.content, second.result_id) == (first.content, first.result_id)
     assert (second.replayed, second.source, second.trace_id) == (True, Source.REPLAY, "b" * 32)
@@ -54,7 +54,7 @@ async def test_calls_at_the_same_time_share_one_run() -> None:
         return {"said": "once"}
 
     world.runner.behave = wait
-    calls = [asyncio.ensure_future(world.invoke(a_request(idempotency_key="k"))) for _ in range(20)]
+    calls = [asyncio.ensure_future(world.invoke.execute(a_request(idempotency_key="k"))) for _ in range(20)]
     await world.runner.started.wait()
     go.set()
     results = await asyncio.gather(*calls)
@@ -65,7 +65,7 @@ async def test_calls_at_the_same_time_share_one_run() -> None:
 
 async def test_the_same_key_with_other_arguments_conflicts() -> None:
     world = World(a_write_tool())
-    await world.invoke(a_request(idempotency_key="k"))
+    await world.invoke.execute(a_request(idempotency_key="k"))
     error = await world.failure(a_request(idempotency_key="k", arguments=b'{"text":"other"}'))
     assert error.reason is Reason.IDEMPOTENCY_CONFLICT
     assert len(world.runner.calls) == 1
@@ -73,17 +73,17 @@ async def test_the_same_key_with_other_arguments_conflicts() -> None:
 
 async def test_a_default_that_changed_between_versions_is_no_conflict() -> None:
     world = World(a_write_tool())
-    await world.invoke(a_request(idempotency_key="k"))
+    await world.invoke.execute(a_request(idempotency_key="k"))
     schema = {"type": "object", "properties": {"text": {"type": "string"}, "count": {"default": 9}}}
     world.tools.tools["say"] = a_write_tool(input_schema=schema)
-    assert (await world.invoke(a_request(idempotency_key="k"))).replayed
+    assert (await world.invoke.execute(a_request(idempotency_key="k"))).replayed
 
 
 async def test_keys_of_different_sessions_callers_and_tenants_are_different_keys() -> None:
     world = World(a_write_tool())
     changes = [{}, {"session_id": "other"}, {"subject": "did:web:toolmesh.local:users:bob"}, {"tenant": "acme"}]
     for change in changes:
-        await world.invoke(a_request(idempotency_key="k", caller=a_caller(**change)))
+        await world.invoke.execute(a_request(idempotency_key="k", caller=a_caller(**change)))
     assert len(world.runner.calls) == 4
 
 
@@ -91,7 +91,7 @@ async def test_without_a_session_the_token_is_the_session() -> None:
     world = World(a_write_tool())
     for token in ("t1", "t1", "t2"):
         caller = a_caller(session_id="", token_id=token)
-        await world.invoke(a_request(idempotency_key="k", caller=caller))
+        await world.invoke.execute(a_request(idempotency_key="k", caller=caller))
     assert len(world.runner.calls) == 2
 
 
@@ -126,12 +126,12 @@ async def test_a_final_failure_is_the_answer_to_every_further_call() -> None:
 async def test_a_call_that_was_refused_before_it_ran_binds_no_key(changes: dict[str, Any]) -> None:
     world = World(a_write_tool())
     await world.failure(a_request(idempotency_key="k", **changes))
-    assert not (await world.invoke(a_request(idempotency_key="k"))).replayed
+    assert not (await world.invoke.execute(a_request(idempotency_key="k"))).replayed
 
 
 async def test_who_may_no_longer_call_does_not_get_the_stored_result_either() -> None:
     world = World(a_write_tool())
-    await world.invoke(a_request(idempotency_key="k"))
+    await world.invoke.execute(a_request(idempotency_key="k"))
     world.policy.answer = a_decision(Verdict.DENY)
     assert (await world.failure(a_request(idempotency_key="k"))).reason is Reason.SCOPE_MISSING
 
@@ -139,7 +139,7 @@ async def test_who_may_no_longer_call_does_not_get_the_stored_result_either() ->
 async def test_a_lost_owner_of_a_repeatable_tool_is_replaced() -> None:
     world = World(a_tool())
     await hold_forever(world)
-    result = await world.invoke(a_request(idempotency_key="k"))
+    result = await world.invoke.execute(a_request(idempotency_key="k"))
     assert not result.replayed
 
 
@@ -157,9 +157,9 @@ async def hold_forever(world: World) -> None:
     async def lost(*anything: Any) -> None:
         """A dead process says nothing."""
 
-    world.claims.settle = world.claims.release = lost  # type: ignore[method-assign]
+    world.claims.settle = world.claims.release = lost  # type: ignore[assignment, method-assign]
     world.runner.behave = never_ends
-    call = asyncio.ensure_future(world.invoke(a_request(idempotency_key="k")))
+    call = asyncio.ensure_future(world.invoke.execute(a_request(idempotency_key="k")))
     await world.runner.started.wait()
     call.cancel()
     await asyncio.wait([call])
@@ -172,7 +172,7 @@ async def hold_forever(world: World) -> None:
 async def test_a_caller_that_leaves_a_repeatable_tool_gives_the_key_back() -> None:
     world = World(a_tool())
     world.runner.behave = never_ends
-    call = asyncio.ensure_future(world.invoke(a_request(idempotency_key="k")))
+    call = asyncio.ensure_future(world.invoke.execute(a_request(idempotency_key="k")))
     await world.runner.started.wait()
     call.cancel()
     await asyncio.wait([call])
@@ -185,7 +185,7 @@ async def test_when_the_outcome_is_not_recorded_the_result_is_kept_for_the_retry
     error = await world.failure(a_request(idempotency_key="k"))
     assert error.reason is Reason.AUDIT_UNAVAILABLE
     world.trail.withholds = lambda record: False
-    assert (await world.invoke(a_request(idempotency_key="k"))).replayed
+    assert (await world.invoke.execute(a_request(idempotency_key="k"))).replayed
     assert len(world.runner.calls) == 1
 
 
@@ -199,7 +199,7 @@ async def test_when_the_decision_is_not_recorded_the_key_is_free() -> None:
 async def test_a_memory_that_fails_after_the_run_does_not_take_the_result_from_its_caller() -> None:
     world = World(a_write_tool())
     world.claims.failure = MeshError(Reason.SERVICE_UNAVAILABLE)
-    result = await world.invoke(a_request(idempotency_key="k"))
+    result = await world.invoke.execute(a_request(idempotency_key="k"))
     assert result.content == b'{"said":"hello"}'
     assert world.watcher.seen.causes == [world.claims.failure]
 
@@ -207,9 +207,9 @@ async def test_a_memory_that_fails_after_the_run_does_not_take_the_result_from_i
 async def test_a_memory_that_comes_back_is_told_how_the_call_ended() -> None:
     world = World(a_write_tool())
     world.claims.failure = MeshError(Reason.SERVICE_UNAVAILABLE)
-    first = await world.invoke(a_request(idempotency_key="k"))
+    first = await world.invoke.execute(a_request(idempotency_key="k"))
     world.claims.failure = None
-    again = await asyncio.wait_for(world.invoke(a_request(idempotency_key="k", deadline=None)), 20)
+    again = await asyncio.wait_for(world.invoke.execute(a_request(idempotency_key="k", deadline=None)), 20)
     assert (again.replayed, again.result_id) == (True, first.result_id)
     assert len(world.runner.calls) == 1
 
@@ -232,23 +232,23 @@ async def test_a_memory_that_comes_back_is_told_of_a_failure_too() -> None:
 async def test_what_goes_wrong_when_a_memory_is_told_again_is_seen() -> None:
     world = World(a_write_tool())
     world.claims.failure = MeshError(Reason.SERVICE_UNAVAILABLE)
-    await world.invoke(a_request(idempotency_key="k"))
+    await world.invoke.execute(a_request(idempotency_key="k"))
     world.claims.failure = broken = TypeError()
-    await asyncio.wait_for(asyncio.gather(*world.parts.closing._ending), 20)
+    await asyncio.wait_for(asyncio.gather(*world.pipeline.steps._tasks), 20)
     assert world.watcher.seen.causes[-1] is broken
 
 
 async def test_a_memory_that_could_not_be_asked_for_a_key_is_not_told_again_and_again() -> None:
     world = World(a_write_tool())
 
-    async def away(claim: Claim) -> Settled | None:
+    async def away(claim: Claim) -> ClaimOutcome | None:
         raise MeshError(Reason.SERVICE_UNAVAILABLE)
 
     world.claims.acquire = away  # type: ignore[method-assign]
     world.claims.failure = MeshError(Reason.SERVICE_UNAVAILABLE)
-    world.claims.sure = lambda claim: False  # type: ignore[method-assign]
+    world.claims.is_held = lambda claim: False  # type: ignore[method-assign]
     await world.failure(a_request(idempotency_key="k"))
-    assert world.parts.closing._ending == set()
+    assert world.pipeline.steps._tasks == set()
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ async def test_waiting_for_a_key_ends_with_the_callers_time_and_with_its_token(
 ) -> None:
     world = World(a_write_tool())
     world.runner.behave = never_ends
-    first = asyncio.ensure_future(world.invoke(a_request(idempotency_key="k", deadline=None)))
+    first = asyncio.ensure_future(world.invoke.execute(a_request(idempotency_key="k", deadline=None)))
     await world.runner.started.wait()
     caller = a_caller(authority_ends=time.time() + ends["authority"]) if "authority" in ends else a_caller()
     deadline = time.monotonic() + ends["deadline"] if "deadline" in ends else None

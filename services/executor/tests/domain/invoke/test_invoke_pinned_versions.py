@@ -16,7 +16,7 @@ OTHER = "sha256:" + "0" * 64
 
 async def refused(world: World, digest: str) -> MeshError:
     with pytest.raises(MeshError) as caught:
-        await world.invoke(a_request(tool_digest=digest))
+        await world.invoke.execute(a_request(tool_digest=digest))
     assert "ran" not in world.trail.steps
     return caught.value
 
@@ -32,13 +32,13 @@ async def test_a_deferred_tool_whose_schema_was_not_loaded_is_refused_with_the_w
 
 async def test_a_deferred_tool_runs_for_whoever_knows_its_digest() -> None:
     world = World(a_tool(deferred=True))
-    await world.invoke(a_request(tool_digest=a_tool().digest))
+    await world.invoke.execute(a_request(tool_digest=a_tool().digest))
     assert "ran" in world.trail.steps
 
 
 async def test_a_pin_on_any_other_tool_is_kept_too() -> None:
     assert (await refused(World(), OTHER)).reason is Reason.ETAG_MISMATCH
-    await World().invoke(a_request(tool_digest=a_tool().digest))
+    await World().invoke.execute(a_request(tool_digest=a_tool().digest))
 
 
 def test_deferral_comes_and_goes_with_the_state() -> None:

@@ -15,7 +15,7 @@ from services.executor.tests.samples import a_caller, a_request, a_tool, a_write
 
 
 def under_way(world: World, request: Any) -> asyncio.Task[Any]:
-    return asyncio.create_task(world.invoke(request))
+    return asyncio.create_task(world.invoke.execute(request))
 
 
 async def refused(task: asyncio.Task[Any]) -> MeshError:
@@ -30,7 +30,7 @@ async def test_a_running_call_ends_on_record_with_its_reason() -> None:
     world.runner.behave = never_ends
     task = under_way(world, a_request())
     await world.runner.started.wait()
-    assert world.parts.serving.withdraw(lambda caller: True) == 1
+    assert world.pipeline.supervisor.active.cancel_revoked(lambda caller: True) == 1
     error = await refused(task)
     assert error.reason is Reason.TOKEN_REVOKED
     assert error.invocation_id
@@ -50,8 +50,8 @@ async def test_only_calls_whose_authority_is_gone_end() -> None:
     kept = under_way(world, a_request(caller=a_caller(token_id="kept")))
     while len(world.runner.calls) < 2:  # noqa: ASYNC110  (the runner tells of the first only)
         await asyncio.sleep(0)
-    assert world.parts.serving.withdraw(lambda caller: caller.token_id == "lost") == 1
-    assert world.parts.serving.withdraw(lambda caller: caller.token_id == "lost") == 0
+    assert world.pipeline.supervisor.active.cancel_revoked(lambda caller: caller.token_id == "lost") == 1
+    assert world.pipeline.supervisor.active.cancel_revoked(lambda caller: caller.token_id == "lost") == 0
     assert (await refused(lost)).reason is Reason.TOKEN_REVOKED
     assert not kept.done()
     kept.cancel()
@@ -63,7 +63,7 @@ async def test_a_call_that_waits_for_its_decision_is_denied() -> None:
     world.policy.waiting = asyncio.Event()
     task = under_way(world, a_request())
     await world.policy.reached.wait()
-    world.parts.serving.withdraw(lambda caller: True)
+    world.pipeline.supervisor.active.cancel_revoked(lambda caller: True)
     assert (await refused(task)).reason is Reason.TOKEN_REVOKED
     assert (world.trail.durable[-1].state, world.trail.durable[-1].reason) == (State.DENIED, Reason.TOKEN_REVOKED)
     assert world.runner.calls == []
@@ -74,7 +74,7 @@ async def test_what_cannot_be_repeated_is_unknown_to_whoever_asks_with_its_key_a
     world.runner.behave = never_ends
     task = under_way(world, a_request(idempotency_key="key-1"))
     await world.runner.started.wait()
-    world.parts.serving.withdraw(lambda caller: True)
+    world.pipeline.supervisor.active.cancel_revoked(lambda caller: True)
     assert (await refused(task)).reason is Reason.TOKEN_REVOKED
     error = await world.failure(a_request(idempotency_key="key-1"))
     assert error.reason is Reason.UNKNOWN_OUTCOME
@@ -85,7 +85,7 @@ async def test_a_caller_that_leaves_at_the_same_moment_is_not_answered() -> None
     world.runner.behave = never_ends
     task = under_way(world, a_request())
     await world.runner.started.wait()
-    world.parts.serving.withdraw(lambda caller: True)
+    world.pipeline.supervisor.active.cancel_revoked(lambda caller: True)
     task.cancel()
     await asyncio.wait([task])
     assert task.cancelled()
@@ -94,6 +94,6 @@ async def test_a_caller_that_leaves_at_the_same_moment_is_not_answered() -> None
 
 async def test_a_call_that_has_ended_is_left_alone() -> None:
     world = World()
-    result = await world.invoke(a_request())
+    result = await world.invoke.execute(a_request())
     assert result.content
-    assert world.parts.serving.withdraw(lambda caller: True) == 0
+    assert world.pipeline.supervisor.active.cancel_revoked(lambda caller: True) == 0

@@ -15,7 +15,7 @@ from services.executor.adapters.registry.json_schema import output_contract
 from services.executor.domain.hooks.hooks import Hook, Hooks, Phase
 from services.executor.domain.invoke import Invoke
 from services.executor.domain.model import Event, Obligation
-from services.executor.domain.phases.pipeline import Parts
+from services.executor.domain.phases.pipeline import Pipeline
 from services.executor.domain.states import State
 from services.executor.domain.tool import UncertainOutcome
 from services.executor.tests.fakes import World, never_ends
@@ -28,7 +28,9 @@ STATUS_INPUT = {
 
 
 class Doubtful(World):
-    """A world with a tool of some rule, the tool that knows its status, and a key whose first owner has died in the middle of its run."""
+    """A world with a tool of some rule, the tool that knows its status, and a key whose first owner has died in the
+    middle of its run.
+    """
 
     def __init__(self, rule: UncertainOutcome) -> None:
         super().__init__(a_write_tool(uncertain=rule, status_tool="status", repeatable=rule is UncertainOutcome.REPEAT))
@@ -51,13 +53,14 @@ class Doubtful(World):
         async def lost(*anything: Any) -> None:
             """A dead process says nothing."""
 
-        self.claims.settle = self.claims.release = self.claims.abandon = lost  # type: ignore[method-assign]
+        self.claims.settle = self.claims.release = self.claims.abandon = lost  # type: ignore[assignment, method-assign]
         self.runner.behave = never_ends
-        call = asyncio.ensure_future(self.invoke(a_request(idempotency_key="k")))
+        call = asyncio.ensure_future(self.invoke.execute(a_request(idempotency_key="k")))
         await self.runner.started.wait()
         call.cancel()
         await asyncio.wait([call])
-        self.claims.settle, self.claims.release, self.claims.abandon = settle, release, abandon  # type: ignore[method-assign]
+        self.claims.settle, self.claims.release = settle, release  # type: ignore[method-assign]
+        self.claims.abandon = abandon  # type: ignore[method-assign]
         [(claim, _)] = self.claims.held.values()
         self.claims.lost_owners.add(claim.invocation_id)
         self.runner.behave = self._answer
@@ -80,7 +83,7 @@ async def test_what_happened_is_replayed_and_both_calls_are_on_record() -> None:
     world = Doubtful(UncertainOutcome.QUERY_STATUS)
     first = await world.first_dies()
     world.status = {"happened": True, "result": {"said": "hello"}}
-    result = await world.invoke(a_request(idempotency_key="k"))
+    result = await world.invoke.execute(a_request(idempotency_key="k"))
     assert (result.content, result.replayed, result.invocation_id) == (b'{"said":"hello"}', True, first)
     assert world.ran == ["status"]
     asked = [
@@ -89,7 +92,7 @@ async def test_what_happened_is_replayed_and_both_calls_are_on_record() -> None:
     assert [record.event for record in asked] == [Event.PERMISSION_DECIDED, Event.SUCCEEDED]
     assert asked[0].arguments is not None
     # The next one asks nobody.
-    again = await world.invoke(a_request(idempotency_key="k"))
+    again = await world.invoke.execute(a_request(idempotency_key="k"))
     assert (again.content, world.ran) == (result.content, ["status"])
 
 
@@ -98,11 +101,11 @@ async def test_what_happened_is_stored_where_it_is_too_large_to_be_embedded() ->
     world.tools.tools["status"] = replace(world.tools.tools["status"], max_result_bytes=1 << 20)
     await world.first_dies()
     world.status = {"happened": True, "result": {"said": "x" * 20_000}}
-    result = await world.invoke(a_request(idempotency_key="k"))
+    result = await world.invoke.execute(a_request(idempotency_key="k"))
     assert (result.content, result.replayed) == (b"", True)
     assert result.stored is not None
-    assert await world.ports.storing.read(result.stored) == dump({"said": "x" * 20_000})
-    again = await world.invoke(a_request(idempotency_key="k"))
+    assert await world.ports.large_results.read(result.stored) == dump({"said": "x" * 20_000})
+    again = await world.invoke.execute(a_request(idempotency_key="k"))
     assert (again.stored, world.ran) == (result.stored, ["status"])
 
 
@@ -115,7 +118,7 @@ async def test_what_happened_and_cannot_be_stored_now_is_asked_about_by_the_next
     error = await world.failure(a_request(idempotency_key="k"))
     assert (error.reason, error.row.retryable) == (Reason.SERVICE_UNAVAILABLE, True)
     world.results.failure = None
-    assert (await world.invoke(a_request(idempotency_key="k"))).stored is not None
+    assert (await world.invoke.execute(a_request(idempotency_key="k"))).stored is not None
 
 
 async def test_what_happened_is_told_with_what_was_removed_from_it() -> None:
@@ -125,7 +128,7 @@ async def test_what_happened_is_told_with_what_was_removed_from_it() -> None:
     world.status = {"happened": True, "result": {"said": "hello", "email": "a@example.com"}}
     world.policy.answer = a_decision(obligations=(Obligation("redact_fields", ("/email",)),))
     for _ in range(2):
-        result = await world.invoke(a_request(idempotency_key="k"))
+        result = await world.invoke.execute(a_request(idempotency_key="k"))
         assert (result.content, result.changed) == (b'{"said":"hello"}', ("/email",))
 
 
@@ -138,8 +141,8 @@ async def test_what_happened_passes_the_hooks_that_nobody_asked_about_it_before(
             return {"stop": "not outside"}
 
     hooks = Hooks([Hook("guard", Phase.POST, ("core.say",), 5.0, Withholds())], SystemClock())
-    world.parts = Parts(replace(world.ports, hooks=hooks), in_flight=world.in_flight, audit_wait=2.0)
-    world.invoke = Invoke(world.parts)
+    world.pipeline = Pipeline(replace(world.ports, hooks=hooks), in_flight=world.in_flight, audit_wait=2.0)
+    world.invoke = Invoke(world.pipeline)
     world.status = {"happened": True, "result": {"said": "hello"}}
     for _ in range(2):
         assert (await world.failure(a_request(idempotency_key="k"))).reason is Reason.HOOK_BLOCKED
@@ -149,9 +152,9 @@ async def test_what_happened_passes_the_hooks_that_nobody_asked_about_it_before(
 async def test_what_did_not_happen_is_run() -> None:
     world = Doubtful(UncertainOutcome.QUERY_STATUS)
     await world.first_dies()
-    result = await world.invoke(a_request(idempotency_key="k"))
+    result = await world.invoke.execute(a_request(idempotency_key="k"))
     assert (result.replayed, world.ran) == (False, ["status", "say"])
-    assert (await world.invoke(a_request(idempotency_key="k"))).replayed
+    assert (await world.invoke.execute(a_request(idempotency_key="k"))).replayed
 
 
 async def test_a_status_tool_that_is_away_leaves_the_doubt_for_the_next() -> None:
@@ -161,7 +164,7 @@ async def test_a_status_tool_that_is_away_leaves_the_doubt_for_the_next() -> Non
     error = await world.failure(a_request(idempotency_key="k"))
     assert (error.reason, world.ran) == (Reason.SERVICE_UNAVAILABLE, ["status"])
     world.status = {"happened": True, "result": {"said": "hello"}}
-    assert (await world.invoke(a_request(idempotency_key="k"))).replayed
+    assert (await world.invoke.execute(a_request(idempotency_key="k"))).replayed
     assert world.ran == ["status", "status"]
 
 
@@ -183,13 +186,13 @@ async def test_a_run_that_was_stopped_half_way_is_asked_about_by_the_next() -> N
     assert (await world.failure(a_request(idempotency_key="k"))).reason is Reason.TOOL_TIMEOUT
     world.runner.behave = world._answer
     world.status = {"happened": True, "result": {"said": "hello"}}
-    assert (await world.invoke(a_request(idempotency_key="k"))).replayed
+    assert (await world.invoke.execute(a_request(idempotency_key="k"))).replayed
 
 
 @pytest.mark.parametrize("rule", list(UncertainOutcome))
 async def test_nothing_runs_under_a_key_that_may_be_somebody_elses(rule: UncertainOutcome) -> None:
     world = Doubtful(rule)
-    world.claims.sure = lambda claim: False  # type: ignore[method-assign]
+    world.claims.is_held = lambda claim: False  # type: ignore[method-assign]
     error = await world.failure(a_request(idempotency_key="k"))
     assert (error.reason, world.runner.calls) == (Reason.SERVICE_UNAVAILABLE, [])
     assert world.claims.held == {}
@@ -205,15 +208,15 @@ async def test_a_late_owner_is_on_record_and_answers_nothing_of_its_own(rule: Un
     async def overtaken(arguments: dict[str, Any]) -> Any:
         [(claim, _)] = world.claims.held.values()
         world.claims.lost_owners.add(claim.invocation_id)
-        other = await world.invoke(a_request(idempotency_key="k")) if rule is UncertainOutcome.REPEAT else None
+        other = await world.invoke.execute(a_request(idempotency_key="k")) if rule is UncertainOutcome.REPEAT else None
         if other is None:
             await world.failure(a_request(idempotency_key="k"))
         return {"said": "late"}
 
-    async def at_once(arguments: dict[str, Any]) -> Any:
+    async def runs_inline(arguments: dict[str, Any]) -> Any:
         return {"said": "second"}
 
-    turns = iter([overtaken, at_once])
+    turns = iter([overtaken, runs_inline])
     world.runner.behave = lambda arguments: next(turns)(arguments)
     error = await world.failure(a_request(idempotency_key="k"))
     assert error.reason is reason
@@ -231,7 +234,7 @@ async def test_a_run_whose_key_slips_away_is_stopped_unless_nobody_would_repeat_
     call = asyncio.ensure_future(world.failure(a_request(idempotency_key="k", deadline=None)))
     await world.runner.started.wait()
     [(claim, _)] = world.claims.held.values()
-    world.parts.serving.overtaken(claim.invocation_id)
+    world.pipeline.supervisor.active.cancel_lost_claim(claim.invocation_id)
     if rule is UncertainOutcome.FAIL:
         await asyncio.sleep(0)
         assert not call.done()
@@ -249,11 +252,11 @@ async def test_a_run_that_is_stopped_before_its_key_slips_away_is_asked_about_by
     call = asyncio.ensure_future(world.failure(a_request(idempotency_key="k", deadline=None)))
     await world.runner.started.wait()
     [(claim, _)] = world.claims.held.values()
-    world.parts.serving.overtaken(claim.invocation_id)
+    world.pipeline.supervisor.active.cancel_lost_claim(claim.invocation_id)
     await call
     # The key was still its own when it was stopped, and what it had done by then is unknown all the same.
     world.runner.calls.clear()
     world.runner.behave = world._answer
     world.status = {"happened": True, "result": {"said": "hello"}}
-    assert (await world.invoke(a_request(idempotency_key="k"))).replayed
+    assert (await world.invoke.execute(a_request(idempotency_key="k"))).replayed
     assert world.ran == ["status"]

@@ -12,7 +12,7 @@ from libs.common.errors import MeshError, Reason
 from libs.common.runtime.clock import SystemClock
 from services.executor.domain.invoke_group.invoke_group import GroupOutcome, InvokeGroup
 from services.executor.domain.invoke_group.plan import GroupCall
-from services.executor.domain.model import Caller, Event, Ran
+from services.executor.domain.model import Caller, Event, RunResult
 from services.executor.domain.states import State
 from services.executor.domain.tool import Placement, SiblingFailure
 from services.executor.tests.fakes import World
@@ -30,7 +30,7 @@ def call(text: str, *depends_on: int, strict: bool = False, **changes: Any) -> G
 async def run(
     world: World, *calls: GroupCall, revoked: Callable[[Caller], bool] = lambda caller: False
 ) -> tuple[GroupOutcome, ...]:
-    return await InvokeGroup(world.invoke, world.tools, SystemClock(), revoked=revoked)(calls)
+    return await InvokeGroup(world.invoke, world.tools, SystemClock(), revoked=revoked).execute(calls)
 
 
 def world_in_which(tool: Any = None) -> tuple[World, asyncio.Event]:
@@ -119,7 +119,7 @@ async def test_a_call_that_had_not_begun_when_its_authority_was_taken_back_is_de
     task = asyncio.ensure_future(run(world, call("waits"), call("later", 0), revoked=lambda caller: gone))
     await waiting.wait()
     gone = True
-    world.parts.serving.withdraw(lambda caller: gone)
+    world.pipeline.supervisor.active.cancel_revoked(lambda caller: gone)
     outcomes = await task
     assert [outcome.error and outcome.error.reason for outcome in outcomes] == [Reason.TOKEN_REVOKED] * 2
     [denied] = [record for record in world.trail.durable if record.previous_state is State.PLANNED]
@@ -134,11 +134,11 @@ async def test_a_call_whose_effects_are_becoming_real_is_answered_with_what_beca
         keeping.set()
         await kept.wait()
 
-    async def ran(tool: Any, work: Any) -> Ran:
+    async def ran(tool: Any, work: Any) -> RunResult:
         if work.arguments["text"] == "fails":
             await keeping.wait()
             raise MeshError(Reason.EXECUTION_FAILED)
-        return Ran({"said": "x"}, keep=keep)
+        return RunResult({"said": "x"}, commit=keep)
 
     world.runner.run = ran  # type: ignore[method-assign]
     fails, writes = call("fails", strict=True, idempotency_key="k1"), call("writes", idempotency_key="k2")

@@ -30,7 +30,7 @@ class OneByOne:
         self._ends: dict[str, asyncio.Future[Result]] = {}
         self._requests: dict[str, Request] = {}
 
-    async def __call__(self, request: Request) -> Result:
+    async def execute(self, request: Request) -> Result:
         self.begun.append(request.task_id)
         self._requests[request.task_id] = request
         end = self._ends[request.task_id] = asyncio.get_running_loop().create_future()
@@ -47,12 +47,12 @@ class OneByOne:
         self._ends[request.task_id].set_exception(error)
         return True
 
-    async def never_began(self, request: Request, error: MeshError) -> MeshError:
+    async def record_not_started(self, request: Request, error: MeshError) -> MeshError:
         error.invocation_id = f"never-{request.task_id}"
         self.never[request.task_id] = error
         return error
 
-    async def given_up(self, request: Request) -> None:
+    async def record_abandoned(self, request: Request) -> None:
         self.given_up_on.append(request.task_id)
 
     async def succeed(self, name: str, **changes: Any) -> None:
@@ -83,7 +83,7 @@ class Party:
         self.calls = OneByOne()
         self.revoked = False
         group = InvokeGroup(self.calls, TOOLS, ManualClock(), revoked=lambda caller: self.revoked)
-        self.task = asyncio.ensure_future(group(calls))
+        self.task = asyncio.ensure_future(group.execute(calls))
 
     async def outcomes(self) -> list[Any]:
         """Each outcome in short: the invocation of a success, the reason of a failure."""

@@ -12,8 +12,8 @@ from libs.common.errors import MeshError, Reason
 from libs.common.json.canonical import canonical
 from libs.common.json.resource_pointers import ResourcePointers
 from services.executor.domain.model import Event, Status, Verdict
-from services.executor.domain.phases.authorize import refusal_of
-from services.executor.domain.preview.preview_invocation import Preview
+from services.executor.domain.phases.authorize import find_refusal
+from services.executor.domain.preview.preview_invocation import PreviewInvocation
 from services.executor.domain.states import State
 from services.executor.tests.fakes import World
 from services.executor.tests.samples import a_caller, a_decision, a_request, a_tool
@@ -28,7 +28,7 @@ def a_confined_caller(**confinement: Any) -> Any:
 
 
 def reason_of(caller: Any, tool: Any, arguments: dict[str, Any]) -> Reason | None:
-    refused = refusal_of(a_decision(), tool, caller, arguments, ConstraintChecker())
+    refused = find_refusal(a_decision(), tool, caller, arguments, ConstraintChecker())
     return None if refused is None else refused[0].reason
 
 
@@ -58,7 +58,7 @@ def test_resources_are_held_to_the_token(places: Any, closed: bool, text: str, r
 
 def test_where_the_arguments_break_the_token_is_told() -> None:
     caller = a_confined_caller(argument_constraints=(SHORT,))
-    refused = refusal_of(a_decision(), a_tool(), caller, {"text": "hello"}, ConstraintChecker())
+    refused = find_refusal(a_decision(), a_tool(), caller, {"text": "hello"}, ConstraintChecker())
     assert refused is not None
     assert refused[1] is State.DENIED
     assert [violation.path for violation in refused[0].violations] == ["/text"]
@@ -73,7 +73,7 @@ def test_where_the_arguments_break_the_token_is_told() -> None:
 )
 def test_policy_comes_before_the_token(decision: Any, reason: Reason, state: State) -> None:
     caller = a_confined_caller(argument_constraints=(SHORT,))
-    refused = refusal_of(decision, a_tool(), caller, {"text": "hello"}, ConstraintChecker())
+    refused = find_refusal(decision, a_tool(), caller, {"text": "hello"}, ConstraintChecker())
     assert refused is not None
     assert (refused[0].reason, refused[1]) == (reason, state)
 
@@ -86,7 +86,9 @@ async def test_a_call_beyond_its_token_is_on_record_and_never_runs() -> None:
     assert world.runner.calls == []
     [record] = world.trail.durable
     assert (record.event, record.reason) == (Event.PERMISSION_DECIDED, Reason.AUTHORITY_EXCEEDED)
-    assert (await world.invoke(a_request(caller=caller, arguments=b'{"text":"hi"}'))).content == b'{"said":"hi"}'
+    assert (
+        await world.invoke.execute(a_request(caller=caller, arguments=b'{"text":"hi"}'))
+    ).content == b'{"said":"hi"}'
 
 
 @pytest.mark.parametrize("preview", [False, True])
@@ -94,7 +96,8 @@ async def test_a_call_in_another_session_than_its_tokens_is_on_record_and_nobody
     world = World(a_tool(dry_run=True))
     request = a_request(caller=a_caller(session_id="mine", other_session=True))
     with pytest.raises(MeshError) as caught:
-        await (Preview(world.parts, world.ports.previews) if preview else world.invoke)(request)
+        use_case = PreviewInvocation(world.pipeline, world.ports.previews) if preview else world.invoke
+        await use_case.execute(request)
     error = caught.value
     assert (error.reason, [each.path for each in error.violations]) == (Reason.AUTHORITY_EXCEEDED, ["session_id"])
     assert (world.runner.calls, world.policy.asked) == ([], [])

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from libs.common.errors import MeshError, Reason
 from libs.common.sealing import KEY_BYTES, Seal
@@ -13,8 +13,18 @@ from libs.common.testing.clock import ManualClock
 from services.executor.adapters.preview_tokens import VALID, SealedPreviewTokens
 from services.executor.convert.invocation import preview_of
 from services.executor.domain.hooks.hooks import Hook, Phase
-from services.executor.domain.model import Event, Forecast, Foreseen, Obligation, Ran, Request, Status, Verdict, Work
-from services.executor.domain.preview.preview_invocation import Preview
+from services.executor.domain.model import (
+    Event,
+    Forecast,
+    Obligation,
+    PreviewResult,
+    Request,
+    RunRequest,
+    RunResult,
+    Status,
+    Verdict,
+)
+from services.executor.domain.preview.preview_invocation import PreviewInvocation
 from services.executor.domain.states import State
 from services.executor.domain.tool import Effect, Mutation, Tool
 from services.executor.tests.domain.hooks.test_invocation_hooks import Scripted
@@ -34,38 +44,40 @@ class Foreseeing:
     def sandbox_for(self, tool: Tool) -> str | None:
         return "process/bubblewrap"
 
-    def at_once(self, tool: Tool) -> bool:
+    def runs_inline(self, tool: Tool) -> bool:
         return False
 
-    async def run(self, tool: Tool, work: Work) -> Ran:
+    async def run(self, tool: Tool, work: RunRequest) -> RunResult:
         self.work.append(work)
-        return Ran({"said": "hello"}, (Effect("file:b", "update", True),), forecast=self.forecast, drop=self._drop)
+        return RunResult(
+            {"said": "hello"}, (Effect("file:b", "update", True),), forecast=self.forecast, rollback=self._drop
+        )
 
     async def _drop(self) -> None:
         self.ends.append("dropped")
 
 
-def previewing(world: World, runner: Foreseeing | None = None) -> Preview:
+def previewing(world: World, runner: Foreseeing | None = None) -> PreviewInvocation:
     if runner is not None:
-        world.parts.opening._runner = world.parts.execution._runner = runner
-    return Preview(world.parts, world.ports.previews)
+        world.pipeline.preflight._runner = world.pipeline.execution._runner = runner
+    return PreviewInvocation(world.pipeline, world.ports.previews)
 
 
-def told(foreseen: Foreseen) -> tuple[bytes, str]:
+def told(foreseen: PreviewResult) -> tuple[bytes, str]:
     """What is answered of the result, and why it is not there."""
     answer = preview_of(foreseen)
     return answer.predicted_result, answer.result_left_out
 
 
-async def refused(preview: Preview, request: Request) -> MeshError:
+async def refused(preview: PreviewInvocation, request: Request) -> MeshError:
     with pytest.raises(MeshError) as caught:
-        await preview(request)
+        await preview.execute(request)
     return caught.value
 
 
 async def test_a_preview_says_what_the_call_would_do_and_drops_what_it_did() -> None:
     world, runner = World(a_write_tool(dry_run=True)), Foreseeing()
-    foreseen = await previewing(world, runner)(a_request())
+    foreseen = await previewing(world, runner).execute(a_request())
     forecast = foreseen.forecast
     assert (forecast.changes, forecast.preconditions, forecast.impact) == (
         SAID.changes,
@@ -80,14 +92,14 @@ async def test_a_preview_says_what_the_call_would_do_and_drops_what_it_did() -> 
 
 async def test_a_tool_that_foresees_nothing_is_told_by_what_was_seen() -> None:
     world, runner = World(a_write_tool(dry_run=True)), Foreseeing(None)
-    foreseen = await previewing(world, runner)(a_request())
+    foreseen = await previewing(world, runner).execute(a_request())
     assert foreseen.forecast.changes == (Effect("file:b", "update", True),)
     assert told(foreseen) == (b'{"said":"hello"}', "")
 
 
 async def test_a_preview_is_on_record_as_one() -> None:
     world = World(a_write_tool(dry_run=True))
-    foreseen = await previewing(world, Foreseeing())(a_request())
+    foreseen = await previewing(world, Foreseeing()).execute(a_request())
     decided, ended = world.trail.durable
     assert [decided.preview, ended.preview] == [True, True]
     assert (decided.event, ended.event, ended.status) == (Event.PERMISSION_DECIDED, Event.SUCCEEDED, Status.SUCCESS)
@@ -96,7 +108,7 @@ async def test_a_preview_is_on_record_as_one() -> None:
 
 async def test_a_preview_takes_no_key_and_leaves_none_claimed() -> None:
     world = World(a_write_tool(dry_run=True))
-    await previewing(world, Foreseeing())(a_request(idempotency_key="k"))
+    await previewing(world, Foreseeing()).execute(a_request(idempotency_key="k"))
     assert world.claims.held == {}
 
 
@@ -110,7 +122,7 @@ async def test_a_tool_that_cannot_say_is_not_asked() -> None:
 async def test_what_needs_a_person_can_be_previewed_and_still_not_run() -> None:
     world = World(a_write_tool(dry_run=True))
     world.policy.answer = a_decision(verdict=Verdict.NEEDS_APPROVAL)
-    foreseen = await previewing(world, Foreseeing())(a_request())
+    foreseen = await previewing(world, Foreseeing()).execute(a_request())
     assert foreseen.approval_required
     error = await world.failure(a_request(idempotency_key="k", preview_token=foreseen.token))
     assert error.reason is Reason.APPROVAL_REQUIRED
@@ -119,7 +131,7 @@ async def test_what_needs_a_person_can_be_previewed_and_still_not_run() -> None:
 async def test_what_policy_removes_from_a_result_is_not_in_a_preview_of_it() -> None:
     world = World(a_write_tool(dry_run=True))
     world.policy.answer = a_decision(obligations=(Obligation("redact_fields", ("/said",)),))
-    foreseen = await previewing(world, Foreseeing())(a_request())
+    foreseen = await previewing(world, Foreseeing()).execute(a_request())
     assert told(foreseen) == (b"{}", "")
 
 
@@ -127,7 +139,7 @@ async def test_what_waits_for_a_person_is_previewed_without_its_result() -> None
     hook = Scripted({})
     world = World(a_tool(dry_run=True), hooks=[Hook("h", Phase.POST, ("*",), 5.0, hook)])
     world.policy.answer = a_decision(verdict=Verdict.NEEDS_APPROVAL)
-    foreseen = await previewing(world, Foreseeing())(a_request())
+    foreseen = await previewing(world, Foreseeing()).execute(a_request())
     assert told(foreseen) == (b"", "needs_approval")
     assert (foreseen.forecast.changes, foreseen.forecast.impact) == (SAID.changes, SAID.impact)
     assert world.trail.durable[-1].result is None
@@ -139,7 +151,7 @@ async def test_where_a_result_is_withheld_the_words_about_it_hold_nothing_person
     said = Forecast((), (("ada@example.com has an account", True),), "writes to ada@example.com", {"said": "hello"})
     world = World(a_write_tool(dry_run=True))
     world.policy.answer = a_decision(**bound)
-    forecast = (await previewing(world, Foreseeing(said))(a_request())).forecast
+    forecast = (await previewing(world, Foreseeing(said)).execute(a_request())).forecast
     [(condition, holds)] = forecast.preconditions
     assert holds
     assert "ada@example.com" not in forecast.impact + condition
@@ -153,7 +165,7 @@ async def test_what_breaks_the_contract_of_the_result_is_not_foretold() -> None:
 
 async def test_a_result_too_large_to_be_embedded_is_left_out_with_a_word() -> None:
     world = World(a_write_tool(dry_run=True, max_result_bytes=10))
-    foreseen = await previewing(world, Foreseeing())(a_request())
+    foreseen = await previewing(world, Foreseeing()).execute(a_request())
     assert (told(foreseen), world.results.kept) == ((b"", "too_large"), {})
 
 
@@ -167,7 +179,7 @@ async def test_a_hook_withholds_a_result_that_would_be_returned() -> None:
 
 async def test_what_is_told_of_a_result_is_on_record() -> None:
     world = World(a_write_tool(dry_run=True))
-    await previewing(world, Foreseeing())(a_request())
+    await previewing(world, Foreseeing()).execute(a_request())
     assert world.trail.durable[-1].result is not None
 
 
@@ -187,8 +199,8 @@ def demanding(**changes: Any) -> World:
 
 async def test_a_call_that_must_be_previewed_runs_with_the_token_of_its_preview() -> None:
     world = demanding()
-    foreseen = await previewing(world)(a_request())
-    result = await world.invoke(a_request(preview_token=foreseen.token))
+    foreseen = await previewing(world).execute(a_request())
+    result = await world.invoke.execute(a_request(preview_token=foreseen.token))
     assert result.content
 
 
@@ -212,7 +224,7 @@ async def test_a_call_that_must_be_previewed_does_not_run_without() -> None:
 )
 async def test_a_token_of_another_call_is_none(changes: dict[str, Any]) -> None:
     world = demanding()
-    foreseen = await previewing(world)(a_request())
+    foreseen = await previewing(world).execute(a_request())
     error = await world.failure(a_request(**{"preview_token": foreseen.token, **changes}))
     assert error.reason is Reason.PREVIEW_REQUIRED
 
@@ -235,16 +247,18 @@ async def test_what_cannot_be_undone_is_previewed_first_whatever_policy_says() -
     assert record.state is State.DENIED
     assert record.decision is not None
     assert record.decision.obligations == (DEMANDED,)
-    foreseen = await previewing(world)(a_request())
-    assert (await world.invoke(a_request(idempotency_key="k", preview_token=foreseen.token))).content
+    foreseen = await previewing(world).execute(a_request())
+    assert (await world.invoke.execute(a_request(idempotency_key="k", preview_token=foreseen.token))).content
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["another call", "too late"])
 async def test_what_cannot_be_undone_does_not_run_on_the_preview_of_anything_else(late: bool) -> None:
     clock = ManualClock()
     world = World(a_write_tool(dry_run=True, mutation=IRREVERSIBLE))
-    world.parts.opening._previews = tokens = SealedPreviewTokens(Seal([b"k" * KEY_BYTES]), clock)
-    foreseen = await Preview(world.parts, tokens)(a_request(arguments=b'{"text":"hello"}' if late else b'{"text":"x"}'))
+    world.pipeline.authorization._previews = tokens = SealedPreviewTokens(Seal([b"k" * KEY_BYTES]), clock)
+    foreseen = await PreviewInvocation(world.pipeline, tokens).execute(
+        a_request(arguments=b'{"text":"hello"}' if late else b'{"text":"x"}')
+    )
     clock.advance(VALID.total_seconds() if late else 0)
     error = await world.failure(a_request(idempotency_key="k", preview_token=foreseen.token))
     assert error.reason is Reason.PREVIEW_REQUIRED

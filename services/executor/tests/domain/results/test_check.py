@@ -14,7 +14,7 @@ from libs.common.runtime.clock import SystemClock
 from services.executor.adapters.registry.json_schema import output_contract
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.model import PLAIN, Obligation
-from services.executor.domain.results.check import Examined, examined
+from services.executor.domain.results.check import CheckedResult, check_result
 from services.executor.domain.tool import Rendering, Tool
 from services.executor.tests.samples import a_decision, a_request, a_tool
 
@@ -23,10 +23,10 @@ ANYTHING = output_contract(b"{}", ())
 
 def look(
     value: Any, tool: Tool, *obligations: Obligation, scanner: Scanner | None = None
-) -> tuple[Examined, Invocation]:
+) -> tuple[CheckedResult, Invocation]:
     invocation = Invocation(a_request(), SystemClock(), None)
     invocation.decision = a_decision(obligations=obligations)
-    return examined(invocation, tool, value, scanner or Scanner()), invocation
+    return check_result(invocation, tool, value, scanner or Scanner()), invocation
 
 
 def refusal(value: Any, tool: Tool, *obligations: Obligation, scanner: Scanner | None = None) -> Reason:
@@ -37,8 +37,8 @@ def refusal(value: Any, tool: Tool, *obligations: Obligation, scanner: Scanner |
 
 def test_a_good_result_is_answered_as_it_is() -> None:
     found, invocation = look({"said": "x"}, a_tool())
-    assert (found.content, found.presented, found.value, found.large) == (b'{"said":"x"}', PLAIN, {"said": "x"}, False)
-    assert found.shown.digest == digest({"said": "x"})
+    assert (found.content, found.rendered, found.value, found.large) == (b'{"said":"x"}', PLAIN, {"said": "x"}, False)
+    assert found.payload.digest == digest({"said": "x"})
     assert invocation.changed == ()
 
 
@@ -68,9 +68,9 @@ def test_a_large_result_is_measured_and_its_digest_is_of_its_bytes() -> None:
     found, _ = look(value, a_tool(output=ANYTHING))
     assert found.large
     assert found.content == dump(value)
-    assert found.shown.digest == digest_bytes(found.content)
-    assert parse(found.shown.summary) == {"truncated": True, "size_bytes": len(found.content)}
-    assert look(value, a_tool(output=ANYTHING, summarized=False))[0].shown.summary == b""
+    assert found.payload.digest == digest_bytes(found.content)
+    assert parse(found.payload.summary) == {"truncated": True, "size_bytes": len(found.content)}
+    assert look(value, a_tool(output=ANYTHING, summarized=False))[0].payload.summary == b""
 
 
 def test_personal_matter_is_removed_everywhere_and_named() -> None:
@@ -81,8 +81,8 @@ def test_personal_matter_is_removed_everywhere_and_named() -> None:
     assert b"4111" not in found.content
     assert parse(found.content)["n"] == 1  # type: ignore[call-overload, index]
     assert invocation.changed == ("/said", "/rows/0/card", "/rows/1/apiKey")
-    assert "alice" not in found.presented.model
-    assert found.shown.digest == digest(parse(found.content))
+    assert "alice" not in found.rendered.model
+    assert found.payload.digest == digest(parse(found.content))
 
 
 def test_what_cannot_be_examined_whole_is_withheld() -> None:

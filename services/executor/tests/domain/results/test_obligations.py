@@ -12,7 +12,7 @@ from libs.common.json.canonical import digest
 from libs.common.json.jsonio import parse
 from services.executor.convert.invocation import envelope_of, result_of
 from services.executor.domain.model import Obligation
-from services.executor.domain.results.obligations import fulfil, unmet
+from services.executor.domain.results.obligations import apply_obligations, unmet_kinds
 from services.executor.tests.fakes import World
 from services.executor.tests.samples import a_decision, a_request, a_tool
 
@@ -33,7 +33,11 @@ def redact(*pointers: str) -> Obligation:
             {"rows": [{"id": 1, "tags": [1, 2, 3]}, {"id": 2}, {"id": 3}], "next": {"a/b": "x"}},
             ("/rows/0/card", "/rows/1/card"),
         ),
-        ("/rows/1", {"rows": [ROWS["rows"][0], None, {"id": 3}], "next": {"a/b": "x"}}, ("/rows/1",)),  # type: ignore[index]
+        (
+            "/rows/1",
+            {"rows": [ROWS["rows"][0], None, {"id": 3}], "next": {"a/b": "x"}},  # type: ignore[index]
+            ("/rows/1",),
+        ),
         ("/*", {}, ("/rows", "/next")),
         ("/nothing", ROWS, ()),
         ("/rows/7/card", ROWS, ()),
@@ -43,7 +47,7 @@ def redact(*pointers: str) -> Obligation:
 )
 def test_fields_are_removed_and_named(pointer: str, expected: Any, changed: tuple[str, ...]) -> None:
     value = copy.deepcopy(ROWS)
-    found = fulfil(value, [redact(pointer)])
+    found = apply_obligations(value, [redact(pointer)])
     assert (found.value, found.changed) == (expected, changed)
     assert value == ROWS
 
@@ -61,12 +65,12 @@ def test_fields_are_removed_and_named(pointer: str, expected: Any, changed: tupl
     ],
 )
 def test_lists_are_cut_and_named(value: Any, rows: str, expected: Any, changed: tuple[str, ...]) -> None:
-    found = fulfil(value, [Obligation("cap_rows", (rows,))])
+    found = apply_obligations(value, [Obligation("cap_rows", (rows,))])
     assert (found.value, found.changed) == (expected, changed)
 
 
 def test_what_binds_twice_is_done_twice() -> None:
-    found = fulfil(ROWS, [redact("/next", "/rows/*/card"), Obligation("cap_rows", ("1",))])
+    found = apply_obligations(ROWS, [redact("/next", "/rows/*/card"), Obligation("cap_rows", ("1",))])
     assert found.value == {"rows": [{"id": 1, "tags": [1, 2, 3]}]}
     assert found.changed == ("/next", "/rows/0/card", "/rows/1/card", "/rows")
 
@@ -97,13 +101,13 @@ def test_what_binds_twice_is_done_twice() -> None:
     ],
 )
 def test_what_cannot_be_kept_is_named(obligation: Obligation, sandbox: str, kept: bool) -> None:
-    assert unmet([obligation], a_tool(), sandbox) == ([] if kept else [obligation.kind])
+    assert unmet_kinds([obligation], a_tool(), sandbox) == ([] if kept else [obligation.kind])
 
 
 async def test_a_bound_call_answers_with_less_and_says_so_in_the_envelope() -> None:
     world = World()
     world.policy.answer = a_decision(obligations=(redact("/said"), Obligation("sandbox_tier", ("1",))))
-    result = await world.invoke(a_request())
+    result = await world.invoke.execute(a_request())
     assert (parse(result.content), result.changed) == ({}, ("/said",))
     envelope = envelope_of(result)
     assert (envelope.redaction_state, list(envelope.adjusted_result)) == (2, ["/said"])
@@ -117,7 +121,7 @@ async def test_a_bound_call_answers_with_less_and_says_so_in_the_envelope() -> N
 async def test_a_call_bound_to_hide_what_is_personal_hides_it_from_its_caller_and_from_the_evidence() -> None:
     world = World()
     world.policy.answer = a_decision(obligations=(Obligation("redact_pii"),))
-    result = await world.invoke(a_request(arguments=b'{"text":"a@example.com"}'))
+    result = await world.invoke.execute(a_request(arguments=b'{"text":"a@example.com"}'))
     assert (parse(result.content), result.changed) == ({"said": "[redacted:email]"}, ("/said",))
     ended = world.trail.durable[-1]
     assert ended.result is not None
@@ -126,12 +130,12 @@ async def test_a_call_bound_to_hide_what_is_personal_hides_it_from_its_caller_an
 
 def test_without_a_scanner_nothing_is_taken_for_examined() -> None:
     with pytest.raises(MeshError) as caught:
-        fulfil({"a": 1}, [Obligation("redact_pii")])
+        apply_obligations({"a": 1}, [Obligation("redact_pii")])
     assert caught.value.reason is Reason.SANITIZATION_FAILED
 
 
 async def test_an_unbound_result_says_that_nothing_was_removed() -> None:
-    envelope = envelope_of(await World().invoke(a_request()))
+    envelope = envelope_of(await World().invoke.execute(a_request()))
     assert (envelope.redaction_state, list(envelope.adjusted_result)) == (1, [])
 
 
@@ -145,9 +149,9 @@ async def test_a_sandbox_that_is_too_weak_refuses_before_anything_runs() -> None
 
 async def test_a_repeated_call_is_answered_under_what_binds_it_now() -> None:
     world = World()
-    first = await world.invoke(a_request(idempotency_key="k"))
+    first = await world.invoke.execute(a_request(idempotency_key="k"))
     assert parse(first.content) == {"said": "hello"}
     world.policy.answer = a_decision(obligations=(redact("/said"),))
-    again = await world.invoke(a_request(idempotency_key="k"))
+    again = await world.invoke.execute(a_request(idempotency_key="k"))
     assert (parse(again.content), again.changed, again.replayed) == ({}, ("/said",), True)
     assert len(world.runner.calls) == 1

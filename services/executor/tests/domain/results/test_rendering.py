@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from libs.common.redaction.declared import Declared
 from libs.common.redaction.scanner import Scanner
-from services.executor.domain.model import PLAIN, Shown
-from services.executor.domain.results.rendering import MODEL_BYTES, SEARCH_BYTES, UI_CHARACTERS, presented
+from services.executor.domain.model import PLAIN, RenderedResult
+from services.executor.domain.results.rendering import MODEL_BYTES, SEARCH_BYTES, UI_CHARACTERS, render_result
 from services.executor.domain.tool import Rendering
 
 VALUE = {
@@ -24,8 +24,8 @@ VALUE = {
 }
 
 
-def shown(template: str, value: Any = VALUE, declared: Declared | None = None) -> Shown:
-    return presented(Rendering(template, template, template), value, declared, Scanner())
+def shown(template: str, value: Any = VALUE, declared: Declared | None = None) -> RenderedResult:
+    return render_result(Rendering(template, template, template), value, declared, Scanner())
 
 
 @pytest.mark.parametrize(
@@ -47,8 +47,8 @@ def test_a_template_is_text_and_places(template: str, text: str) -> None:
 
 
 def test_without_templates_there_is_nothing() -> None:
-    assert presented(Rendering(), VALUE, None, Scanner()) is PLAIN
-    assert presented(Rendering(ui="{/name}"), VALUE, None, Scanner()) == Shown(ui="Ada")
+    assert render_result(Rendering(), VALUE, None, Scanner()) is PLAIN
+    assert render_result(Rendering(ui="{/name}"), VALUE, None, Scanner()) == RenderedResult(ui="Ada")
 
 
 def test_what_was_put_in_is_never_a_template_itself() -> None:

@@ -12,9 +12,9 @@ from libs.common.json.jsonio import dump, parse
 from libs.common.redaction.scanner import Scanner
 from libs.common.runtime.clock import SystemClock
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import Obligation, Result, Shown
-from services.executor.domain.results.replay import replay
-from services.executor.domain.results.store import Storing
+from services.executor.domain.model import Obligation, RenderedResult, Result
+from services.executor.domain.results.replay import adapt_result
+from services.executor.domain.results.store import LargeResults
 from services.executor.domain.tool import Rendering
 from services.executor.tests.memory_results import MemoryResults
 from services.executor.tests.samples import a_caller, a_decision, a_request, a_result, a_tool
@@ -29,18 +29,18 @@ def bound(*obligations: Obligation) -> Invocation:
     return invocation
 
 
-def storing(store: MemoryResults | None = None) -> Storing:
-    return Storing(store or MemoryResults(), 600.0, 1 << 20)
+def storing(store: MemoryResults | None = None) -> LargeResults:
+    return LargeResults(store or MemoryResults(), 600.0, 1 << 20)
 
 
 async def first_stored(store: MemoryResults) -> Result:
     content = dump(ROWS)
-    kept = await storing(store).keep(TOOL, a_caller(), content, keyed=True)
-    return a_result(content=b"", stored=kept, shown=Shown(model="hello a0@example.com"))
+    kept = await storing(store).save(TOOL, a_caller(), content, keyed=True)
+    return a_result(content=b"", stored=kept, rendered=RenderedResult(model="hello a0@example.com"))
 
 
 async def again(first: Result, invocation: Invocation, store: MemoryResults | None = None) -> tuple[Result, Any]:
-    return await replay(first, invocation, TOOL, Scanner(), storing(store))
+    return await adapt_result(first, invocation, TOOL, Scanner(), storing(store))
 
 
 async def test_what_binds_no_result_leaves_it_as_it_is() -> None:
@@ -63,9 +63,10 @@ async def test_a_stored_result_is_answered_with_the_same_reference() -> None:
 
 async def test_what_is_now_removed_is_removed_from_every_form() -> None:
     result, shown = await again(
-        a_result(shown=Shown(model="hello"), changed=("/x",)), bound(Obligation("redact_fields", ("/said",)))
+        a_result(rendered=RenderedResult(model="hello"), changed=("/x",)),
+        bound(Obligation("redact_fields", ("/said",))),
     )
-    assert (parse(result.content), result.changed, result.shown.model) == ({}, ("/x", "/said"), " ")
+    assert (parse(result.content), result.changed, result.rendered.model) == ({}, ("/x", "/said"), " ")
     assert shown.digest == digest({})
 
 
@@ -80,7 +81,7 @@ async def test_a_stored_result_that_must_change_is_stored_anew() -> None:
     assert content is not None
     assert b"@example.com" not in content
     assert b"@example.com" not in result.stored.preview
-    assert "@example.com" not in result.shown.model
+    assert "@example.com" not in result.rendered.model
     assert shown.digest == result.stored.digest
     assert len(result.changed) == 40
 

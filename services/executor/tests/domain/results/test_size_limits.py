@@ -13,16 +13,17 @@ from libs.common.rpc.limits import MAX_MESSAGE_BYTES
 from services.executor.adapters.registry.compile_arguments import compile_arguments
 from services.executor.adapters.registry.json_schema import output_contract
 from services.executor.convert.invocation import envelope_of, preview_of, response_of, result_of
+from services.executor.domain.argument_spec import Change
 from services.executor.domain.hooks.answers import MAX_CONTEXTS
 from services.executor.domain.hooks.hooks import MAX_HOOKS, Hook, Phase
-from services.executor.domain.model import Change, Forecast, Foreseen, Obligation, Ran
+from services.executor.domain.model import Forecast, Obligation, PreviewResult, RunResult
 from services.executor.domain.results.size_limits import (
     UNDO_BYTES,
-    few_changes,
-    few_effects,
-    few_places,
-    few_texts,
     size_beside,
+    truncate_changes,
+    truncate_effects,
+    truncate_paths,
+    truncate_texts,
 )
 from services.executor.domain.tool import Confinement, Effect
 from services.executor.tests.fakes import World
@@ -42,10 +43,10 @@ class _Saying:
         return self._answer
 
 
-def writing(ran: Ran) -> World:
+def writing(ran: RunResult) -> World:
     world = World(a_write_tool(key_required=False, effects=(Effect("file:*", "create"),), output=ANYTHING))
 
-    async def run(tool: Any, work: Any) -> Ran:
+    async def run(tool: Any, work: Any) -> RunResult:
         return ran
 
     world.runner.run = run  # type: ignore[method-assign]
@@ -53,7 +54,7 @@ def writing(ran: Ran) -> World:
 
 
 async def test_a_run_that_changed_very_much_is_answered_and_says_how_much() -> None:
-    result = await writing(Ran({}, effects=MANY)).invoke(a_request())
+    result = await writing(RunResult({}, effects=MANY)).invoke.execute(a_request())
     assert response_of(result).ByteSize() < MAX_MESSAGE_BYTES
     assert (result.effects, result.effect_count) == (MANY[: len(result.effects)], 100_000)
     assert 0 < len(result.effects) < 100_000
@@ -64,13 +65,13 @@ async def test_a_run_that_changed_very_much_is_answered_and_says_how_much() -> N
 async def test_hooks_that_say_very_much_are_heard_as_far_as_there_is_room() -> None:
     said = {"context": ["x" * 4096] * MAX_CONTEXTS}
     hooks = [Hook(f"h{n}", Phase.POST, ("*",), 5.0, _Saying(said)) for n in range(MAX_HOOKS)]
-    result = await World(a_tool(output=ANYTHING), hooks=hooks).invoke(a_request())
+    result = await World(a_tool(output=ANYTHING), hooks=hooks).invoke.execute(a_request())
     assert response_of(result).ByteSize() < MAX_MESSAGE_BYTES // 4
     assert len(result.context) >= MAX_CONTEXTS
 
 
 async def test_a_few_changes_are_told_whole() -> None:
-    result = await writing(Ran({}, effects=MANY[:7])).invoke(a_request())
+    result = await writing(RunResult({}, effects=MANY[:7])).invoke.execute(a_request())
     assert (result.effects, result.effect_count) == (MANY[:7], 7)
 
 
@@ -80,7 +81,7 @@ async def test_what_undoes_a_call_is_whole_or_the_call_has_no_effect() -> None:
     async def drop() -> None:
         dropped.append(1)
 
-    error = await writing(Ran({}, undo={"log": "x" * UNDO_BYTES}, drop=drop)).failure(a_request())
+    error = await writing(RunResult({}, undo={"log": "x" * UNDO_BYTES}, rollback=drop)).failure(a_request())
     assert (error.reason, dropped) == (Reason.RESULT_TOO_LARGE, [1])
 
 
@@ -94,7 +95,7 @@ async def test_a_field_that_was_removed_from_every_row_is_named_once() -> None:
         return {"rows": rows, "owner": "x"}
 
     world.runner.behave = read
-    result = await world.invoke(a_request())
+    result = await world.invoke.execute(a_request())
     assert result.stored is not None
     assert result.changed == ("/rows/*/email", "/owner")
     assert response_of(result).ByteSize() < MAX_MESSAGE_BYTES
@@ -105,16 +106,18 @@ async def test_a_default_that_was_filled_in_everywhere_is_named_once() -> None:
     schema = {"type": "object", "properties": {"list": {"type": "array", "items": entry}}}
     manifest = a_manifest()
     manifest.input.CopyFrom(mpb.InputContract(schema=dump(schema), mutation_policy=mpb.INPUT_MUTATION_POLICY_DEFAULTS))
-    world = World(a_tool(input_schema=schema, output=ANYTHING, intake=compile_arguments(manifest, Confinement())))
+    world = World(
+        a_tool(input_schema=schema, output=ANYTHING, argument_spec=compile_arguments(manifest, Confinement()))
+    )
 
     async def count(arguments: dict[str, Any]) -> Any:
         return {"units": sum(each["unit"] == "m" for each in arguments["list"])}
 
     world.runner.behave = count
-    result = await world.invoke(a_request(arguments=dump({"list": [{}] * 50_000})))
+    result = await world.invoke.execute(a_request(arguments=dump({"list": [{}] * 50_000})))
     assert result.content == b'{"units":50000}'
     assert result.changes == (Change("/list/*/unit", "default", "schema"),)
-    few = await world.invoke(a_request(arguments=dump({"list": [{}, {"unit": "km"}, {}]})))
+    few = await world.invoke.execute(a_request(arguments=dump({"list": [{}, {"unit": "km"}, {}]})))
     assert [change.path for change in few.changes] == ["/list/0/unit", "/list/2/unit"]
 
 
@@ -128,8 +131,8 @@ async def test_a_default_that_was_filled_in_everywhere_is_named_once() -> None:
     ],
 )
 def test_places_become_fewer_only_where_they_are_too_many(pointers: list[str], told: tuple[str, ...]) -> None:
-    assert few_places(pointers) == told
-    assert few_changes([Change(pointer, "hook", "h") for pointer in pointers]) == tuple(
+    assert truncate_paths(pointers) == told
+    assert truncate_changes([Change(pointer, "hook", "h") for pointer in pointers]) == tuple(
         Change(pointer, "hook", "h") for pointer in told
     )
 
@@ -137,11 +140,11 @@ def test_places_become_fewer_only_where_they_are_too_many(pointers: list[str], t
 def test_the_fullest_answer_fits() -> None:
     names = [f"/{n:06d}{'k' * 40}" for n in range(1000)]
     result = a_result(
-        effects=few_effects(MANY),
+        effects=truncate_effects(MANY),
         effect_count=len(MANY),
-        changed=few_places(names),
-        context=few_texts(["x" * 4096] * 1000),
-        changes=few_changes([Change(name, "coercion", "string to integer") for name in names]),
+        changed=truncate_paths(names),
+        context=truncate_texts(["x" * 4096] * 1000),
+        changes=truncate_changes([Change(name, "coercion", "string to integer") for name in names]),
         **FULL,
     )
     assert len(result.changed) == len(result.changes) == 1000
@@ -150,7 +153,7 @@ def test_the_fullest_answer_fits() -> None:
 
 
 def test_a_preview_of_very_much_fits_and_says_how_much() -> None:
-    foreseen = Foreseen("i", "tools/a/versions/1", Forecast(MANY), False, "t", a_result().created, "trace")
+    foreseen = PreviewResult("i", "tools/a/versions/1", Forecast(MANY), False, "t", a_result().created, "trace")
     told = preview_of(foreseen)
     assert told.ByteSize() < MAX_MESSAGE_BYTES
     assert (told.change_count, len(told.changes) < 100_000) == (100_000, True)

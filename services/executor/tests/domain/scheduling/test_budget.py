@@ -26,7 +26,10 @@ from services.executor.domain.model import Reservation, SpendingLimit
 
 async def main(url, bucket, calls):
     spending = RedisBudget(url)
-    limits = (SpendingLimit(bucket + "/a", window=600, max_calls=70, max_cost_micros=330), SpendingLimit(bucket + "/b", max_calls=90))
+    limits = (
+        SpendingLimit(bucket + "/a", window=600, max_calls=70, max_cost_micros=330),
+        SpendingLimit(bucket + "/b", max_calls=90),
+    )
 
     async def one():
         reservation = Reservation(new_id(), limits, 5, 1.0, 30.0)

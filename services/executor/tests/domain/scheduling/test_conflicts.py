@@ -12,8 +12,8 @@ from libs.common.json.globs import matches
 from libs.common.json.resource_pointers import ResourcePointers
 from services.executor.domain.scheduling.conflicts import (
     MAX_PATTERNS,
+    conflicts,
     footprint_of,
-    in_the_way,
     overlap,
     touches_nothing,
 )
@@ -37,8 +37,8 @@ def writer(*patterns: str, **changes: Any) -> Tool:
 def meet(one: Tool, arguments: dict[str, Any], other: Tool, others: dict[str, Any]) -> bool:
     """Whether two calls are in each other's way, asked both ways round."""
     first, second = footprint_of(one, arguments), footprint_of(other, others)
-    assert in_the_way(first, second) == in_the_way(second, first)
-    return in_the_way(first, second)
+    assert conflicts(first, second) == conflicts(second, first)
+    return conflicts(first, second)
 
 
 def test_a_tool_that_computes_is_in_nobodys_way() -> None:
@@ -173,7 +173,7 @@ def test_patterns_that_overlap_have_a_text_in_common(one: str, other: str) -> No
 
 
 def _witnesses(one: str, other: str) -> list[str]:
-    """Texts that some pair of patterns has in common, if it has any: everything of one, then everything of the other."""
+    """Texts that a pair of patterns has in common, if any: the parts of one, then the parts of the other."""
     heads = {pattern.split("*")[0] for pattern in (one, other)}
     tails = {pattern.split("*")[-1] for pattern in (one, other)}
     middle = "".join(one.split("*")) + "".join(other.split("*"))

@@ -61,7 +61,7 @@ class Yard:
         await settle()
 
     async def _call(self, name: str, tool: Tool, priority: int, arguments: dict[str, Any]) -> None:
-        async with self.scheduler.place(tool, arguments, priority, lambda: self.waited.append(name)):
+        async with self.scheduler.slot(tool, arguments, priority, lambda: self.waited.append(name)):
             self.began.append(name)
             await self._ends[name].wait()
 
@@ -87,7 +87,7 @@ def writer(name: str, pattern: str, **changes: Any) -> Tool:
 
 
 def test_a_tool_that_nobody_counts_needs_no_turn() -> None:
-    assert Scheduler.free(tool("echo"))
+    assert Scheduler.needs_no_slot(tool("echo"))
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_tool_that_nobody_counts_needs_no_turn() -> None:
     ids=["not safe", "limited", "service", "sandbox", "writes", "reads"],
 )
 def test_every_other_tool_does(counted: Tool) -> None:
-    assert not Scheduler.free(counted)
+    assert not Scheduler.needs_no_slot(counted)
 
 
 async def test_whoever_finds_room_begins_at_once_and_never_waits() -> None:
@@ -250,7 +250,7 @@ async def test_whoever_gives_up_waiting_leaves_at_once_and_frees_those_behind() 
 
 async def test_a_place_that_is_given_to_whom_gives_up_in_that_moment_is_not_lost() -> None:
     yard = Yard()
-    runs = yard.scheduler.place(limited("a"), {})
+    runs = yard.scheduler.slot(limited("a"), {})
     assert yard.scheduler.enter(runs)
     given = await yard.come("given", limited("a"))
     await yard.come("next", limited("a"))
@@ -264,7 +264,7 @@ async def test_a_place_that_is_given_to_whom_gives_up_in_that_moment_is_not_lost
 async def test_a_call_that_fails_gives_its_places_back() -> None:
     yard = Yard()
     with pytest.raises(LookupError):
-        async with yard.scheduler.place(limited("a"), {}):
+        async with yard.scheduler.slot(limited("a"), {}):
             raise LookupError
     await yard.come("next", limited("a"))
     assert yard.began == ["next"]
@@ -278,7 +278,7 @@ async def test_a_call_whose_waiting_cannot_be_noted_does_not_stay_in_line() -> N
 
     await yard.come("runs", limited("a"))
     with pytest.raises(LookupError):
-        async with yard.scheduler.place(limited("a"), {}, 0, fail):
+        async with yard.scheduler.slot(limited("a"), {}, 0, fail):
             raise AssertionError
     assert yard.scheduler.length == 0
 
@@ -324,7 +324,7 @@ async def test_a_deadline_that_ends_while_waiting_is_the_callers_own() -> None:
 
     async def hurried(end: Callable[[], None]) -> None:
         async with asyncio.timeout(0):
-            async with yard.scheduler.place(limited("a"), {}, 0, end):
+            async with yard.scheduler.slot(limited("a"), {}, 0, end):
                 raise AssertionError
 
     told: list[None] = []

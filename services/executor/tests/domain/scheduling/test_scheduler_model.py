@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from libs.common.errors import MeshError
 from libs.common.json.resource_pointers import ResourcePointers
 from libs.common.testing.clock import ManualClock
-from services.executor.domain.scheduling.conflicts import in_the_way
-from services.executor.domain.scheduling.scheduler import Bounds, Scheduler, Turn
+from services.executor.domain.scheduling.conflicts import conflicts
+from services.executor.domain.scheduling.scheduler import Bounds, Scheduler, Slot
 from services.executor.domain.tool import Effect, Mutation, Placement, Tool
 from services.executor.tests.samples import a_tool
 
@@ -47,7 +47,7 @@ TOOLS = [
 class Guest:
     """One call: when it came and how urgent it is."""
 
-    turn: Turn
+    turn: Slot
     tool: Tool
     priority: int
     came: float
@@ -70,7 +70,7 @@ class Model:
 
     def come(self, tool: Tool, resource: int, priority: int) -> None:
         self.number += 1
-        turn = self.scheduler.place(tool, {"id": resource}, priority)
+        turn = self.scheduler.slot(tool, {"id": resource}, priority)
         guest = Guest(turn, tool, priority, self.clock.monotonic(), self.number)
         self.waiting.append(guest)
         try:
@@ -100,12 +100,12 @@ class Model:
     def _nobody_was_passed_over(self, begun: Guest, waiting: list[Guest]) -> None:
         for other in waiting:
             if begun.came > other.came + (10 - other.priority) * AGING:
-                assert not in_the_way(begun.turn.footprint, other.turn.footprint)
+                assert not conflicts(begun.turn.footprint, other.turn.footprint)
                 assert begun.tool is not other.tool or self._held_up(other, waiting)
 
     def _held_up(self, guest: Guest, waiting: list[Guest]) -> bool:
         before = [other for other in waiting if other.rank < guest.rank]
-        return any(in_the_way(guest.turn.footprint, other.turn.footprint) for other in [*self.running, *before])
+        return any(conflicts(guest.turn.footprint, other.turn.footprint) for other in [*self.running, *before])
 
     def _no_bound_is_broken(self) -> None:
         for tool in TOOLS:
@@ -115,7 +115,7 @@ class Model:
         assert len(self.waiting) <= BOUNDS.waiting
         for place, one in enumerate(self.running):
             for other in self.running[place + 1 :]:
-                assert not in_the_way(one.turn.footprint, other.turn.footprint)
+                assert not conflicts(one.turn.footprint, other.turn.footprint)
 
     def _nobody_waits_who_could_begin(self) -> None:
         kept: dict[tuple[str, str], int] = {}
@@ -153,7 +153,7 @@ step = st.one_of(
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(step, max_size=60))
-def test_whatever_comes_and_goes_the_promises_hold_and_everything_drains(steps: list[tuple]) -> None:  # type: ignore[type-arg]
+def test_the_guarantees_hold_for_any_arrivals_and_everything_drains(steps: list[tuple]) -> None:  # type: ignore[type-arg]
     asyncio.run(_follow(steps))
 
 

@@ -11,7 +11,7 @@ from libs.common.errors import MeshError, Reason
 from libs.common.runtime.clock import SystemClock
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.scheduling.scheduler import Bounds, Scheduler
-from services.executor.domain.scheduling.slots import Turns
+from services.executor.domain.scheduling.slots import SlotPool
 from services.executor.domain.states import State
 from services.executor.domain.tool import Placement, Tool
 from services.executor.tests.samples import a_caller, a_request, a_tool
@@ -19,8 +19,8 @@ from services.executor.tests.samples import a_caller, a_request, a_tool
 SINGLE = a_tool(placement=Placement(concurrency_safe=True, max_concurrency=1))
 
 
-def turns(**bounds: Any) -> Turns:
-    return Turns(Scheduler(SystemClock(), Bounds(**bounds)), SystemClock())
+def turns(**bounds: Any) -> SlotPool:
+    return SlotPool(Scheduler(SystemClock(), Bounds(**bounds)), SystemClock())
 
 
 def approved(**changes: Any) -> Invocation:
@@ -30,9 +30,9 @@ def approved(**changes: Any) -> Invocation:
     return invocation
 
 
-async def refusal(given: Turns, invocation: Invocation) -> Reason:
+async def refusal(given: SlotPool, invocation: Invocation) -> Reason:
     with pytest.raises(MeshError) as caught:
-        async with given.turn(invocation, SINGLE):
+        async with given.slot(invocation, SINGLE):
             raise AssertionError
     return caught.value.reason
 
@@ -42,29 +42,29 @@ async def refusal(given: Turns, invocation: Invocation) -> Reason:
 )
 def test_whether_a_version_needs_a_turn_is_asked_once(tool: Tool, free: bool) -> None:
     given = turns()
-    assert [given.free(tool), given.free(tool)] == [free, free]
-    assert len(given._free) == 1
+    assert [given.needs_no_slot(tool), given.needs_no_slot(tool)] == [free, free]
+    assert len(given._slotless) == 1
 
 
 def test_what_is_remembered_about_versions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("services.executor.domain.scheduling.slots._MAX_REMEMBERED", 2)
     given = turns()
     for number in range(5):
-        assert not given.free(a_tool(digest=str(number), placement=Placement()))
-    assert len(given._free) <= 2
+        assert not given.needs_no_slot(a_tool(digest=str(number), placement=Placement()))
+    assert len(given._slotless) <= 2
 
 
 async def test_who_need_not_wait_is_not_queued_and_whoever_comes_next_finds_the_place_free() -> None:
     given = turns()
     for _ in range(2):
         invocation = approved(deadline=None)
-        async with given.turn(invocation, SINGLE):
+        async with given.slot(invocation, SINGLE):
             assert invocation.state is State.APPROVED
 
 
 async def test_who_waits_is_queued_and_time_that_ends_meanwhile_is_the_callers() -> None:
     given, waiting = turns(), approved(deadline=time.monotonic() + 0.05)
-    async with given.turn(approved(), SINGLE):
+    async with given.slot(approved(), SINGLE):
         assert await refusal(given, waiting) is Reason.DEADLINE_EXCEEDED
     assert waiting.state is State.QUEUED
 
@@ -72,13 +72,13 @@ async def test_who_waits_is_queued_and_time_that_ends_meanwhile_is_the_callers()
 async def test_authority_that_ends_while_waiting_ends_the_waiting() -> None:
     given = turns()
     caller = a_caller(authority_ends=time.time() + 0.05)
-    async with given.turn(approved(), SINGLE):
+    async with given.slot(approved(), SINGLE):
         assert await refusal(given, approved(caller=caller)) is Reason.TOKEN_EXPIRED
 
 
 async def test_who_finds_no_room_to_wait_is_refused_and_never_queued() -> None:
     given, refused = turns(waiting=1), approved()
-    holder, waiter = given.turn(approved(), SINGLE), given._scheduler.place(SINGLE, {})
+    holder, waiter = given.slot(approved(), SINGLE), given._scheduler.slot(SINGLE, {})
     async with holder:
         assert not given._scheduler.enter(waiter)
         assert await refusal(given, refused) is Reason.QUEUE_FULL
@@ -87,5 +87,5 @@ async def test_who_finds_no_room_to_wait_is_refused_and_never_queued() -> None:
 
 async def test_a_callers_priority_counts() -> None:
     given = turns()
-    low, high = given.turn(approved(priority=1), SINGLE), given.turn(approved(priority=10), SINGLE)
-    assert high._turn < low._turn
+    low, high = given.slot(approved(priority=1), SINGLE), given.slot(approved(priority=10), SINGLE)
+    assert high._slot < low._slot

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from semantic_version import NpmSpec
+from semantic_version import NpmSpec  # type: ignore[import-untyped]
 from semantic_version import Version as Reference
 
 from libs.common.errors import MeshError, Reason

@@ -168,7 +168,7 @@ def test_a_required_argument_with_an_applied_default_is_compatible() -> None:
     assert found(reader(), new)[0] is MAJOR
     new.input.mutation_policy = pb.INPUT_MUTATION_POLICY_DEFAULTS
     assert found(reader(), new)[0] is MINOR
-    properties["unit"] = {"type": "string", "default": 5}
+    properties["unit"] = {"type": "string", "default": 5}  # type: ignore[dict-item]
     new.input.schema = dump({**INPUT, "properties": properties, "required": ["text", "unit"]})
     assert found(reader(), new)[0] is MAJOR
 
@@ -178,7 +178,7 @@ def completed(required: list[str], *, more: dict[str, Any] | None = None, **prop
     message = reader()
     message.input.mutation_policy = pb.INPUT_MUTATION_POLICY_DEFAULTS
     message.input.schema = dump(
-        {**INPUT, "properties": {**INPUT["properties"], **properties}, "required": required, **(more or {})}
+        {**INPUT, "properties": {**INPUT["properties"], **properties}, "required": required, **(more or {})}  # type: ignore[dict-item]
     )  # type: ignore[dict-item]
     return message
 

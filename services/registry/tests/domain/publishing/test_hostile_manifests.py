@@ -73,7 +73,7 @@ async def test_hand_made_ones_are_refused_or_harmless(registry: Replica) -> None
 async def test_messages_that_are_no_manifests_end_in_a_status(registry: Replica) -> None:
     """Oversized messages, invalid text and undecodable bytes are refused before the handler."""
     registry.stub()
-    raw = registry.channels[-1].unary_unary(METHOD)
+    raw = registry.channels[-1].unary_unary(METHOD)  # type: ignore[var-annotated]
     good = pb.RegisterToolRequest(manifest=reader()).SerializeToString()
     broken = [
         b"\xff" * 100,

@@ -85,7 +85,7 @@ def test_a_third_party_audit_also_meets_the_audit_gate() -> None:
 def test_what_failed_last_is_not_met() -> None:
     failed = {kind: Verification(TOOL, "1.0.0", kind, False, NOW) for kind in KINDS}
     audits = {AuditLevel.THIRD_PARTY: Audit(TOOL, "1.0.0", AuditLevel.THIRD_PARTY, False, "somebody", NOW)}
-    found = replace(EVERYTHING, verifications=failed, audits=EVERYTHING.audits | audits)
+    found = replace(EVERYTHING, verifications=failed, audits=EVERYTHING.audits | audits)  # type: ignore[operator]
     assert missing(Stage.VERIFIED, found) == NEEDED[Stage.VERIFIED]
     assert "security_audit" in missing(Stage.GA, found)
 

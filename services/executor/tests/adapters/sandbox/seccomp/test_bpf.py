@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
-from system_calls import syscalls
+from system_calls import syscalls  # type: ignore[import-untyped]
 
 from services.executor.adapters.sandbox.seccomp import bpf as seccomp
 from services.executor.adapters.sandbox.seccomp.allowlist import ALLOWED, KILL_CALLS

@@ -306,7 +306,7 @@ def test_fields_of_a_schema_that_refers_to_itself_are_compared_in_bounded_work()
 @pytest.mark.parametrize("compared", [_not_accepted, _not_returned])
 def test_many_expectations_of_a_large_schema_are_compared_in_bounded_work(compared: Any) -> None:
     offered = Watched({f"p{n}": STR for n in range(1_000)})
-    expected = obj(**{f"q{n}": STR for n in range(1_000)})
+    expected = obj(**{f"q{n}": STR for n in range(1_000)})  # type: ignore[arg-type]
     missing = list(compared(SchemaDiff(JsonSchemaChecker()), expected, shut({"type": "object", "properties": offered})))
     assert len(missing) >= 1_000
     assert offered.read < 500
@@ -328,8 +328,8 @@ def doubling() -> tuple[Any, Any]:
 
 
 def wide() -> tuple[Any, Any]:
-    return obj(**{f"p{n}": {"minLength": n} for n in range(5000)}), obj(
-        **{f"p{n}": {"minLength": n + 1} for n in range(5000)}
+    return obj(**{f"p{n}": {"minLength": n} for n in range(5000)}), obj(  # type: ignore[arg-type]
+        **{f"p{n}": {"minLength": n + 1} for n in range(5000)}  # type: ignore[arg-type]
     )
 
 

@@ -278,7 +278,7 @@ def test_a_deprecated_tool_past_its_date_is_no_longer_found() -> None:
 def test_the_best_are_those_that_sorting_everything_would_put_first(
     rows: list[tuple[bool, float, float]], most: int
 ) -> None:
-    exact, fits, score = (np.array([row[at] for row in rows], dtype=kind) for at, kind in enumerate((bool, "f4", "f4")))
+    exact, fits, score = (np.array([row[at] for row in rows], dtype=kind) for at, kind in enumerate((bool, "f4", "f4")))  # type: ignore[call-overload]
     best = max((fit for _, fit, _ in rows), default=0.0)
     ordered = sorted(range(len(rows)), key=lambda at: (not rows[at][0], rows[at][1] <= best / 2, -rows[at][2]))
     assert top_rows(exact, fits, score, most).tolist() == ordered[:most]

@@ -371,5 +371,5 @@ async def test_the_database_reads_names_as_the_domain_does(engine: AsyncEngine) 
             assert found == name_skeleton(name)
     async with engine.begin() as connection:
         await _registered(connection, "globex", NAMES)
-        kept = (await connection.execute(select(tables.tool_names.c["namespace", "tool_id", "skeleton"]))).all()
+        kept = (await connection.execute(select(tables.tool_names.c["namespace", "tool_id", "skeleton"]))).all()  # type: ignore[call-overload]
     assert {tuple(row) for row in kept} == {("globex", name, name_skeleton(name)) for name in NAMES}
