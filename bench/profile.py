@@ -1,6 +1,7 @@
 """A flame graph of each service under load: what its time goes to, by function, as SVG.
 
-The load is what the service is there for; Python's frames are sampled from outside, so the service itself is as it always is.
+The load is what the service is there for; Python's frames are sampled from outside, so the service itself is as it
+always is.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def _allowed(spy: Path, standing: Stage) -> None:
     done = subprocess.run([str(spy), "dump", "--pid", str(pid)], capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(
-            "py-spy may not look into processes here: it needs root, the capability SYS_PTRACE, or kernel.yama.ptrace_scope=0\n"
+            "py-spy may not read other processes: it needs root, SYS_PTRACE, or kernel.yama.ptrace_scope=0\n"
             + done.stderr.strip()
         )
 

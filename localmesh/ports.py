@@ -36,7 +36,8 @@ USUAL_PORTS: Mapping[str, int] = {
 class PortClaims:
     """The ports of one mesh. While it lives, no other mesh on this machine claims one of them.
 
-    A port is claimed by binding an abstract Unix socket of its name: such names have the same scope as TCP ports (the network namespace), no owner and no file, and end with the process.
+    A port is claimed by binding an abstract Unix socket of its name: such names have the same scope as TCP ports (the
+    network namespace), no owner and no file, and end with the process.
     """
 
     def __init__(self) -> None:

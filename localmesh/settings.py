@@ -40,7 +40,8 @@ class Settings:
     tool_packs: str = str(ROOT / "examples" / "packs")
     """Folders that hold tool packs, with commas between them."""
     volumes: str = ""
-    """Folders that tools may see, as `name=/folder` with commas between them; empty for one of the mesh's own, named reports."""
+    """Folders that tools may see, as `name=/folder` with commas between them; empty for one of the mesh's own, named
+    reports."""
     runsc: str = ""
     """gVisor's program; empty for the one on the PATH, else the one that `make gvisor` fetched."""
     egress_internal: str = ""
@@ -162,5 +163,6 @@ def state_path(chosen: Path | None = None) -> Path:
 
 
 def inherited_environment() -> dict[str, str]:
-    """Returns the environment without TOOLMESH_ variables, which services refuse if unknown, and without libpq's (PGSSLMODE, PGOPTIONS), which describe another database."""
+    """Returns the environment without TOOLMESH_ variables, which services refuse if unknown, and without libpq's
+    (PGSSLMODE, PGOPTIONS), which describe another database."""
     return {name: value for name, value in os.environ.items() if not name.startswith(("TOOLMESH_", "PG"))}

@@ -72,7 +72,8 @@ def signer() -> Signer:
 
 @pytest.fixture
 def process_environment(pki: Pki) -> Callable[[str], dict[str, str]]:
-    """Return the environment that every process needs, for the service of the given name, on ports of the kernel's choice."""
+    """Return the environment that every process needs, for the service of the given name, on ports of the kernel's
+    choice."""
 
     def environment(name: str) -> dict[str, str]:
         identity = pki.of(name)

@@ -23,11 +23,10 @@ HEAD = """# Errors
 
 Written by `make proto` from `proto/toolmesh/common/v1/error_reason.proto`; edit the table there.
 
-Every failure of the mesh is one of these reasons. Over gRPC the status carries an `ErrorEnvelope` detail, over JSON-RPC the
-error's `data` is the same envelope as JSON. `retryable` is authoritative: a client must not retry without it. Where
-`metadata` has `outcome: unknown`, the call was lost after it had been sent and may have run: repeat it only if it reads, or carries an
-idempotency key. Codes marked *
-are Toolmesh's own, in free numbers of the specification's ranges.
+Every failure of the mesh is one of these reasons. Over gRPC the status carries an `ErrorEnvelope` detail, over JSON-RPC
+the error's `data` is the same envelope as JSON. `retryable` is authoritative: a client must not retry without it. Where
+`metadata` has `outcome: unknown`, the call was lost after it had been sent and may have run: repeat it only if it reads
+or carries an idempotency key. Codes marked * are Toolmesh's own, in free numbers of the specification's ranges.
 """
 COLUMNS = "| code | reason | category | class | gRPC | HTTP | JSON-RPC | MCP | retry | what happened | what to do |"
 

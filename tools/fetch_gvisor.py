@@ -1,6 +1,7 @@
 """Fetch runsc from the distribution's packages, which its package manager downloads and verifies. Needs no root.
 
-`python tools/fetch_gvisor.py FOLDER` leaves FOLDER/runsc. Works where packages are Debian's; says so where it does not. Standard library
+`python tools/fetch_gvisor.py FOLDER` leaves FOLDER/runsc. Works where packages are Debian's; says so where it does
+not. Standard library
 only, so that it runs before anything is installed.
 """
 
@@ -113,7 +114,7 @@ def _opened(package: Path, name: str, content: bytes) -> tarfile.TarFile:
         # Python learns to read zstd with 3.14; until then Debian's own tool does.
         unpack = shutil.which("dpkg-deb")
         if unpack is None or not name.endswith(".zst"):
-            message = f"Python {sys.version_info[0]}.{sys.version_info[1]} cannot read {name}, and there is no dpkg-deb that could"
+            message = f"Python {sys.version_info[0]}.{sys.version_info[1]} cannot read {name}, and dpkg-deb is missing"
             raise CannotFetchError(f"{message}. {ELSEWHERE}") from None
         return tarfile.open(fileobj=io.BytesIO(_run([unpack, "--fsys-tarfile", str(package)], cwd=package.parent)))
 

@@ -1,4 +1,5 @@
-"""Envoys of the bench's own: one that does nothing but pass calls on, for the floors behind it, and the mesh's own edge with one more process
+"""Envoys of the bench's own: one that does nothing but pass calls on, for the floors behind it, and the mesh's own
+edge with one more process
 behind a service."""
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ def passing(folder: Path, pki: Path, upstreams: Mapping[str, Upstream]) -> Itera
 def edge_with(
     rendered: Path, folder: Path, ports: Mapping[str, int], more: Mapping[int, int]
 ) -> Iterator[tuple[int, int]]:
-    """Run the mesh's own edge once more, on ports of its own, with another process beside each of these upstreams; yield its port and process.
+    """Run the mesh's own edge once more, on ports of its own, with another process beside each of these upstreams;
+    yield its port and process.
 
     `more` says, for the port of a service, the port of the process that shares its work from now on.
     """

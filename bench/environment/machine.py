@@ -12,13 +12,15 @@ MEGABYTE = 1024 * 1024
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
-    """Return the processor time that the processes have used so far: their own to the nanosecond, or to the tick once threads of theirs have
+    """Return the processor time that the processes have used so far: their own to the nanosecond, or to the tick once
+    threads of theirs have
     ended, and what children that ended have left them (a connection of the database, a sandbox) to the tick."""
     total, tick = 0.0, os.sysconf("SC_CLK_TCK")
     for pid in pids:
         with suppress(FileNotFoundError, ProcessLookupError):
             threads = sum(_thread_seconds(task) for task in Path(f"/proc/{pid}/task").iterdir())
-            # After the name, which may hold anything but stands in brackets: the state is the first field, these are the 12th to the 15th.
+            # After the name, which may hold anything but stands in brackets: the state is the first
+            # field, these are the 12th to the 15th.
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             own, children = (sum(map(int, fields[place : place + 2])) / tick for place in (11, 13))
             # A thread that ended took its time with it; the process has it still.
@@ -47,7 +49,8 @@ class Ticks(NamedTuple):
 def ticks(told: str | None = None) -> Ticks:
     """Return the machine's processor time so far."""
     line = (told or Path("/proc/stat").read_text()).splitlines()[0]
-    # User, nice, system, idle, waiting, interrupts (2), stolen; what guests of this machine used is in the first two already.
+    # User, nice, system, idle, waiting, interrupts (2), stolen; what guests of this machine used is in the first
+    # two already.
     spent = [int(field) for field in line.split()[1:9]]
     return Ticks(sum(spent), spent[7])
 

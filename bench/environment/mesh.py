@@ -95,7 +95,8 @@ class Stage:
 
 @dataclass(frozen=True)
 class Fronted:
-    """The floors behind an Envoy that only passes on: the echo itself, and the echo behind an ASGI server that speaks JSON."""
+    """The floors behind an Envoy that only passes on: the echo itself, and the echo behind an ASGI server that speaks
+    JSON."""
 
     stage: Stage
     ports: dict[str, int]

@@ -1,4 +1,5 @@
-"""Environments of their own for what the bench needs and the mesh must not: the tools that measure, and every peer. Each is made once,
+"""Environments of their own for what the bench needs and the mesh must not: the tools that measure, and every peer.
+Each is made once,
 from a lock with hashes, and made anew when its lock changes."""
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ _STAMP = ".installed"
 
 
 def environment(name: str, lock: Path, python: str = sys.executable) -> Path:
-    """Return the folder of an environment with what the lock names, and nothing else. Raises CalledProcessError where it cannot be had."""
+    """Return the folder of an environment with what the lock names, and nothing else. Raises CalledProcessError where
+    it cannot be had."""
     place, digest = CACHE / name, hashlib.sha256(lock.read_bytes()).hexdigest()
     stamp = place / _STAMP
     if stamp.exists() and stamp.read_text() == digest:
@@ -35,7 +37,8 @@ def environment(name: str, lock: Path, python: str = sys.executable) -> Path:
 
 
 def python_from(least: tuple[int, int]) -> str | None:
-    """Return a Python of at least this version, the oldest that is found: on the PATH, or kept by pyenv or uv. None if there is none."""
+    """Return a Python of at least this version, the oldest that is found: on the PATH, or kept by pyenv or uv. None
+    if there is none."""
     for candidate in _candidates(least):
         check = f"import sys; sys.exit(sys.version_info < {least})"
         try:

@@ -1,4 +1,5 @@
-"""The floor of the edge: JSON over HTTP in, one gRPC call to the echo, JSON out, with the same server and the same mutual TLS as the gateway,
+"""The floor of the edge: JSON over HTTP in, one gRPC call to the echo, JSON out, with the same server and the same
+mutual TLS as the gateway,
 and nothing of what the gateway is for."""
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""The least that evidence costs: the bare echo, with one record durable before it runs and one before it answers, and nothing else.
+"""The least that evidence costs: the bare echo, with one record durable before it runs and one before it answers, and
+nothing else.
 
-Two processes, as in the mesh: the echo sends records over one stream to a log, which commits what came together with one statement and
+Two processes, as in the mesh: the echo sends records over one stream to a log, which commits what came together with
+one statement and
 keeps the root of a Merkle tree beside it. Nobody is asked who calls; nothing is checked, decided, redacted or counted.
 """
 
@@ -76,7 +78,8 @@ class Echo(rpc.ExecutorServiceServicer):
         return response
 
     def _durable(self) -> asyncio.Future[None]:
-        """Return what is done once one more record is durable. It waits for a turn of the loop in which no other joined, as in the mesh."""
+        """Return what is done once one more record is durable. It waits for a turn of the loop in which no other
+        joined, as in the mesh."""
         loop = asyncio.get_running_loop()
         self._waiting.append(loop.create_future())
         if len(self._waiting) == 1 and not self._sent:

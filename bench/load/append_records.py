@@ -1,4 +1,5 @@
-"""Writers of evidence, in a process of their own: streams of batches to the log, the log's own statement without the log, or the plain
+"""Writers of evidence, in a process of their own: streams of batches to the log, the log's own statement without the
+log, or the plain
 INSERT and COMMIT they are measured against. Prints one JSON object."""
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ def sample(record_id: str) -> audit_record_pb2.AuditRecord:
 
 
 class Batches:
-    """Batches whose records have ids of their own, in their canonical form, as the executor sends them. Only the ids are written
+    """Batches whose records have ids of their own, in their canonical form, as the executor sends them. Only the ids
+    are written
     anew: building every record from its fields would make the writer the bottleneck."""
 
     def __init__(self, size: int, writer: int) -> None:
@@ -133,13 +135,15 @@ alter table bench_floor add unique (record_id);
 """
 _INSERT = """
 insert into bench_floor (
-    shard, record_id, canonical, leaf_hash, event_time, subject, tool_version, trace_id, invocation_id, authz_outcome, status
+    shard, record_id, canonical, leaf_hash, event_time, subject, tool_version, trace_id, invocation_id,
+    authz_outcome, status
 ) values (0, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 """
 
 
 def insert(options: argparse.Namespace, waits: list[float]) -> tuple[int, float]:
-    """Insert and commit row by row, from as many connections as there are writers: the same record, into a table with the
+    """Insert and commit row by row, from as many connections as there are writers: the same record, into a table with
+    the
     columns and indexes of the log, without the log."""
     entry = entry_of(sample("x" * 36), "executor")
     rest = [entry.canonical, hashlib.sha256(entry.canonical).digest(), entry.event_time, entry.subject]
@@ -164,7 +168,8 @@ def insert(options: argparse.Namespace, waits: list[float]) -> tuple[int, float]
 
 
 def commit(options: argparse.Namespace, waits: list[float]) -> tuple[int, float]:
-    """Make the log's commits, as large as it makes them, one after the other and without it: nobody sends the records, nobody reads or
+    """Make the log's commits, as large as it makes them, one after the other and without it: nobody sends the
+    records, nobody reads or
     checks them, and only their ids are new."""
     entry, count, begin = entry_of(sample("x" * 36), "executor"), 0, time.perf_counter()
     with connect(options.target) as connection:

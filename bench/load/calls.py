@@ -1,4 +1,5 @@
-"""The calls that the suites make: the same echo as a gRPC message and as a JSON-RPC entry, and other tools the same two ways."""
+"""The calls that the suites make: the same echo as a gRPC message and as a JSON-RPC entry, and other tools the same
+two ways."""
 
 from __future__ import annotations
 

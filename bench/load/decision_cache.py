@@ -1,4 +1,5 @@
-"""The executor's own memory of decisions, in a process of its own: one question to authz, then the same from memory. Prints one JSON
+"""The executor's own memory of decisions, in a process of its own: one question to authz, then the same from memory.
+Prints one JSON
 object with the seconds that each took."""
 
 from __future__ import annotations

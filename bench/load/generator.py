@@ -107,7 +107,8 @@ def offer(
     expect: str = "",
     connections: int = 1,
 ) -> Row:
-    """Offer load and return what was measured; what the processes used is shared out among all calls, warm ones included. Processes that
+    """Offer load and return what was measured; what the processes used is shared out among all calls, warm ones
+    included. Processes that
     come with the names of their parts are told apart."""
     seconds, groups = seconds * SPAN, pids if isinstance(pids, Mapping) else {"": pids}
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
@@ -142,7 +143,8 @@ def offer(
 
 
 def in_turns(floor: Callable[[], Row], case: Callable[[], Row], rounds: int = 5, by: str = "p50_ms") -> tuple[Row, Row]:
-    """Measure two cases in turns and return of each the run in the middle, by the figure that counts: on a small machine, one run and the
+    """Measure two cases in turns and return of each the run in the middle, by the figure that counts: on a small
+    machine, one run and the
     next differ by more than what is looked for."""
     runs = [(floor(), case()) for _ in range(rounds)]
     return middle([run[0] for run in runs], by), middle([run[1] for run in runs], by)

@@ -1,7 +1,9 @@
 """Calls as the mesh's own services make them: through a channel of grpc.aio, from Python.
 
-A call has two ends. Where a service is asked by another one, or by an orchestrator with our stubs, both ends are Python, and what counts is
-how much longer an answer takes than an empty one over the same channel. The generator leaves the caller's end out, which is right for what a
+A call has two ends. Where a service is asked by another one, or by an orchestrator with our stubs, both ends are
+Python, and what counts is
+how much longer an answer takes than an empty one over the same channel. The generator leaves the caller's end out,
+which is right for what a
 service can carry, and says nothing about what a caller waits for.
 """
 
@@ -38,7 +40,8 @@ def ask(
     seconds: float = 1.0,
     warm: float = 0.25,
 ) -> Row:
-    """Call for so long over one channel and return what was waited; what the processes used is shared out among all calls, warm ones
+    """Call for so long over one channel and return what was waited; what the processes used is shared out among all
+    calls, warm ones
     included. Bodies go round in their order. Raises UnansweredError if a call fails or none ends in time."""
     before, waits = cpu_seconds(pids), Waits(warm, seconds * SPAN)
     try:
@@ -67,8 +70,10 @@ class Asked:
 def ask_in_turns(
     suite: str, floor: Asked, cases: Sequence[Asked], *, concurrency: int = 1, seconds: float = 0.4, turns: int = 11
 ) -> list[tuple[Row, Row]]:
-    """Ask for the floor and for every case in turns, each over a channel of its own, often rather than long. Return of each case the turn in the
-    middle, by how many floors it took, with that turn's floor: the machine's pace changes from second to second, and a channel has one
+    """Ask for the floor and for every case in turns, each over a channel of its own, often rather than long. Return
+    of each case the turn in the
+    middle, by how many floors it took, with that turn's floor: the machine's pace changes from second to second, and
+    a channel has one
     of two by where threads come to lie."""
     asked = partial(_asked, suite, concurrency, seconds)
     rounds = [(asked(floor), [asked(case) for case in cases]) for _ in range(turns)]

@@ -1,4 +1,5 @@
-"""Microsoft's agent-governance-toolkit around the echo, in process: its policy engine asked and its audit chain extended on every call, as its
+"""Microsoft's agent-governance-toolkit around the echo, in process: its policy engine asked and its audit chain
+extended on every call, as its
 quick start wires them. Run in the environment of that peer; prints one JSON object."""
 
 from __future__ import annotations

@@ -1,10 +1,14 @@
 """IBM ContextForge over PostgreSQL and a Redis of its own, with the echo registered as a tool that it governs.
 
-As its tuning guide says: PostgreSQL and Redis instead of SQLite, gunicorn with uvicorn workers, errors only in the log, no admin pages, all caches
-on; its limit of calls a minute is lifted, and tokens are required. Its audit trail is on, since a call without evidence is not what we compare.
+As its tuning guide says: PostgreSQL and Redis instead of SQLite, gunicorn with uvicorn workers, errors only in the
+log, no admin pages, all caches
+on; its limit of calls a minute is lifted, and tokens are required. Its audit trail is on, since a call without
+evidence is not what we compare.
 
-For every call it makes an HTTP client, which by default reads all certificates of the machine: most of a call's time. Where a folder of
-certificates is named instead of a file, they are read when one is needed, and it answers several times as many calls; so it gets that,
+For every call it makes an HTTP client, which by default reads all certificates of the machine: most of a call's time.
+Where a folder of
+certificates is named instead of a file, they are read when one is needed, and it answers several times as many calls;
+so it gets that,
 though its documents do not say so.
 """
 
@@ -69,7 +73,8 @@ class Gateway:
 
 @contextmanager
 def running(place: Path, folder: Path, database: str, echo: str) -> Iterator[Gateway]:
-    """Run it from its environment, over a database of its own in this PostgreSQL, with the echo at this address as its tool."""
+    """Run it from its environment, over a database of its own in this PostgreSQL, with the echo at this address as
+    its tool."""
     folder.mkdir()
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("create database contextforge")

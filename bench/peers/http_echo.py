@@ -1,4 +1,5 @@
-"""The echo as the smallest HTTP service there is: what a gateway that runs no tools itself passes calls on to. Runs in our own environment."""
+"""The echo as the smallest HTTP service there is: what a gateway that runs no tools itself passes calls on to. Runs
+in our own environment."""
 
 from __future__ import annotations
 

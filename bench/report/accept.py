@@ -1,4 +1,5 @@
-"""Keep the last run as the accepted one: `python -m bench.report.accept`. It is what the README shows, and all of the results that is committed."""
+"""Keep the last run as the accepted one: `python -m bench.report.accept`. It is what the README shows, and all of the
+results that is committed."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ ENDINGS = ("json", "md", "svg")
 
 
 def accept(results: Path) -> list[Path]:
-    """Copy the last run's files, and let its report show its own chart; return what was written. Raises ValueError for a run in part or one
+    """Copy the last run's files, and let its report show its own chart; return what was written. Raises ValueError
+    for a run in part or one
     that gave a suite up, and FileNotFoundError where there was none."""
     measured = {row["suite"] for row in json.loads((results / "latest.json").read_text())}
     if missing := [name for name in SUITES if name not in measured | ONLY_WHEN_NAMED]:

@@ -1,4 +1,5 @@
-"""The chart: how many calls each way answers, as a share of what the bare echo of the same run answers. An SVG of our own making, for light
+"""The chart: how many calls each way answers, as a share of what the bare echo of the same run answers. An SVG of our
+own making, for light
 and dark pages alike."""
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ SHADES = {
 KINDS = {"floor": "without governance", "ours": "governed and audited", "peer": "peers, as their documents tune them"}
 # Whoever draws it without knowing the page gets greys that can be read on white and on black.
 STYLE = """
-text { font-family: system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-serif; fill: #7d8590; font-size: 13px; }
+text { font-family: system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-serif; 
+  fill: #7d8590; font-size: 13px; }
 .title { font-size: 18px; font-weight: 600; }
 .value { font-size: 11px; }
 .grid { stroke: #8c959f; stroke-opacity: 0.35; stroke-width: 1; }
@@ -70,7 +72,8 @@ def svg(drawn: Sequence[Group]) -> str:
 
 def _head(height: int) -> list[str]:
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" '
+        f'height="{height}" role="img">',
         f"<title>Calls answered, relative to the bare echo</title><style>{STYLE}</style>",
         '<text class="title" x="16" y="30">Calls answered, relative to a bare grpc.aio echo of the same run</text>',
     ]

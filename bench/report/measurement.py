@@ -56,7 +56,8 @@ class Row:
         return replace(self, ratio=ratio)
 
     def aimed(self, part: str, comparison: str, bound: float) -> Row:
-        """Return the row with a target for one part of its ratio, such as ("p50", "<=", 1.5), and whether it was met."""
+        """Return the row with a target for one part of its ratio, such as ("p50", "<=", 1.5), and whether it was
+        met."""
         assert self.ratio is not None
         value = getattr(self.ratio, part)
         met = value is not None and (value <= bound if comparison == "<=" else value >= bound)
@@ -85,10 +86,13 @@ def table(rows: Iterable[Row]) -> list[str]:
     """Return the lines of a table of rows, in columns as wide as their content."""
     lines = [HEADINGS, *(cells(row) for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
-    return [
-        "  ".join(text.ljust(width) if column in (0, 8, 9) else text.rjust(width) for column, (text, width) in enumerate(zip(line, widths, strict=True))).rstrip()
-        for line in lines
-    ]  # fmt: skip
+    return [_aligned(line, widths) for line in lines]
+
+
+def _aligned(line: Sequence[str], widths: Sequence[int]) -> str:
+    columns = enumerate(zip(line, widths, strict=True))
+    texts = (text.ljust(width) if column in (0, 8, 9) else text.rjust(width) for column, (text, width) in columns)
+    return "  ".join(texts).rstrip()
 
 
 def cells(row: Row) -> tuple[str, ...]:

@@ -9,7 +9,8 @@ HOUR = 3600.0
 
 
 def slope_per_hour(samples: Sequence[tuple[float, float]]) -> float:
-    """Return by how much a value grows in an hour, from samples of (seconds, value); 0 where too few were taken to say."""
+    """Return by how much a value grows in an hour, from samples of (seconds, value); 0 where too few were taken to
+    say."""
     if len(samples) < 2 or samples[0][0] == samples[-1][0]:
         return 0.0
     seconds, values = zip(*samples, strict=True)

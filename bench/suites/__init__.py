@@ -16,7 +16,8 @@ SUITES: dict[str, Callable[[Stage], Iterator[Row]]] = {
     "executor": executor.run,
     "authz": authz.run,
     "audit": audit.run,
-    # Grows the mesh that all share, so it comes after those that want it small, and before the one that wants many tools.
+    # Grows the mesh that all share, so it comes after those that want it small, and before the one that wants
+    # many tools.
     "growth": growth.run,
     "registry": registry.run,
     "soak": soak.run,

@@ -1,4 +1,5 @@
-"""Durable evidence against a plain INSERT and COMMIT: how many records a second, how long one waits, and what it weighs. Whether any of that
+"""Durable evidence against a plain INSERT and COMMIT: how many records a second, how long one waits, and what it
+weighs. Whether any of that
 changes as the log grows is the business of the suite about growth."""
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ def append(stage: Stage, case: str, *, writers: int, batch: int, records: int = 
 
 
 def _database_alone(stage: Stage) -> Row:
-    """The most that any log could append with this statement: what PostgreSQL has to do, and nothing of what the service does."""
+    """The most that any log could append with this statement: what PostgreSQL has to do, and nothing of what the
+    service does."""
     return _measure(
         stage, "the log's own statement, without the log", ["commit", stage.database()], ["postgres"], writers=1
     )

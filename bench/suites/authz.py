@@ -1,4 +1,5 @@
-"""Decisions against an empty call: remembered in the executor, remembered in authz, and made anew by few and many policies; and how
+"""Decisions against an empty call: remembered in the executor, remembered in authz, and made anew by few and many
+policies; and how
 many decisions of an ordinary day are remembered at all."""
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ def run(stage: Stage) -> Iterator[Row]:
 
 
 def _by_stubs(stage: Stage, count: int) -> Iterator[Row]:
-    """As the executor asks, alone: a question never asked and one asked before, in turns with an empty call over the same kind of channel."""
+    """As the executor asks, alone: a question never asked and one asked before, in turns with an empty call over the
+    same kind of channel."""
     floor = Asked("an empty call", stage.floor(EMPTY), lambda: [Body(b"")], [stage.floor_pid])
     questions = [
         Asked(case, stage.policy(), partial(_question, tag), stage.pids("authz")) for case, tag in _cases(count)
@@ -60,7 +62,8 @@ def _by_stubs(stage: Stage, count: int) -> Iterator[Row]:
 
 
 def _cases(count: int) -> Iterator[tuple[str, str]]:
-    """A question that only Cedar can answer, because nobody asked about such tags before, and one that was asked: what they are called, and the tag."""
+    """A question that only Cedar can answer, because nobody asked about such tags before, and one that was asked:
+    what they are called, and the tag."""
     yield f"Check, put to {count:,} policies", STAMP
     yield f"Check, remembered by authz, {count:,} policies", "bench"
 

@@ -1,7 +1,10 @@
-"""What running a tool costs, by where it runs: in the executor, in a warm worker, in a fresh sandbox, and under another kernel.
+"""What running a tool costs, by where it runs: in the executor, in a warm worker, in a fresh sandbox, and under
+another kernel.
 
-Everything is a governed call over gRPC against an empty call of the same run, so what differs from one case to the next is only the runner.
-Cost is what a call takes when there is always a next one: at sixteen at once, the time per call is one over the calls a second, so a case
+Everything is a governed call over gRPC against an empty call of the same run, so what differs from one case to the
+next is only the runner.
+Cost is what a call takes when there is always a next one: at sixteen at once, the time per call is one over the calls
+a second, so a case
 that costs k empty calls answers 1/k as many. How long a call waits that is alone is told beside it.
 """
 
@@ -52,7 +55,8 @@ def _beside_floor(
     seconds: float = 1.5,
     most: float = 0.0,
 ) -> Iterator[Row]:
-    """The case under load, in turns with empty calls under the same load, and alone; `most` is how many empty calls it may cost. What starts
+    """The case under load, in turns with empty calls under the same load, and alone; `most` is how many empty calls
+    it may cost. What starts
     a sandbox for every call is only looked at alone: under load it is the machine that would be measured."""
     body = message(tool, arguments)
     for callers in at:

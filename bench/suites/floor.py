@@ -1,4 +1,5 @@
-"""What the machine can do without us: a bare echo, the same behind Envoy, the same behind Envoy and an ASGI server, the same with two durable
+"""What the machine can do without us: a bare echo, the same behind Envoy, the same behind Envoy and an ASGI server,
+the same with two durable
 records and nothing else, and a row made durable."""
 
 from __future__ import annotations

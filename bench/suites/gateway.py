@@ -1,7 +1,9 @@
-"""A governed call against a bare one: the same echo, over gRPC straight, through Envoy, and as JSON-RPC; flat out, with much to carry, and at
+"""A governed call against a bare one: the same echo, over gRPC straight, through Envoy, and as JSON-RPC; flat out,
+with much to carry, and at
 half of what can be had.
 
-What decides a target is measured in turns with its floor. At a fixed rate calls are due at fixed moments, and the wait counts from the moment
+What decides a target is measured in turns with its floor. At a fixed rate calls are due at fixed moments, and the
+wait counts from the moment
 a call was due.
 """
 
@@ -116,7 +118,8 @@ def _at_half(
 
 
 def memory(stage: Stage, suite: str) -> Row:
-    """What the whole mesh holds now, after all that was asked of it; pages that PostgreSQL's processes share count once."""
+    """What the whole mesh holds now, after all that was asked of it; pages that PostgreSQL's processes share count
+    once."""
     status = stage.mesh.status()
     by_part = {part["name"]: round(part["rss_bytes"] / MEGABYTE) for part in status["services"]}
     held = round(status["rss_bytes"] / MEGABYTE)

@@ -1,6 +1,7 @@
 """What a call costs once there is much of everything: tools, policies, records, and processes.
 
-Two meshes run side by side: one grows, the other stays as it was. They are measured in turns, so that whatever else the machine does
+Two meshes run side by side: one grows, the other stays as it was. They are measured in turns, so that whatever else
+the machine does
 meanwhile falls on both.
 """
 
@@ -108,7 +109,8 @@ def _doubled(grown: Stage, service: str, way: str) -> Iterator[Row]:
 
 @contextmanager
 def _edge(grown: Stage, doubled: tuple[str, ...]) -> Iterator[tuple[int, list[int]]]:
-    """Run an edge of our own over the mesh, with a second process of a service or without; yield its port, and what came with it."""
+    """Run an edge of our own over the mesh, with a second process of a service or without; yield its port, and what
+    came with it."""
     ports = grown.mesh.status()["ports"]
     rendered = grown.mesh.state / "envoy" / "envoy.yaml"
     if not doubled:

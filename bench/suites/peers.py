@@ -1,6 +1,8 @@
-"""The same echo, the same payload, the same generator: ours through Envoy as JSON-RPC, governed and audited, beside what others serve it with.
+"""The same echo, the same payload, the same generator: ours through Envoy as JSON-RPC, governed and audited, beside
+what others serve it with.
 
-Servers of MCP answer in two generations of the protocol, of which each is measured with the one it is faster in. What a peer is tuned with
+Servers of MCP answer in two generations of the protocol, of which each is measured with the one it is faster in. What
+a peer is tuned with
 stands in its row's settings; what cannot be had here is left out with a line that says why.
 """
 
@@ -138,7 +140,8 @@ def _contextforge(stage: Stage) -> Iterator[Row]:
 
 _CONTEXTFORGE = (
     f"gunicorn, {contextforge.WORKERS} uvicorn workers; PostgreSQL and Redis; audit trail on; "
-    "no rate limit, no admin pages; certificates read when needed (SSL_CERT_DIR); the echo as a REST tool; MCP over stateless HTTP with JSON answers"
+    "no rate limit, no admin pages; certificates read when needed (SSL_CERT_DIR); the echo as a REST tool; "
+    "MCP over stateless HTTP with JSON answers"
 )
 
 

@@ -1,4 +1,5 @@
-"""A registry of ten thousand tools against an empty call: what finding, listing and watching cost once there are many."""
+"""A registry of ten thousand tools against an empty call: what finding, listing and watching cost once there are
+many."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ from bench.load.generator import Body, offer
 from bench.load.stubs import Asked, ask_in_turns
 from bench.report.measurement import Row
 
-# Working out the meaning of ten thousand tools takes minutes of a core; searching them costs the same before it is done.
+# Working out the meaning of ten thousand tools takes minutes of a core; searching them costs the same before it is
+# done.
 PATIENCE = 60
 QUERIES = ("tell my team that the build is broken", "how warm will it be tomorrow", "give the customer his money back")
 _VERBS = [
@@ -119,7 +121,8 @@ class _Case:
 
 
 def _by_stubs(stage: Stage, cases: Sequence[_Case], at: int) -> Iterator[Row]:
-    """What decides a target, as an orchestrator asks: all in turns with an empty call over the same kind of channel, so that what the
+    """What decides a target, as an orchestrator asks: all in turns with an empty call over the same kind of channel,
+    so that what the
     database has to tidy up after ten thousand registrations does not fall to whoever is measured first."""
     pids = stage.pids("registry", "postgres")
     floor = Asked("an empty call", stage.floor(EMPTY), lambda: [Body(b"")], [stage.floor_pid])

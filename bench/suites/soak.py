@@ -1,4 +1,5 @@
-"""Hours, in minutes: half of what the mesh can do, for long, and whether its memory grows meanwhile. Not part of an ordinary run."""
+"""Hours, in minutes: half of what the mesh can do, for long, and whether its memory grows meanwhile. Not part of an
+ordinary run."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from bench.suites.gateway import OPEN
 
 SECONDS = float(os.environ.get("BENCH_SOAK_SECONDS", "600"))
 EVERY = 5.0
-# What is seen as growth: more than this share of the memory at the beginning, by the slope, over the time that was watched.
+# What is seen as growth: more than this share of the memory at the beginning, by the slope, over the time that was
+# watched.
 MOST_GROWTH = 0.03
 _TOTAL = "whole mesh"
 Samples = dict[str, list[tuple[float, float]]]

@@ -1,4 +1,5 @@
-"""What else is asked of a mesh than the echo: results used again, changes that happen once, tools in sandboxes, refusals, searches, and a day's
+"""What else is asked of a mesh than the echo: results used again, changes that happen once, tools in sandboxes,
+refusals, searches, and a day's
 mix; each flat out, and at half of that at a fixed rate. All over gRPC, beside the governed echo of the same run."""
 
 from __future__ import annotations

@@ -50,7 +50,8 @@ def choose_folder(state: Path, run_as: RunAs) -> Path:
 
 
 async def ensure_cluster(plan: PostgresPlan) -> None:
-    """Creates the cluster if there is none: in a temporary folder, then renamed, so that a partial one is never used."""
+    """Creates the cluster if there is none: in a temporary folder, then renamed, so that a partial one is never
+    used."""
     if plan.cluster.exists():
         return
     _ensure_folder(plan)

@@ -23,7 +23,8 @@ UPSTREAMS = ("gateway", "executor", "registry", "authz", "approval", "audit")
 # Pages of a developer's own machine may call the edge; any other web page may not.
 LOCAL_ORIGINS = r"https?://(localhost|127[.]0[.]0[.]1)(:[0-9]+)?"
 DRAIN_SECONDS = 2.0
-# How long a token may be is decided by authz; the edge only keeps out what it can never have made, whatever their clocks say.
+# How long a token may be is decided by authz; the edge only keeps out what it can never have made, whatever their
+# clocks say.
 LIFETIME_SLACK = 3600
 _ACTIVE = re.compile(rb"http\.ingress\.downstream_rq_active: (\d+)")
 

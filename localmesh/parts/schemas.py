@@ -10,7 +10,8 @@ DATABASE = "toolmesh"
 
 
 def provisioning_sql(passwords: Mapping[str, str]) -> str:
-    """Returns a psql script that creates each service's role and schema and revokes other privileges. It is idempotent."""
+    """Returns a psql script that creates each service's role and schema and revokes other privileges. It is
+    idempotent."""
     owners = [_role_sql(owner, passwords[owner], schema) for schema, owner in SCHEMA_OWNERS.items()]
     roles = "\n".join([*owners, *(_role_sql(role, passwords[role], role) for role in DATABASE_ROLES)])
     schemas = "\n".join(_schema_sql(role, SCHEMA_OWNERS.get(role, role)) for role in DATABASE_ROLES)

@@ -15,8 +15,10 @@ from localmesh.state.pki import Pki
 
 # Beyond its own drain a service gets this long to close what is left.
 STOP_MARGIN_SECONDS = 2.0
-# Without the texts that only a reader of code needs, the services together hold some 50 MB less. `make setup` compiles them so, in a
-# place of their own: the distribution's Python may have compiled its modules in no such way, and nobody else could write it there.
+# Without the texts that only a reader of code needs, the services together hold some 50 MB less. `make setup`
+# compiles them so, in a
+# place of their own: the distribution's Python may have compiled its modules in no such way, and nobody else could
+# write it there.
 LEAN = ("-OO", "-X", f"pycache_prefix={ROOT / '.cache' / 'bytecode'}")
 
 

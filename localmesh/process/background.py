@@ -25,7 +25,8 @@ RUNNER = (sys.executable, "-P", "-m", "localmesh")
 
 
 def run(state: State, arguments: Sequence[str], *, as_json: bool) -> int:
-    """Starts a runner, shows its progress, and returns 0 when the mesh is ready or the code with which the runner gave up."""
+    """Starts a runner, shows its progress, and returns 0 when the mesh is ready or the code with which the runner
+    gave up."""
     receiving, sending = os.pipe()
     runner = _start(state, arguments, sending)
     os.close(sending)
@@ -47,7 +48,8 @@ def run(state: State, arguments: Sequence[str], *, as_json: bool) -> int:
 
 
 def stop(state: State, pid: int) -> bool:
-    """Asks the runner to stop and waits until its lock is free and it has ended. A runner that does not end in time is killed with its parts."""
+    """Asks the runner to stop and waits until its lock is free and it has ended. A runner that does not end in time
+    is killed with its parts."""
     for number, seconds in ((signal.SIGTERM, STOP_SECONDS), (signal.SIGKILL, 10.0)):
         try:
             os.kill(pid, number)

@@ -18,7 +18,8 @@ from localmesh.state.pki import IDENTITIES, Pki
 
 __all__ = ["Pki", "issue_certificates"]
 
-# They end with the run: the next start makes another authority, and the key of this one is nowhere. What must not happen is that a mesh
+# They end with the run: the next start makes another authority, and the key of this one is nowhere. What must not
+# happen is that a mesh
 # which was left running, or a machine that slept, finds its parts unable to speak to each other.
 LIFETIME = timedelta(days=3650)
 # A clock that is set right after the start must not make them begin in the future.

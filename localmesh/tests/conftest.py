@@ -29,7 +29,8 @@ def commands(tmp_path: Path) -> Iterator[Commands]:
 
 @pytest.fixture(scope="session")
 def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
-    """One whole mesh for all tests that only talk to it: real PostgreSQL, Valkey and Envoy, stand-ins for the services."""
+    """One whole mesh for all tests that only talk to it: real PostgreSQL, Valkey and Envoy, stand-ins for the
+    services."""
     environment = {"TOOLMESH_EDGE_RATE": str(EDGE_RATE), "TOOLMESH_EDGE_BURST": str(EDGE_BURST)}
     commands = Commands(tmp_path_factory.mktemp("mesh") / "state", "whole_mesh", environment)
     commands.up()

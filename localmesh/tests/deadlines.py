@@ -21,7 +21,8 @@ def eventually(condition: Callable[[], T | None], seconds: float = 20.0) -> T:
 
 
 async def eventually_async(condition: Callable[[], Awaitable[T]], seconds: float = 20.0) -> T:
-    """Returns the first true answer; fails when there was none in time. Being refused a connection counts as not yet."""
+    """Returns the first true answer; fails when there was none in time. Being refused a connection counts as not
+    yet."""
     async with asyncio.timeout(seconds):
         while True:
             try:

@@ -1,6 +1,8 @@
-"""A program that stands where a service will: opens the ports of the contract with the identity it was given, and answers.
+"""A program that stands where a service will: opens the ports of the contract with the identity it was given, and
+answers.
 
-Run as `python standin.py <name>`. The gateway speaks HTTPS, the others gRPC with the standard health service; all of them
+Run as `python standin.py <name>`. The gateway speaks HTTPS, the others gRPC with the standard health service; all of
+them
 answer /readyz on the operations port, and what they were sent can be read back from them.
 """
 

@@ -19,7 +19,8 @@ TOKEN = "stand-in.token"
 
 
 def whole_mesh(mesh: Mesh) -> Sequence[Part]:
-    """The real composition: real PostgreSQL, Valkey and Envoy, with stand-ins that speak mutual TLS for the services."""
+    """The real composition: real PostgreSQL, Valkey and Envoy, with stand-ins that speak mutual TLS for the
+    services."""
     extra = {"STANDIN_SIGNING_KEYS": str(mesh.secrets.signing_keys)}
     return [_stand_in(part, extra) if part.name in SERVICES else part for part in composition.compose(mesh)]
 

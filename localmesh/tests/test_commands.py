@@ -121,7 +121,8 @@ def test_what_lies_where_the_person_is_is_not_taken_for_ours(tmp_path: Path, det
     elsewhere.mkdir()
     for name in ("secrets.py", "signal.py", "localmesh.py", "libs.py"):
         (elsewhere / name).write_text("raise SystemExit('this is not yours')")
-    # As installed: a program that Python runs by its path does not look where the person is, and whom it starts must not either.
+    # As installed: a program that Python runs by its path does not look where the person is, and whom it starts
+    # must not either.
     program = [str(Path(sys.executable).with_name("toolmesh")), "up", f"--state={tmp_path / 'state'}", *detach]
     environment = {**os.environ, "TOOLMESH_DRAIN_SECONDS": "abc"}
     finished = subprocess.run(program, cwd=elsewhere, env=environment, capture_output=True, text=True, check=False)

@@ -1,4 +1,5 @@
-"""The checks that a machine makes better than a reviewer: format, lint, types, imports, the contract and what it yields.
+"""The checks that a machine makes better than a reviewer: format, lint, types, imports, the contract and what it
+yields.
 
 Each check also proves that it can fail, on a copy of the tree with one planted fault.
 """
@@ -137,7 +138,8 @@ def _commit(repository: Path, reference: str) -> str:
 
 
 def landed_contract(repository: Path, scratch: Path) -> Path | None:
-    """Check out the contract of main, or None where there is none, as in a tree without history. What is main itself is held
+    """Check out the contract of main, or None where there is none, as in a tree without history. What is main itself
+    is held
     against the commit before: compared with itself it would break nobody, whatever it did."""
     head = _commit(repository, "HEAD")
     for main in ("origin/main", "main"):

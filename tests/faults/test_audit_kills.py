@@ -1,4 +1,5 @@
-"""100,000 records from eight writers while audit is killed at thirty random moments: nothing acknowledged is lost, nothing is
+"""100,000 records from eight writers while audit is killed at thirty random moments: nothing acknowledged is lost,
+nothing is
 there twice, and history only ever grew. What the relay told of meanwhile is all there as well, in order."""
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ def environment(
 ) -> dict[str, str]:
     """The environment of audit on a fresh database, with a relay whose stream keeps everything."""
     with redis.Redis.from_url(valkey_url) as client:
-        # Databases of tests are copies of one, and so are their logs: what an earlier test left would be another history.
+        # Databases of tests are copies of one, and so are their logs: what an earlier test left would be
+        # another history.
         client.flushdb()
     encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
     (tmp_path / "checkpoint.pem").write_bytes(key.private_bytes(encoding, form, serialization.NoEncryption()))
@@ -97,7 +99,8 @@ async def replicas(
 
 
 class Witness:
-    """Asks one replica for checkpoints all the time, and keeps them: of several, one that is dead must not keep the others from being asked."""
+    """Asks one replica for checkpoints all the time, and keeps them: of several, one that is dead must not keep the
+    others from being asked."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._stub = rpc.AuditServiceStub(channel)
@@ -140,8 +143,10 @@ def a_record(writer: int, number: int) -> record_pb.AuditRecord:
 
 
 async def kill_at_random(replicas: Sequence[AuditProcess], writers: Sequence[Writer], chance: random.Random) -> int:
-    """Kill some replica whenever so much more is acknowledged, with commits under way, and start it again. The others go on
-    meanwhile, so the next one is killed when its moment comes; if it is the same one, the writers wait with us until it is
+    """Kill some replica whenever so much more is acknowledged, with commits under way, and start it again. The others
+    go on
+    meanwhile, so the next one is killed when its moment comes; if it is the same one, the writers wait with us until
+    it is
     back. Return how many kills found records that were not acknowledged yet."""
     marks = sorted(chance.randrange(RECORDS * 97 // 100) for _ in range(KILLS))
     back: dict[AuditProcess, asyncio.Task[None]] = {}
@@ -217,7 +222,8 @@ def stored(url: str) -> list[tuple[int, str, bytes]]:
 
 
 def check_acknowledged(writers: Sequence[Writer], rows: Sequence[tuple[int, str, bytes]]) -> None:
-    """Every record of every writer is there once, in its writer's order, as it was sent, where the acknowledgement said."""
+    """Every record of every writer is there once, in its writer's order, as it was sent, where the acknowledgement
+    said."""
     places = {record_id: sequence for sequence, record_id, _ in rows}
     assert [row[0] for row in rows] == list(range(RECORDS))
     assert len(places) == RECORDS

@@ -1,5 +1,7 @@
-"""Two hundred random deadlines against tools that never end and scatter processes about: every answer comes in time, and nothing that
-was started outlives it. It measures, and a busy machine is a part of what it measures, so it is among the slow tests. Only what the machine's
+"""Two hundred random deadlines against tools that never end and scatter processes about: every answer comes in time,
+and nothing that
+was started outlives it. It measures, and a busy machine is a part of what it measures, so it is among the slow tests.
+Only what the machine's
 host gave to others is left out: then nobody here could run, in time or late."""
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ AT_ONCE = 2
 OUTLIVES_AT_MOST = 0.1
 # The tool, what it started under another name, and two orphans.
 SCATTERED = 4
-# With less than this a call may be over on its way, before an executor has seen it: then its own transport tells the caller.
+# With less than this a call may be over on its way, before an executor has seen it: then its own transport tells the
+# caller.
 TOLD_BY_THE_MESH = 0.1
 # What the mesh keeps back of a deadline at most, to answer in time.
 KEPT_BACK = 0.05
@@ -45,7 +48,8 @@ DEADLINE_EXCEEDED = "E3002"
 
 @dataclass(frozen=True)
 class Measured:
-    """One call: what it was given, when it was answered, and when a process of it was last seen after that, in seconds from its beginning."""
+    """One call: what it was given, when it was answered, and when a process of it was last seen after that, in
+    seconds from its beginning."""
 
     tool: str
     given: float
@@ -56,7 +60,8 @@ class Measured:
     """How many seconds the host gave to others meanwhile."""
 
     def later_than(self, seconds: float, moment: float) -> bool:
-        """Say whether a moment was later than so many seconds after the deadline, and the host did not take the difference."""
+        """Say whether a moment was later than so many seconds after the deadline, and the host did not take the
+        difference."""
         return moment > self.given + seconds + self.stolen
 
 
@@ -77,7 +82,8 @@ def fleet(own_mesh: Mesh, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture(scope="module")
 def watchers() -> Iterator[Executor]:
-    """Whoever looks for processes: beside this one, because a thread that looks without a pause keeps answers from being read."""
+    """Whoever looks for processes: beside this one, because a thread that looks without a pause keeps answers from
+    being read."""
     with ProcessPoolExecutor(AT_ONCE, multiprocessing.get_context("spawn")) as pool:
         yield pool
 
@@ -131,7 +137,8 @@ async def test_no_answer_is_late_and_nothing_outlives_its_deadline(
 
 
 async def known(stub: Any, token: str, watchers: Executor) -> None:
-    """Return once both tools are registered and were seen to run, with all that they scatter: so what is not seen later is not there."""
+    """Return once both tools are registered and were seen to run, with all that they scatter: so what is not seen
+    later is not there."""
     for tool in ENTRY_POINTS:
         async with asyncio.timeout(60):
             while not await scatters(stub, token, watchers, tool):

@@ -33,7 +33,8 @@ TOOLS = 10_000
 
 
 async def fill(engine: AsyncEngine) -> None:  # noqa: F811
-    """Store ten thousand admitted tools in one transaction; to register each would take minutes and show nothing more."""
+    """Store ten thousand admitted tools in one transaction; to register each would take minutes and show nothing
+    more."""
     kinds = discovery_corpus.load()["tools"]
     stored = [_numbered(kinds[number % len(kinds)], number) for number in range(TOOLS)]
     async with transaction(engine) as connection:

@@ -1,4 +1,5 @@
-"""Two tenants on one mesh: one attacks, the other one's calls all succeed and stay about as fast as alone. Prints a table."""
+"""Two tenants on one mesh: one attacks, the other one's calls all succeed and stay about as fast as alone. Prints a
+table."""
 
 from __future__ import annotations
 

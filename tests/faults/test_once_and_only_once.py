@@ -1,4 +1,5 @@
-"""One key, many callers, two executors, and deaths at every moment of a call: one effect, and an answer for everyone."""
+"""One key, many callers, two executors, and deaths at every moment of a call: one effect, and an answer for
+everyone."""
 
 from __future__ import annotations
 
@@ -111,7 +112,8 @@ async def test_fifty_deaths_never_make_two_effects_and_never_lose_an_answer(
     assert ended["book_once", UNKNOWN_OUTCOME] > 0
 
 
-# Stopped right before its effect, a tool has it when it is continued, whatever anybody decided meanwhile: one that is asked for its status
+# Stopped right before its effect, a tool has it when it is continued, whatever anybody decided meanwhile: one that is
+# asked for its status
 # cannot be kept from that by the mesh, and says so in `domain/uncertain.py`.
 STOPS = [
     (tool, moment) for tool in RULES for moment in ("after_claim", "before_effect", "after_effect", "before_settle")
@@ -142,7 +144,8 @@ async def test_an_owner_that_was_only_stopped_changes_nothing_that_was_decided_m
 async def a_death(
     fleet: Fleet, callers: Callers, request: pb.InvokeRequest, folder: Path, moment: str, chance: random.Random
 ) -> tuple[list[Answer], int]:
-    """Make the same call several times at once while an executor dies; return what every caller got, and how many died."""
+    """Make the same call several times at once while an executor dies; return what every caller got, and how many
+    died."""
     await asyncio.to_thread(fleet.wait_ready)
     if moment in MOMENTS:
         (folder / f"die-{moment}").touch()

@@ -95,7 +95,8 @@ class Batch:
 
 @dataclass
 class Writer:
-    """A peer that sends its batches in order, and those that were not acknowledged again when its stream ends; then to the
+    """A peer that sends its batches in order, and those that were not acknowledged again when its stream ends; then
+    to the
     next replica, if there are several."""
 
     name: str

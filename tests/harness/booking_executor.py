@@ -1,7 +1,10 @@
-"""Another executor for a running mesh, with tools whose effect can be counted, and which dies at the moment that a test names.
+"""Another executor for a running mesh, with tools whose effect can be counted, and which dies at the moment that a
+test names.
 
-`python -m tests.harness.booking_executor` reads the same environment as `python -m services.executor`, and BOOKING_FAULTS, a folder: a file
-`die-<moment>` in it kills the one process that comes to that moment first, and `stop-<moment>` stops it there until it is continued.
+`python -m tests.harness.booking_executor` reads the same environment as `python -m services.executor`, and
+BOOKING_FAULTS, a folder: a file
+`die-<moment>` in it kills the one process that comes to that moment first, and `stop-<moment>` stops it there until
+it is continued.
 """
 
 from __future__ import annotations
@@ -135,7 +138,8 @@ class Booked:
 
 
 class BookingRunner(BuiltinRunner):
-    """Runs what ships with the executor, and bookings: half of their time passes before the effect and half after it."""
+    """Runs what ships with the executor, and bookings: half of their time passes before the effect and half after
+    it."""
 
     async def run(self, tool: Tool, work: RunRequest) -> RunResult:
         if not tool.entry_point.startswith("book_"):

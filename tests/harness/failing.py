@@ -1,4 +1,5 @@
-"""The tools of the pack `failing`: what their manifests say, and a mesh that has them, with the policies and the hook they need."""
+"""The tools of the pack `failing`: what their manifests say, and a mesh that has them, with the policies and the hook
+they need."""
 
 from __future__ import annotations
 
@@ -168,7 +169,8 @@ def _lay(change: dict[str, Any], document: dict[str, Any]) -> None:
 
 @contextmanager
 def failing_mesh(folder: Path) -> Iterator[Mesh]:
-    """Run a mesh that has the tools, a volume `notes` for them below the folder, and a gVisor that cannot confine anything."""
+    """Run a mesh that has the tools, a volume `notes` for them below the folder, and a gVisor that cannot confine
+    anything."""
     state, notes, hooks, rules, gvisor = (folder / name for name in ("state", "notes", "hooks.json", "rules", "runsc"))
     notes.mkdir()
     rules.mkdir()

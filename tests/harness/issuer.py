@@ -1,4 +1,5 @@
-"""What services follow of their issuer, as a real servicer that a test speaks through: revocations, policies, silence."""
+"""What services follow of their issuer, as a real servicer that a test speaks through: revocations, policies,
+silence."""
 
 from __future__ import annotations
 

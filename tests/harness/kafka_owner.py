@@ -1,6 +1,7 @@
 """The owner of a Kafka cluster for tests, as a process of its own: `python -m tests.harness.kafka_owner BROKERS`.
 
-The cluster is the one inside librdkafka: real sockets and the real protocol, in memory, gone with this process. It says where
+The cluster is the one inside librdkafka: real sockets and the real protocol, in memory, gone with this process. It
+says where
 its brokers listen, then obeys one JSON line after another and answers each with a line.
 """
 

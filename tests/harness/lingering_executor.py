@@ -1,6 +1,7 @@
 """Another executor for a running mesh, with tools that never end by themselves, in real sandboxes.
 
-`python -m tests.harness.lingering_executor` reads the same environment as `python -m services.executor`; TOOLMESH_TOOL_PACKS must name `PACKS`.
+`python -m tests.harness.lingering_executor` reads the same environment as `python -m services.executor`;
+TOOLMESH_TOOL_PACKS must name `PACKS`.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ class Lingering:
 
 
 def last_seen(marker: str, until: float) -> float:
-    """Watch the processes of this machine that bear a marker, as their name or as the name they were called by, until there is none or it is that
+    """Watch the processes of this machine that bear a marker, as their name or as the name they were called by, until
+    there is none or it is that
     late; return when one was last seen, on the monotonic clock, or 0 if none ever was."""
     seen = 0.0
     while (moment := next(_sightings(marker.encode()), None)) is not None:

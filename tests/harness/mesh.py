@@ -115,7 +115,8 @@ class Mesh:
         return found
 
     def calls(self, part: str, trace: str, *, within: float = 10.0) -> list[dict[str, Any]]:
-        """Return the lines of the calls that a part served in a trace, waiting for the first: lines are written in company."""
+        """Return the lines of the calls that a part served in a trace, waiting for the first: lines are written in
+        company."""
 
         def found() -> list[dict[str, Any]]:
             return [line for line in self.logs(part) if line.get("trace_id") == trace and line.get("event") == "call"]

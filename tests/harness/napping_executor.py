@@ -1,4 +1,5 @@
-"""Another executor for a running mesh, with a tool that sleeps until it is woken: what it takes to stop things while a call runs.
+"""Another executor for a running mesh, with a tool that sleeps until it is woken: what it takes to stop things while
+a call runs.
 
 `python -m tests.harness.napping_executor` reads the same environment as `python -m services.executor`.
 """

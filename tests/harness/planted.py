@@ -1,4 +1,5 @@
-"""Secrets to plant, each valid of its kind and never seen before, and a search that finds them in any of their disguises."""
+"""Secrets to plant, each valid of its kind and never seen before, and a search that finds them in any of their
+disguises."""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ class Planted:
 
 
 def disguises(secret: str) -> set[bytes]:
-    """Return the forms in which a secret may lie somewhere: as it is, in hexadecimal as databases dump bytes, and in base64 at
+    """Return the forms in which a secret may lie somewhere: as it is, in hexadecimal as databases dump bytes, and in
+    base64 at
     each of the three offsets."""
     plain = secret.encode()
     found = {plain, plain.hex().encode(), plain.hex().upper().encode()}

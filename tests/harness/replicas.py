@@ -1,4 +1,5 @@
-"""Second processes for a running mesh: another authz on the same database, and an executor that follows only that one."""
+"""Second processes for a running mesh: another authz on the same database, and an executor that follows only that
+one."""
 
 from __future__ import annotations
 

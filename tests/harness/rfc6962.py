@@ -1,4 +1,5 @@
-"""RFC 6962 as a verifier writes it down (sections 2.1 and, for the checks, RFC 9162 2.1.3.2 and 2.1.4.2). It shares nothing with the
+"""RFC 6962 as a verifier writes it down (sections 2.1 and, for the checks, RFC 9162 2.1.3.2 and 2.1.4.2). It shares
+nothing with the
 service, so that a mistake there is not repeated here."""
 
 from __future__ import annotations

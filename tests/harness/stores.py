@@ -25,7 +25,8 @@ port = {port}
 unix_socket_directories = ''
 max_connections = 200
 shared_buffers = 32MB
-# The machine does not crash in a test, and a process that is killed loses nothing that the system has: no need to wait for disks.
+# The machine does not crash in a test, and a process that is killed loses nothing that the system has: no need to
+# wait for disks.
 fsync = off
 full_page_writes = off
 # A connection that was given up half-way holds up whoever drops a database until the server gives it up too.

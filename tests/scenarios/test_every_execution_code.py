@@ -1,4 +1,5 @@
-"""Every way in which a call can fail by its arguments, its run or its result, E3301 to E3415, and by the word of approvers, E3211: through
+"""Every way in which a call can fail by its arguments, its run or its result, E3301 to E3415, and by the word of
+approvers, E3211: through
 the edge of a running mesh, in real sandboxes, and each on record."""
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Every way in which authority can be refused, E3201 to E3216, through the edge of a running mesh. (E3211 needs a mesh with a hook, and is
+"""Every way in which authority can be refused, E3201 to E3216, through the edge of a running mesh. (E3211 needs a
+mesh with a hook, and is
 among the cases of test_every_execution_code.)"""
 
 from __future__ import annotations
@@ -115,7 +116,8 @@ def refusals(mesh: Mesh) -> Iterator[Refusals]:
         now = int(time.time())
         claims = {
             "iss": mesh.runtime["issuer"], "aud": mesh.runtime["audience"], "sub": PERSON + "forger", "jti": new_id(),
-            "iat": now - 60, "exp": now + 600, "tier": "user", "scope": "tools:call", "tools": [{"tool": "*"}], **changes,
+            "iat": now - 60, "exp": now + 600, "tier": "user", "scope": "tools:call", "tools": [{"tool": "*"}],
+            **changes,
         }  # fmt: skip
         return jwt.encode(claims, key, "RS256", {"kid": kid})
 

@@ -1,4 +1,5 @@
-"""Secrets in arguments, results, errors and headers reach the tool and its caller, and nothing else: no database, no log, no
+"""Secrets in arguments, results, errors and headers reach the tool and its caller, and nothing else: no database, no
+log, no
 trace, no metric, no export, no stream and no topic ever holds them."""
 
 from __future__ import annotations
@@ -137,7 +138,8 @@ def settle(watched: Watched) -> None:
 
 
 def tool_with_declared_fields(watched: Watched) -> None:
-    """A manifest names its sensitive fields by pointer and by mark. No runner here has the tool; what was asked is recorded."""
+    """A manifest names its sensitive fields by pointer and by mark. No runner here has the tool; what was asked is
+    recorded."""
     properties = {
         "note": {"type": "string"},
         "account": {"type": "string", "x-sensitivity": "high"},

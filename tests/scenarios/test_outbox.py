@@ -1,4 +1,5 @@
-"""Audit is stopped, killed and restarted while calls run: what ran is answered and on record, and nothing new begins."""
+"""Audit is stopped, killed and restarted while calls run: what ran is answered and on record, and nothing new
+begins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A user of an outside issuer, from their own token to a tool's answer: exchanged at the edge, with keys that authz fetches from where
+"""A user of an outside issuer, from their own token to a tool's answer: exchanged at the edge, with keys that authz
+fetches from where
 the issuer publishes them."""
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""A rule on its way from a file to the mesh, with the command line: checked, tried on the past, active, explained, taken back."""
+"""A rule on its way from a file to the mesh, with the command line: checked, tried on the past, active, explained,
+taken back."""
 
 from __future__ import annotations
 

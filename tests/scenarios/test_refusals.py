@@ -35,7 +35,8 @@ def spoil(mesh: Mesh) -> Callable[..., str]:
     def mint(**changes: Any) -> str:
         now = int(time.time())
         claims = {
-            "iss": mesh.runtime["issuer"], "aud": mesh.runtime["audience"], "sub": ALICE, "jti": new_id(), "iat": now - 7200,
+            "iss": mesh.runtime["issuer"], "aud": mesh.runtime["audience"], "sub": ALICE, "jti": new_id(),
+            "iat": now - 7200,
             "exp": now + 600, "tier": "user", "scope": "tools:call", "tools": [{"tool": "*"}], **changes,
         }  # fmt: skip
         return jwt.encode(claims, key, "RS256", {"kid": kid})

@@ -1,4 +1,5 @@
-"""Authority is taken back at one replica of authz: another one, and an executor that follows only that one, keep to it within a
+"""Authority is taken back at one replica of authz: another one, and an executor that follows only that one, keep to
+it within a
 second, with the bus and without it; and when nobody can say what was taken back, nothing is allowed."""
 
 from __future__ import annotations

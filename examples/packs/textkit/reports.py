@@ -41,7 +41,8 @@ def write_report(arguments: dict[str, Any], call: Call) -> dict[str, Any]:
 
 
 def remove_report(arguments: dict[str, Any], call: Call) -> dict[str, Any]:
-    """Remove a report, and say how it is written again. Without a preview of its own: it runs on a copy that is thrown away."""
+    """Remove a report, and say how it is written again. Without a preview of its own: it runs on a copy that is
+    thrown away."""
     place = _place(arguments["name"])
     if not place.exists():
         return {"removed": False}

@@ -1,4 +1,5 @@
-"""Prints the headings of a Markdown document: arguments as JSON on standard input, the result as JSON on standard output."""
+"""Prints the headings of a Markdown document: arguments as JSON on standard input, the result as JSON on standard
+output."""
 
 from __future__ import annotations
 

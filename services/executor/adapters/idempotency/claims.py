@@ -72,7 +72,8 @@ class PostgresClaims:
         self._leases.listen(on_lost, on_failure)
 
     async def settle(self, claim: Claim, settled: ClaimOutcome) -> None:
-        """Store the outcome of the call. Raises ClaimLostError, and changes nothing, if another call holds the claim."""
+        """Store the outcome of the call. Raises ClaimLostError, and changes nothing, if another call holds the
+        claim."""
         failed = isinstance(settled.outcome, MeshError)
         with self._ending_lease(claim):
             sealed = self._seal_outcome(claim, settled.outcome)

@@ -5,8 +5,10 @@ but would have to be rounded, truncated or guessed is lossy. Anything else is le
 
 | declared | read | lossy |
 |---|---|---|
-| integer | a whole JSON number of 64 bits: `"42"`, `"42.0"`, `"4.2e1"`, `42.0` | `"42.5"`, `"0x10"`, `"1_000"`, `"+1"` |
-| number | a JSON number that a double represents exactly: `"0.1"`, `"1e22"` | `"1e400"`, `"0.12345678901234567"`, `"NaN"` |
+| integer | a whole JSON number of 64 bits: `"42"`, `"42.0"`, `"4.2e1"`, `42.0` | `"42.5"`, `"0x10"`, `"1_000"`,
+`"+1"` |
+| number | a JSON number that a double represents exactly: `"0.1"`, `"1e22"` | `"1e400"`, `"0.12345678901234567"`,
+`"NaN"` |
 | boolean | `"true"` and `"false"` | |
 | object, array | the JSON text of one | one with a key twice, an integer past 64 bits, or nested too deeply |
 

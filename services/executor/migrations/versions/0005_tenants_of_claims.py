@@ -8,7 +8,8 @@ down_revision = "0004"
 
 
 def upgrade() -> None:
-    # Existing claims get the empty tenant. Callers without a tenant get UNKNOWN_OUTCOME for them, so nothing runs twice.
+    # Existing claims get the empty tenant. Callers without a tenant get UNKNOWN_OUTCOME for them, so nothing runs
+    # twice.
     op.add_column("claims", sa.Column("tenant", sa.Text, nullable=False, server_default=""))
     op.alter_column("claims", "tenant", server_default=None)
     op.drop_constraint("claims_pkey", "claims")

@@ -11,7 +11,8 @@ from typing import Any, NoReturn
 
 
 def linger(marker: str) -> NoReturn:
-    """Never end, and leave children and grandchildren about, deaf to every signal that can be ignored. All of them bear the marker."""
+    """Never end, and leave children and grandchildren about, deaf to every signal that can be ignored. All of them
+    bear the marker."""
     Path("/proc/self/comm").write_text(marker)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)

@@ -160,7 +160,8 @@ def test_running_out_of_descriptors_fails_only_that_start(launched: Launched, ro
 
 @pytest.mark.parametrize("cgroups", ["preferred", "off"])
 def test_a_sandbox_killed_while_starting_leaves_no_process(cgroups: str) -> None:
-    """BubblewrapSandbox may be killed after it forked and before it reported the child or set its parent-death signal."""
+    """BubblewrapSandbox may be killed after it forked and before it reported the child or set its parent-death
+    signal."""
     made = environment.prepare_environment("test", cgroups)
     process, control = spawn_launcher(made.config)
     try:
