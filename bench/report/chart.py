@@ -21,9 +21,9 @@ SHADES = {
     "peer": ("#f2c28f", "#e2954a", "#b96c22"),
 }
 KINDS = {"floor": "without governance", "ours": "governed and audited", "peer": "peers, as their documents tune them"}
-# Whoever draws it without knowing the page gets greys that can be read on white and on black.
+# Greys that are readable on light and dark pages.
 STYLE = """
-text { font-family: system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-serif; 
+text { font-family: system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-serif;
   fill: #7d8590; font-size: 13px; }
 .title { font-size: 18px; font-weight: 600; }
 .value { font-size: 11px; }
