@@ -28,7 +28,7 @@ _ACTIONS = Path("/proc/sys/kernel/seccomp/actions_avail")
 
 
 @dataclass(frozen=True, slots=True)
-class CheckResult:
+class DoctorCheck:
     """The result of one check, with advice if something is wrong."""
 
     name: str
@@ -37,10 +37,10 @@ class CheckResult:
     advice: str = ""
 
 
-def run_checks() -> Iterator[CheckResult]:
+def run_checks() -> Iterator[DoctorCheck]:
     """Run all checks, prerequisites first."""
     if platform.system() != "Linux":
-        yield CheckResult(
+        yield DoctorCheck(
             "sandboxes", WARN, f"not available on {platform.system()}", "Tools run in sandboxes on Linux only."
         )
         return
@@ -50,55 +50,55 @@ def run_checks() -> Iterator[CheckResult]:
     yield check_gvisor()
 
 
-def check_seccomp() -> CheckResult:
+def check_seccomp() -> DoctorCheck:
     """Check that the kernel supports seccomp and a filter exists for this machine."""
     machine = os.uname().machine
     if machine not in bpf.ARCHITECTURES:
-        return CheckResult("seccomp", FAIL, f"no seccomp filter for {machine}", "Sandboxes need x86_64 or aarch64.")
+        return DoctorCheck("seccomp", FAIL, f"no seccomp filter for {machine}", "Sandboxes need x86_64 or aarch64.")
     if not _ACTIONS.exists() or "kill_process" not in _ACTIONS.read_text().split():
-        return CheckResult(
+        return DoctorCheck(
             "seccomp", FAIL, "the kernel does not support seccomp filters", "Sandboxes need Linux 4.14 with seccomp."
         )
-    return CheckResult("seccomp", OK, f"filter for {machine} available")
+    return DoctorCheck("seccomp", OK, f"filter for {machine} available")
 
 
-def check_cgroups() -> CheckResult:
+def check_cgroups() -> DoctorCheck:
     """Check which cgroup controllers can limit process trees. Without them, limits apply per process."""
     hierarchy = CgroupHierarchy.prepare("doctor")
     hierarchy.close()
     usable = ", ".join(sorted({"cpu" if name == "cpuacct" else name for name in hierarchy.parents})) or "none"
     if not hierarchy.missing:
-        return CheckResult("cgroups", OK, f"can limit {usable}")
+        return DoctorCheck("cgroups", OK, f"can limit {usable}")
     lacking = ", ".join(sorted(hierarchy.missing))
     advice = (
         "Run the executor as root or in a delegated cgroup (systemd: Delegate=yes). "
         "Otherwise limits apply to each process."
     )
-    return CheckResult("cgroups", WARN, f"can limit {usable}; not {lacking}", advice)
+    return DoctorCheck("cgroups", WARN, f"can limit {usable}; not {lacking}", advice)
 
 
-def check_bubblewrap() -> CheckResult:
+def check_bubblewrap() -> DoctorCheck:
     """Check bubblewrap, which most tools need: without it only built-in tools run."""
     reason = asyncio.run(_probe(BubblewrapSandbox("doctor")))
     if not reason:
-        return CheckResult("sandbox:bubblewrap", OK, "works")
+        return DoctorCheck("sandbox:bubblewrap", OK, "works")
     advice = (
         "Allow user namespaces (sysctl kernel.unprivileged_userns_clone=1, or in your container). "
         "Without them only built-in tools run."
     )
-    return CheckResult("sandbox:bubblewrap", FAIL, reason, advice)
+    return DoctorCheck("sandbox:bubblewrap", FAIL, reason, advice)
 
 
-def check_gvisor() -> CheckResult:
+def check_gvisor() -> DoctorCheck:
     """Check gVisor, which tools of the tier `kernel` need. Without it they are refused; all others run."""
     configured = Path(os.environ["TOOLMESH_RUNSC"]) if os.environ.get("TOOLMESH_RUNSC") else None
     program = find_runsc(configured)
     if program is None:
-        return CheckResult("sandbox:gvisor", WARN, "not found; tools that demand it are refused", _sentence(HOW_TO_GET))
+        return DoctorCheck("sandbox:gvisor", WARN, "not found; tools that demand it are refused", _sentence(HOW_TO_GET))
     reason = asyncio.run(_probe(GvisorSandbox("doctor", runsc=program)))
     if reason:
-        return CheckResult("sandbox:gvisor", WARN, _sentence(reason), "Tools that demand it are refused here.")
-    return CheckResult("sandbox:gvisor", OK, f"works: {_version(program)} at {program}")
+        return DoctorCheck("sandbox:gvisor", WARN, _sentence(reason), "Tools that demand it are refused here.")
+    return DoctorCheck("sandbox:gvisor", OK, f"works: {_version(program)} at {program}")
 
 
 def main(arguments: list[str]) -> int:

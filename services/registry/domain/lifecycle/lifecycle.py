@@ -47,7 +47,7 @@ class Verb(StrEnum):
     LOAD = "load"
 
 
-class StackOperation(Enum):
+class StateStackOperation(Enum):
     """The effect of a verb on the stack of states."""
 
     COVER = "cover"
@@ -60,37 +60,37 @@ class StackOperation(Enum):
 class TransitionRule:
     """The operation of a verb, the states in which it applies, and its target state."""
 
-    operation: StackOperation
+    operation: StateStackOperation
     states: frozenset[LifecycleState]
     target: LifecycleState | None = None
 
 
-def _rule(operation: StackOperation, *states: LifecycleState, to: LifecycleState | None = None) -> TransitionRule:
+def _rule(operation: StateStackOperation, *states: LifecycleState, to: LifecycleState | None = None) -> TransitionRule:
     return TransitionRule(operation, frozenset(states), to)
 
 
 _RUNS = (S.AVAILABLE, S.DEFERRED, S.DEPRECATED)
 TRANSITION_RULES: Mapping[Verb, TransitionRule] = {
-    Verb.PUBLISH: _rule(StackOperation.UNCOVER, S.DRAFT),
+    Verb.PUBLISH: _rule(StateStackOperation.UNCOVER, S.DRAFT),
     # Not from requires_setup: a deprecated version runs, and one that needs setup must not.
-    Verb.DEPRECATE: _rule(StackOperation.COVER, *_RUNS, to=S.DEPRECATED),
-    Verb.UNDEPRECATE: _rule(StackOperation.UNCOVER, S.DEPRECATED, S.SUNSET),
-    Verb.SUNSET: _rule(StackOperation.MOVE, S.DEPRECATED, to=S.SUNSET),
-    Verb.REMOVE: _rule(StackOperation.MOVE, S.DRAFT, S.SUNSET, S.QUARANTINED, to=S.RETIRED),
-    Verb.EXTEND: _rule(StackOperation.KEEP, S.SUNSET),
+    Verb.DEPRECATE: _rule(StateStackOperation.COVER, *_RUNS, to=S.DEPRECATED),
+    Verb.UNDEPRECATE: _rule(StateStackOperation.UNCOVER, S.DEPRECATED, S.SUNSET),
+    Verb.SUNSET: _rule(StateStackOperation.MOVE, S.DEPRECATED, to=S.SUNSET),
+    Verb.REMOVE: _rule(StateStackOperation.MOVE, S.DRAFT, S.SUNSET, S.QUARANTINED, to=S.RETIRED),
+    Verb.EXTEND: _rule(StateStackOperation.KEEP, S.SUNSET),
     # Stores the sunset that readers already see, because its date has passed.
-    Verb.EXPIRE: _rule(StackOperation.KEEP, S.SUNSET),
-    Verb.DISABLE: _rule(StackOperation.COVER, *_RUNS, S.REQUIRES_SETUP, to=S.DISABLED),
-    Verb.ENABLE: _rule(StackOperation.UNCOVER, S.DISABLED),
+    Verb.EXPIRE: _rule(StateStackOperation.KEEP, S.SUNSET),
+    Verb.DISABLE: _rule(StateStackOperation.COVER, *_RUNS, S.REQUIRES_SETUP, to=S.DISABLED),
+    Verb.ENABLE: _rule(StateStackOperation.UNCOVER, S.DISABLED),
     # Everything that may run again can be quarantined, also a version past its sunset, which can be undeprecated.
     Verb.QUARANTINE: _rule(
-        StackOperation.COVER, *_RUNS, S.DRAFT, S.DISABLED, S.REQUIRES_SETUP, S.SUNSET, to=S.QUARANTINED
+        StateStackOperation.COVER, *_RUNS, S.DRAFT, S.DISABLED, S.REQUIRES_SETUP, S.SUNSET, to=S.QUARANTINED
     ),
-    Verb.RELEASE: _rule(StackOperation.UNCOVER, S.QUARANTINED),
-    Verb.MARK_REQUIRES_SETUP: _rule(StackOperation.COVER, *_RUNS, to=S.REQUIRES_SETUP),
-    Verb.COMPLETE_SETUP: _rule(StackOperation.UNCOVER, S.REQUIRES_SETUP),
-    Verb.DEFER: _rule(StackOperation.COVER, S.AVAILABLE, to=S.DEFERRED),
-    Verb.LOAD: _rule(StackOperation.UNCOVER, S.DEFERRED),
+    Verb.RELEASE: _rule(StateStackOperation.UNCOVER, S.QUARANTINED),
+    Verb.MARK_REQUIRES_SETUP: _rule(StateStackOperation.COVER, *_RUNS, to=S.REQUIRES_SETUP),
+    Verb.COMPLETE_SETUP: _rule(StateStackOperation.UNCOVER, S.REQUIRES_SETUP),
+    Verb.DEFER: _rule(StateStackOperation.COVER, S.AVAILABLE, to=S.DEFERRED),
+    Verb.LOAD: _rule(StateStackOperation.UNCOVER, S.DEFERRED),
 }  # fmt: skip
 
 
@@ -99,12 +99,12 @@ def next_states(verb: Verb, state: LifecycleState, beneath: tuple[LifecycleState
     rule = TRANSITION_RULES[verb]
     if state not in rule.states:
         return ()
-    if rule.operation is StackOperation.UNCOVER:
+    if rule.operation is StateStackOperation.UNCOVER:
         return beneath or (S.AVAILABLE,)
-    if rule.operation is StackOperation.MOVE and rule.target is not None:
+    if rule.operation is StateStackOperation.MOVE and rule.target is not None:
         return (*beneath, rule.target)
     # A state does not cover itself: deprecating again only updates the deprecation.
-    covers = rule.operation is StackOperation.COVER and rule.target is not None and state is not rule.target
+    covers = rule.operation is StateStackOperation.COVER and rule.target is not None and state is not rule.target
     return (*beneath, state, rule.target) if covers and rule.target is not None else (*beneath, state)
 
 
