@@ -59,7 +59,7 @@ def _loads(standing: Stage) -> Mapping[str, Load]:
         "gateway": calls,
         "executor": calls,
         "audit": calls,
-        # Decisions of one kind are remembered by whoever asks; these are each of their own kind.
+        # Equal decisions are cached; these all differ.
         "authz": Load(standing.policy(), [check(STAMP)]),
         "registry": Load(standing.service("registry", "/toolmesh.registry.v1.DiscoveryService/SearchTools"), [search]),
         "approval": Load(standing.peer("approval", "/toolmesh.approval.v1.ApprovalService/ListTickets"), [tickets]),

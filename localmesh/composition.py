@@ -56,7 +56,7 @@ def compose(mesh: Mesh) -> Sequence[Part]:
             _redis(mesh) | _peers(mesh, "authz", "audit"),
             after=("postgres", "valkey"),
         ),
-        # Nobody waits for it at start; it keeps its place before the executor, which will redeem its tickets.
+        # No part waits for it at start. It precedes the executor, which will redeem its tickets.
         _service(mesh, "approval", _peers(mesh, "authz")),
         # After those it calls, so that on the way down it ends its work while they still answer.
         _service(

@@ -132,7 +132,7 @@ def durable(stage: Stage) -> Iterator[tuple[Target, list[int]]]:
     command = [sys.executable, "-m", "bench.floors.durable_echo"]
     log = [*command, "log", str(log_port), str(stage.pki), str(log_port)]
     echo = [*command, "echo", str(port), str(stage.pki), str(log_port)]
-    # The database's address holds a password, and everybody on the machine can read a process's arguments.
+    # The database's address holds a password, and a process's arguments are readable by every user.
     with (
         listening(log, log_port, "the durable log", **{DATABASE: stage.database()}) as log_pid,
         listening(echo, port, "the durable echo") as pid,

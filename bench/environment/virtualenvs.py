@@ -1,6 +1,6 @@
 """Environments of their own for what the bench needs and the mesh must not: the tools that measure, and every peer.
 Each is made once,
-from a lock with hashes, and made anew when its lock changes."""
+from a lock with hashes, and rebuilt when its lock changes."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@ nothing else.
 
 Two processes, as in the mesh: the echo sends records over one stream to a log, which commits what came together with
 one statement and
-keeps the root of a Merkle tree beside it. Nobody is asked who calls; nothing is checked, decided, redacted or counted.
+keeps the root of a Merkle tree beside it. No authentication, validation, policy, redaction or counting.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ async def serve(part: str, port: int, folder: Path, log_port: int) -> None:
     echo = Echo(_to_the_log(log_port, folder))  # type: ignore[abstract]
     rpc.add_ExecutorServiceServicer_to_server(echo, server)
     conversing = asyncio.create_task(echo.converse())
-    # An echo without its log answers nobody, and whoever measures it must not wait for that.
+    # An echo without its log never answers; end it instead of waiting.
     conversing.add_done_callback(lambda task: task.cancelled() or os.kill(os.getpid(), signal.SIGTERM))  # type: ignore[func-returns-value]
     await serve_until_terminated(server, port, folder, "executor")
 

@@ -65,7 +65,7 @@ class Target:
 
 
 class UnansweredError(Exception):
-    """Nothing was measured: the first call already did not end as it should, or there was nobody to call."""
+    """Nothing was measured: the first call failed, or no server answered."""
 
 
 def program() -> Path:

@@ -63,7 +63,7 @@ class Asked:
     case: str
     target: Target
     bodies: Callable[[], Sequence[Body]]
-    """For each measurement anew: some questions are only new once."""
+    """Created for each measurement: some questions are new only once."""
     pids: Sequence[int] = ()
 
 

@@ -123,7 +123,7 @@ class _Case:
 def _by_stubs(stage: Stage, cases: Sequence[_Case], at: int) -> Iterator[Row]:
     """What decides a target, as an orchestrator asks: all in turns with an empty call over the same kind of channel,
     so that what the
-    database has to tidy up after ten thousand registrations does not fall to whoever is measured first."""
+    database has to tidy up after ten thousand registrations does not affect the first measurement."""
     pids = stage.pids("registry", "postgres")
     floor = Asked("an empty call", stage.floor(EMPTY), lambda: [Body(b"")], [stage.floor_pid])
     asked = [Asked(case.name, stage.peer("registry", case.path), case.bodies, pids) for case in cases]

@@ -96,11 +96,11 @@ def _ensure_folder(plan: PostgresPlan) -> None:
     with contextlib.suppress(FileExistsError):
         plan.folder.mkdir(mode=0o700)
         _give_away(plan, plan.folder)
-    # /var/tmp is everybody's: whoever made this folder before must be the one who will use it.
+    # /var/tmp is shared: an existing folder must belong to the server's user.
     status = plan.folder.lstat()
     owner = pwd.getpwnam("nobody").pw_uid if plan.run_as is RunAs.NOBODY else os.geteuid()
     if plan.folder.is_symlink() or status.st_uid != owner or status.st_mode & 0o077:
-        raise PartError("postgres", f"{plan.folder} belongs to somebody else")
+        raise PartError("postgres", f"{plan.folder} belongs to another user")
 
 
 def _give_away(plan: PostgresPlan, path: Path) -> None:

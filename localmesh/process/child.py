@@ -172,7 +172,7 @@ def describe_exit(code: int) -> str:
 
 @contextlib.contextmanager
 def _memory_file(content: str = "") -> Iterator[int]:
-    # Unlike a pipe it never fills up, so nobody has to read while the child runs.
+    # Unlike a pipe it never fills up, so no reader is needed while the child runs.
     descriptor = os.memfd_create("toolmesh")
     try:
         os.pwrite(descriptor, content.encode(), 0)

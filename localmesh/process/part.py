@@ -30,7 +30,7 @@ class Part:
     name: str
     launch: Launch
     probe: Callable[[], Awaitable[bool]]
-    """True once the part does its work. May raise OSError while nobody listens."""
+    """True once the part does its work. May raise OSError while the port is closed."""
     address: str
     ops: str | None = None
     after: tuple[str, ...] = ()

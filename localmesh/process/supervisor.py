@@ -138,7 +138,7 @@ class Supervisor:
         try:
             await _until_up(part, child)
         except Exception:
-            # Whoever tries again starts another one, and two would share a port or a folder.
+            # A retry starts another process, and two would share a port or a folder.
             child.kill()
             await child.wait()
             raise

@@ -101,7 +101,7 @@ def take_lock(state: State) -> RunLock | None:
 
 
 def _lock_exclusively(descriptor: int) -> bool:
-    # Somebody who only asks (`runner_pid`) holds the lock for some microseconds; a runner holds it for good.
+    # A query (`runner_pid`) holds the lock for some microseconds; a runner holds it for good.
     for _ in range(20):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -119,7 +119,7 @@ def runner_pid(state: State) -> int | None:
     except FileNotFoundError:
         return None
     with contextlib.closing(os.fdopen(descriptor, "r")) as file:
-        # Between taking the lock and writing into it lie some microseconds, in which nobody is named.
+        # Between taking the lock and writing into it lie some microseconds, in which no pid is stored.
         for _ in range(20):
             if not _is_locked(descriptor):
                 return None

@@ -67,7 +67,7 @@ class ClockNow:
         self._clock = clock
 
     def call(self, arguments: dict[str, Any]) -> Any:
-        """Return the time; a zone that nobody knows raises ARGUMENTS_INVALID."""
+        """Return the time; an unknown time zone raises ARGUMENTS_INVALID."""
         name = arguments["timezone"]
         moment = self._clock.now().astimezone(_zone(name))
         milliseconds = int(moment.timestamp()) * 1000 + moment.microsecond // 1000
