@@ -75,9 +75,11 @@ class InvokeRequest(_message.Message):
     Infinity and integers past 64 bits are refused, and every 64-bit integer survives.
     """
     idempotency_key: _builtins.str
-    """The caller's key. It keeps its meaning for the tool and the caller's tenant and session, for at least one hour."""
+    """The caller's key, scoped to the tool and the caller's tenant, subject and session, never to its token. It is remembered for at least
+    one hour, also under a renewed token.
+    """
     session_id: _builtins.str
-    """The session that the caller groups its calls by. Empty means the one that the token is bound to, else the token itself; a bound
+    """The session that the caller groups its calls by. Empty means the one that the token is bound to, else none; a bound
     token that names another one is refused with AUTHORITY_EXCEEDED.
     """
     task_id: _builtins.str

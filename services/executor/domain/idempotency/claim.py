@@ -69,7 +69,8 @@ class IdempotencyClaims:
             tenant=caller.tenant,
             tool=tool.qualified,
             subject=caller.subject,
-            session=caller.session_id or caller.token_id,
+            # Never the token: a renewed token must find the first result.
+            session=caller.session_id,
             key=request.idempotency_key,
             # As the caller sent them: a default that changes between versions must not turn a retry into a conflict.
             arguments_digest=digest(parse_object(request.arguments)),

@@ -87,12 +87,13 @@ async def test_keys_of_different_sessions_callers_and_tenants_are_different_keys
     assert len(world.runner.calls) == 4
 
 
-async def test_without_a_session_the_token_is_the_session() -> None:
+async def test_a_renewed_token_of_one_subject_gets_the_first_result() -> None:
     world = World(a_write_tool())
-    for token in ("t1", "t1", "t2"):
-        caller = a_caller(session_id="", token_id=token)
-        await world.invoke.execute(a_request(idempotency_key="k", caller=caller))
-    assert len(world.runner.calls) == 2
+    callers = [a_caller(session_id="", token_id=token) for token in ("t1", "t1", "t2")]
+    results = [await world.invoke.execute(a_request(idempotency_key="k", caller=caller)) for caller in callers]
+    assert len(world.runner.calls) == 1
+    assert [result.replayed for result in results] == [False, True, True]
+    assert len({result.result_id for result in results}) == 1
 
 
 async def test_a_failure_that_may_pass_gives_the_key_back() -> None:
