@@ -11,7 +11,7 @@ T = TypeVar("T")
 POLL_SECONDS = 0.02
 
 
-def eventually(condition: Callable[[], T | None], seconds: float = 20.0) -> T:
+def eventually(condition: Callable[[], T | None], seconds: float = 120.0) -> T:
     """Returns the first true answer; fails when there was none in time."""
     end = time.monotonic() + seconds
     while not (answer := condition()):
@@ -20,7 +20,7 @@ def eventually(condition: Callable[[], T | None], seconds: float = 20.0) -> T:
     return answer
 
 
-async def eventually_async(condition: Callable[[], Awaitable[T]], seconds: float = 20.0) -> T:
+async def eventually_async(condition: Callable[[], Awaitable[T]], seconds: float = 120.0) -> T:
     """Returns the first true answer; fails when there was none in time. Being refused a connection counts as not
     yet."""
     async with asyncio.timeout(seconds):

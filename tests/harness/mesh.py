@@ -138,7 +138,7 @@ class Mesh:
             part = self.part(name)
             return part["ready"] and part["pid"] != other_than
 
-        wait_until(back, f"the return of {name}", 60)
+        wait_until(back, f"the return of {name}", 240)
 
 
 def invoke(channel: grpc.Channel, tool: str, arguments: bytes = b"{}", *, token: str = "", **options: Any) -> Any:

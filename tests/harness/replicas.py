@@ -55,7 +55,7 @@ def another(mesh: Mesh, name: str, folder: Path, *, module: str = "", **environ:
     with (folder / f"{name}.log").open("wb") as output:
         process = subprocess.Popen(command, env=inherited | own | environ, cwd=ROOT, stdout=output, stderr=output)
     try:
-        wait_until(lambda: process.poll() is not None or ready(ops), f"the start of another {name}", 60)
+        wait_until(lambda: process.poll() is not None or ready(ops), f"the start of another {name}", 240)
         assert process.poll() is None, (folder / f"{name}.log").read_text()[-4000:]
         yield Process(name, process, port, ops)
     finally:

@@ -43,7 +43,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def wait_until(condition: Callable[[], object], what: str, seconds: float = 30.0) -> None:
+def wait_until(condition: Callable[[], object], what: str, seconds: float = 120.0) -> None:
     """Poll until the condition holds; fail with `what` when it never does."""
     end = time.monotonic() + seconds
     while not condition():

@@ -90,8 +90,8 @@ def replica(own_mesh: Mesh, tmp_path: Path) -> Iterator[Replica]:
         process = subprocess.Popen(command, env=environment, cwd=root, stdout=output, stderr=output)
     found = Replica(own_mesh, process, port, ops, tmp_path)
     try:
-        wait_until(lambda: process.poll() is not None or ready(ops), "the start of the replica", 60)
-        wait_until(lambda: knows_nap(found), "the registration of the nap", 60)
+        wait_until(lambda: process.poll() is not None or ready(ops), "the start of the replica", 240)
+        wait_until(lambda: knows_nap(found), "the registration of the nap", 240)
         yield found
     finally:
         process.kill()
@@ -160,7 +160,7 @@ def test_what_runs_while_audit_stands_still_is_answered_and_recorded_once_it_mov
             decided, ended = records(own_mesh, result.invocation_id)
             assert (ended["follows"], ended["status"]) == (decided["record_id"], "success")
             assert list(result.evidence_refs) == [f"records/{decided['record_id']}", f"records/{ended['record_id']}"]
-        wait_until(lambda: replica.gauge("toolmesh_outbox_depth") == 0, "an empty outbox", 30)
+        wait_until(lambda: replica.gauge("toolmesh_outbox_depth") == 0, "an empty outbox", 240)
     assert replica.call("echo", b'{"text":"again"}').structured_content == b'{"text":"again"}'
 
 
@@ -173,6 +173,6 @@ def test_what_a_killed_executor_kept_reaches_a_killed_and_restarted_audit(own_me
             os.kill(replica.process.pid, signal.SIGKILL)
             os.kill(frozen, signal.SIGKILL)
             own_mesh.wait_ready("audit", other_than=frozen)
-    wait_until(lambda: len(records(own_mesh, result.invocation_id)) == 2, "the outcome from the other executor", 60)
+    wait_until(lambda: len(records(own_mesh, result.invocation_id)) == 2, "the outcome from the other executor", 240)
     decided, ended = records(own_mesh, result.invocation_id)
     assert (ended["follows"], ended["executor_id"]) == (decided["record_id"], "napping")

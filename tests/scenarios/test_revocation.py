@@ -99,7 +99,7 @@ def setting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting]:
         channel_to_process(mesh, executor) as to_executor,
     ):
         found = Setting(mesh, here, there, other, Napper(to_executor, folder))
-        wait_until(lambda: found.executor.knows_nap(found.mint().token), "the registration of the nap", 60)
+        wait_until(lambda: found.executor.knows_nap(found.mint().token), "the registration of the nap", 240)
         yield found
 
 
@@ -241,7 +241,7 @@ def test_without_a_word_from_authz_nothing_is_allowed_and_every_refusal_comes_in
                 invoke(setting.executor.channel, "echo", b'{"text":"x"}', token=token, timeout=1.5)
             assert (code_of(caught.value), envelope_of(caught.value).retryable) == ("E3001", True)
     assert slowest < 1.5
-    wait_until(lambda: code(known) == code(new) == "", "the return of authz", 30)
+    wait_until(lambda: code(known) == code(new) == "", "the return of authz", 240)
 
 
 def test_a_dead_authz_is_the_same_as_a_silent_one(setting: Setting) -> None:
