@@ -75,7 +75,7 @@ async def test_a_repeated_request_returns_its_ticket_and_another_call_is_refused
 async def test_concurrent_duplicate_requests_create_one_ticket(service: Any) -> None:
     stub = service.stub("executor")
     asked = request()
-    answers = await asyncio.gather(*(stub.CreateTicket(asked) for _ in range(10)))
+    answers = await asyncio.gather(*(stub.CreateTicket(asked, timeout=60) for _ in range(10)))
     assert len({a.ticket.name for a in answers}) == 1
     assert len((await stub.ListTickets(pb.ListTicketsRequest())).tickets) == 1
 
