@@ -83,7 +83,13 @@ def compose(settings: Settings, log: Log, tracing: Tracing, *, clock: Clock, pol
     # The age of the view is measured with the system clock, also in tests that set the time.
     view = RevocationView(SystemClock())
     keys = KeyFolder(settings.signing_keys, clock, log, revoked=view.revoked_keys)
-    verifier = IssuerTokenVerifier(keys, issuer=settings.issuer, audience=settings.audience, revocations=view)
+    verifier = IssuerTokenVerifier(
+        keys,
+        issuer=settings.issuer,
+        audience=settings.audience,
+        max_lifetime=settings.max_token_lifetime,
+        revocations=view,
+    )
     database = engine_for(settings.database_url, schema=SCHEMA)
     minting = _tokens(settings, keys, database, clock, log)
     policy = _policies(settings, policies, database, clock, log)
