@@ -107,7 +107,6 @@ def _authz(mesh: Mesh) -> dict[str, str]:
         "TOOLMESH_SEALING_KEYS": str(mesh.secrets.sealing_keys),
         "TOOLMESH_TRUSTED_ISSUERS": mesh.settings.trusted_issuers,
         "TOOLMESH_DID_RESOLVER": mesh.settings.did_resolver,
-        "TOOLMESH_MAX_TOKEN_LIFETIME": str(mesh.settings.max_token_lifetime),
     }
 
 

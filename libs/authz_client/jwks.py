@@ -33,6 +33,7 @@ class FollowingVerifier(TokenVerifier):
             jwks_from(channel),
             issuer=settings.issuer,
             audience=settings.audience,
+            max_lifetime=settings.max_token_lifetime,
             revocations=self.view,
             second_opinion=IntrospectionFallback(channel),
         )

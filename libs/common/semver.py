@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import total_ordering
@@ -108,9 +109,12 @@ class Constraint:
 
     def within(self, other: Constraint) -> bool:
         """Return whether the other constraint accepts everything that this one accepts."""
-        return self.prereleases <= other.prereleases and all(
-            any(low <= span[0] and _ends_by(span[1], end) for low, end in other.releases) for span in self.releases
-        )
+        return self.prereleases <= other.prereleases and all(other._holds(span) for span in self.releases)
+
+    def _holds(self, span: Span) -> bool:
+        """Return whether one range has all of a span. The ranges are in order, so only the last before it can."""
+        place = bisect_right(self.releases, span[0], key=lambda release: release[0])
+        return place > 0 and _ends_by(span[1], self.releases[place - 1][1])
 
 
 def union(constraints: Iterable[Constraint], text: str = "") -> Constraint:

@@ -70,6 +70,11 @@ def grant_within(pattern: str, outer: str) -> bool:
     return covers(outer_namespace, namespace) and covers(outer_id, tool_id)
 
 
+def qualified_pattern(pattern: str) -> str:
+    """Return a grant with its namespace. Grants that mean the same by default have the same form."""
+    return ".".join(_parts(pattern))
+
+
 def _parts(pattern: str) -> tuple[str, str]:
     if pattern == ANY:
         return ANY, ANY

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from localmesh.exit_codes import WRONG_USAGE
@@ -67,6 +67,8 @@ def _contract(name: str, ports: Mapping[str, int], pki: Pki, settings: Settings)
         "TOOLMESH_TRUST_DOMAIN": TRUST_DOMAIN,
         "TOOLMESH_ISSUER": ISSUER,
         "TOOLMESH_AUDIENCE": AUDIENCE,
+        "TOOLMESH_MAX_TOKEN_LIFETIME": str(settings.max_token_lifetime),
+        "TOOLMESH_PUBLIC_ORIGINS": ",".join(_public_origins(ports)),
         "TOOLMESH_ENVIRONMENT": "local",
         "TOOLMESH_INSTANCE_ID": f"{name}-0",
         "TOOLMESH_LOG_LEVEL": settings.log_level,
@@ -76,3 +78,9 @@ def _contract(name: str, ports: Mapping[str, int], pki: Pki, settings: Settings)
     if settings.otlp_endpoint:
         contract["TOOLMESH_OTLP_ENDPOINT"] = settings.otlp_endpoint
     return contract
+
+
+def _public_origins(ports: Mapping[str, int]) -> Iterator[str]:
+    for host in (LOOPBACK, "localhost"):
+        yield f"http://{host}:{ports['edge']}"
+        yield f"https://{host}:{ports['edge-tls']}"

@@ -31,9 +31,6 @@ class Settings(ProcessSettings):
     database_url: PostgresUrl = Field(description="PostgreSQL database of policies, tokens and decisions.")
     redis_url: RedisUrl = Field("", description="Redis that wakes the other replicas. Empty: they only poll.")
     signing_keys: DirectoryPath = Field(description="Folder of private keys (`*.pem`) that sign tokens.")
-    max_token_lifetime: int = Field(
-        86_400, ge=1, le=366 * 86_400, description="Longest lifetime of a token, in seconds."
-    )
     trusted_issuers: FilePath | None = Field(None, description="JSON file of outside token issuers.")
     did_resolver: FolderOrHttps = Field("", description="DID documents: a folder, or the URL of a resolver.")
     sealing_keys: SealingKeys | None = Field(

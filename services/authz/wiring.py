@@ -12,7 +12,7 @@ from toolmesh.authz.v1 import authz_service_pb2_grpc as rpc
 from toolmesh.authz.v1 import policy_service_pb2_grpc as policy_rpc
 from toolmesh.authz.v1 import token_service_pb2_grpc as token_rpc
 
-from libs.common.auth.constraints import ConstraintChecker, compiled
+from libs.common.auth.constraints import ConstraintChecker, constraint_cost
 from libs.common.auth.jose import MAX_TOKEN_BYTES
 from libs.common.auth.revocations import RevocationView
 from libs.common.redis_wakeup import RedisWakeup
@@ -83,7 +83,13 @@ def compose(settings: Settings, log: Log, tracing: Tracing, *, clock: Clock, pol
     # The age of the view is measured with the system clock, also in tests that set the time.
     view = RevocationView(SystemClock())
     keys = KeyFolder(settings.signing_keys, clock, log, revoked=view.revoked_keys)
-    verifier = IssuerTokenVerifier(keys, issuer=settings.issuer, audience=settings.audience, revocations=view)
+    verifier = IssuerTokenVerifier(
+        keys,
+        issuer=settings.issuer,
+        audience=settings.audience,
+        max_lifetime=settings.max_token_lifetime,
+        revocations=view,
+    )
     database = engine_for(settings.database_url, schema=SCHEMA)
     minting = _tokens(settings, keys, database, clock, log)
     policy = _policies(settings, policies, database, clock, log)
@@ -222,11 +228,11 @@ def _tokens(settings: Settings, keys: KeyRing, database: AsyncEngine, clock: Clo
     """Return the use cases that mint tokens. Raises TrustedIssuersError when the file of external issuers is
     invalid."""
     minter = TokenMinter(keys, PostgresLedger(database), clock, settings.issuer, MAX_TOKEN_BYTES)
-    deriver = TokenDeriver(minter, compiled)
+    deriver = TokenDeriver(minter, constraint_cost)
     lifetime = settings.max_token_lifetime
     trusted = read_trusted_issuers(settings.trusted_issuers, max_lifetime=lifetime) if settings.trusted_issuers else ()
     return _Tokens(
-        issue=IssueToken(minter, settings.audience, lifetime, compiled),
+        issue=IssueToken(minter, settings.audience, lifetime, constraint_cost),
         exchange=ExchangeToken(minter, TrustedIssuerVerifier(trusted, clock, log), settings.audience),
         delegate=DelegateToken(deriver, MeshDidResolver(settings.trust_domain, _did_documents(settings), clock)),
         narrow=NarrowToken(deriver),

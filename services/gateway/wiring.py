@@ -15,6 +15,7 @@ from services.gateway.handlers import Handlers
 from services.gateway.policy import PEERS, POLICY
 from services.gateway.transport.app import GatewayApplication
 from services.gateway.transport.call_pipeline import CallPipeline
+from services.gateway.transport.dpop_check import DpopCheck
 from services.gateway.transport.in_flight import InFlightRequests
 from services.gateway.transport.router import Router
 from services.gateway.transport.rpc import RpcEndpoint
@@ -29,9 +30,10 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> GatewayApplic
     handlers = Handlers(peers.executor, peers.registry, describe(METHODS))
     telemetry, evaluate = Telemetry(log, tracing), Evaluate(peers.registry, peers.authz)
     calls = CallPipeline(handlers.by_method(), METHODS, POLICY, log, telemetry)
-    endpoint = RpcEndpoint(calls, in_flight, settings.trace_sample_ratio)
+    dpop_check = DpopCheck(settings.public_origins)
+    endpoint = RpcEndpoint(calls, in_flight, dpop_check, settings.trace_sample_ratio)
     evaluations = {EVALUATION: evaluate.one, EVALUATIONS_PATH: evaluate.many}
-    authzen = AuthzenEndpoint(evaluations, in_flight, telemetry, log, settings.trace_sample_ratio)
+    authzen = AuthzenEndpoint(evaluations, in_flight, telemetry, log, dpop_check, settings.trace_sample_ratio)
     app = Router(endpoint, authzen, JwksCache(peers.fetch_jwks, SystemClock()).get, in_flight, log)
     server = HttpServer(settings, app, in_flight, PEERS, log)
     return GatewayApplication(settings, server, in_flight, telemetry, peers.close)

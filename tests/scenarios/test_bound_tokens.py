@@ -63,6 +63,8 @@ def test_over_http_through_the_edge(mesh: Mesh, holder: Holder, token: str, sche
     assert over_http(mesh, token, scheme, Holder().proof(token, place), method=method) == (401, "E3214")
     assert over_http(mesh, token, scheme, holder.proof(token, f"{mesh.url}/other"), method=method) == (401, "E3214")
     assert over_http(mesh, token, scheme, holder.proof(token, "http://elsewhere.example/rpc")) == (401, "E3214")
+    evil = {"authorization": f"{scheme} {token}", "dpop": holder.proof(token, "http://evil/rpc"), "host": "evil"}
+    assert mesh.rpc(method, ECHO if method == "tools.invoke" else {}, headers=evil).status_code == 401
     good = holder.proof(token, place)
     assert over_http(mesh, token, scheme, good, method=method) == (200, "")
     assert over_http(mesh, token, scheme, good, method=method) == (401, "E3214")

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from libs.common.errors import Violation
-from libs.common.json.globs import covers
+from libs.common.json.globs import ANY, covers
 from libs.common.semver import Constraint, union
-from libs.common.tool_names import grant_within
+from libs.common.tool_names import grant_within, qualified_pattern
 
 USER, AGENT, INVOCATION = "user", "agent", "invocation"
 # What each tier may be made into. Nothing comes of an invocation's token.
 _CHILDREN = {USER: {AGENT, INVOCATION}, AGENT: {AGENT, INVOCATION}, INVOCATION: frozenset[str]()}
+
+# Patterns of a child times letters in the parent's patterns: what one comparison of two tokens may take.
+MAX_COMPARED = 100_000
+_TOO_MANY = "too many patterns to compare with those of the parent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,19 +109,48 @@ def _bounds(child: Authority, parent: Authority) -> Iterator[tuple[bool, str, st
 
 
 def _tools_exceeded(child: Authority, parent: Authority) -> Iterator[Violation]:
+    granted = _ParentGrants(parent.tools)
+    if not granted.few_enough_for(len(child.tools)):
+        yield _violation("tools", _TOO_MANY)
+        return
     for index, grant in enumerate(child.tools):
-        named = [of.version_constraint for of in parent.tools if grant_within(grant.tool, of.tool)]
-        if not named:
+        versions = granted.versions(grant.tool)
+        if versions is None:
             yield _violation(f"tools[{index}].tool", "the parent does not grant all that it matches")
-        elif not _versions_within(grant.version_constraint, named):
+        elif versions and not (
+            grant.version_constraint and Constraint.parse(grant.version_constraint).within(versions)
+        ):
             yield _violation(f"tools[{index}].version_constraint", "the parent does not grant all of these versions")
 
 
-def _versions_within(child: str, parents: Sequence[str]) -> bool:
-    if "" in parents:
-        return True
-    # What the parent grants in several parts it may pass on as one.
-    return child != "" and Constraint.parse(child).within(union(Constraint.parse(text) for text in parents))
+class _ParentGrants:
+    """The grants of a parent. Those without a wildcard are found by name, the others by comparing."""
+
+    def __init__(self, grants: Sequence[Grant]) -> None:
+        self._named: dict[str, list[Grant]] = {}
+        self._patterns = [grant for grant in grants if ANY in grant.tool]
+        self._known: dict[str, Constraint | Literal[""] | None] = {}
+        for grant in grants:
+            if ANY not in grant.tool:
+                self._named.setdefault(qualified_pattern(grant.tool), []).append(grant)
+
+    def few_enough_for(self, children: int) -> bool:
+        letters = sum(len(grant.tool) + len(grant.version_constraint) for grant in self._patterns)
+        return children * letters <= MAX_COMPARED
+
+    def versions(self, tool: str) -> Constraint | Literal[""] | None:
+        """Return the versions that are granted of all that a pattern matches: empty for all, None for none."""
+        if tool not in self._known:
+            self._known[tool] = self._find(tool)
+        return self._known[tool]
+
+    def _find(self, tool: str) -> Constraint | Literal[""] | None:
+        named = self._named.get(qualified_pattern(tool), ())
+        texts = {of.version_constraint for of in (*named, *(p for p in self._patterns if grant_within(tool, p.tool)))}
+        if not texts or "" in texts:
+            return "" if texts else None
+        # What the parent grants in several parts it may pass on as one.
+        return union(Constraint.parse(text) for text in sorted(texts))
 
 
 def _resources_exceeded(child: Authority, parent: Authority) -> Iterator[Violation]:
@@ -124,8 +158,12 @@ def _resources_exceeded(child: Authority, parent: Authority) -> Iterator[Violati
         return
     if not child.resources:
         yield _violation("resource_constraints", "the parent is confined, so the child must be")
-    for index, pattern in enumerate(child.resources):
-        if not any(covers(outer, pattern) for outer in parent.resources):
+    same, patterns = set(parent.resources), [pattern for pattern in parent.resources if ANY in pattern]
+    if len(child.resources) * sum(map(len, patterns)) > MAX_COMPARED:
+        yield _violation("resource_constraints", _TOO_MANY)
+        return
+    for index, resource in enumerate(child.resources):
+        if resource not in same and not any(covers(pattern, resource) for pattern in patterns):
             yield _violation(f"resource_constraints[{index}]", "the parent is confined to less than it matches")
 
 

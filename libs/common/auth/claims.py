@@ -23,6 +23,10 @@ from libs.common.tool_names import is_pattern
 
 MAX_CHAIN = 8
 MAX_GRANTS, MAX_SCOPES, MAX_GROUPS, MAX_RESOURCES, MAX_CONSTRAINTS, MAX_AUDIENCES = 256, 64, 64, 64, 32, 8
+# One constraint, and all of a token: no more fits into one.
+MAX_CONSTRAINT_BYTES, MAX_ALL_CONSTRAINTS_BYTES = 8_192, 12_288
+# The cost of all constraints of a token together, so that their number does not multiply the bound of each.
+MAX_CONSTRAINTS_COST = 10_000
 _DID = re.compile(r"did:[a-z0-9]+:[A-Za-z0-9._:%-]+")
 _SCOPE = re.compile(r"[a-z][a-z0-9_.:-]*")
 # Control characters: other readers end or break a text there.
@@ -187,7 +191,10 @@ def _constraint(constraint: Mapping[str, Any]) -> ArgumentConstraint:
     tool, schema = _pattern(constraint["tool"]), constraint["schema"]
     if not isinstance(schema, dict):
         raise ValueError("not a constraint")
-    return ArgumentConstraint(tool, canonical(schema))
+    text = canonical(schema)
+    if len(text) > MAX_CONSTRAINT_BYTES:
+        raise ValueError("too large a constraint")
+    return ArgumentConstraint(tool, text)
 
 
 def _budget(budget: Mapping[str, Any]) -> Budget:

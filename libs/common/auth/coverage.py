@@ -21,8 +21,8 @@ _EVASIVE = re.compile(r"(?:^|[/\\:])\.{1,2}(?:[/\\]|$)|%2[ef]|%5c|%25|[\x00-\x1f
 SESSION = "session_id"
 OTHER_SESSION = "The token is bound to another session."
 
-Satisfies: TypeAlias = Callable[[bytes, Any], str | None]
-"""Checks arguments against a JSON Schema: None if they satisfy it, else the JSON Pointer of the first violation."""
+Satisfies: TypeAlias = Callable[[Sequence[bytes], Any], str | None]
+"""Checks arguments against JSON Schemas: None if they satisfy all, else the JSON Pointer of the first violation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +97,9 @@ def _resources_refused(patterns: Sequence[str], resources: Sequence[str], closed
 def _arguments_refused(
     constraints: Sequence[ArgumentConstraint], tool: ToolName, arguments: Any, satisfies: Satisfies
 ) -> Refusal | None:
-    for constraint in constraints:
-        if grant_covers(constraint.tool, tool):
-            path = satisfies(constraint.schema, arguments)
-            if path is not None:
-                message = "The arguments do not satisfy what the token demands of them."
-                return Refusal(Reason.AUTHORITY_EXCEEDED, path, message)
-    return None
+    schemas = [constraint.schema for constraint in constraints if grant_covers(constraint.tool, tool)]
+    path = satisfies(schemas, arguments) if schemas else None
+    if path is None:
+        return None
+    message = "The arguments do not satisfy what the token demands of them, or are too large to check."
+    return Refusal(Reason.AUTHORITY_EXCEEDED, path, message)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from base64 import b64decode, urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,6 +16,8 @@ import jwt
 from jwt.exceptions import PyJWTError
 
 from libs.common.auth.jose import header_of, payload_of
+from libs.common.auth.origins import origin_of
+from libs.common.auth.proof_cache import ProofCache
 from libs.common.errors import MeshError, Reason
 from libs.common.json.canonical import canonical
 
@@ -29,41 +31,27 @@ SKEW_SECONDS = 5.0
 _MEMBERS = {"EC": ("crv", "kty", "x", "y"), "OKP": ("crv", "kty", "x"), "RSA": ("e", "kty", "n")}
 _PRIVATE = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
 _MIN_RSA_BITS = 2048
-_DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The request that a proof must be made for. Empty fields are unknown and not compared."""
+    """The request that a proof must be made for."""
 
     method: str
     path: str
-    scheme: str = ""
-    authority: str = ""
+    origins: Collection[str] | None
+    """The origins that callers reach the mesh by, never those that a request names: whoever sends the request chooses
+    those. None on a direct connection inside the mesh, where origins are not compared."""
 
 
-class ProofCache:
-    """Remembers used proofs for as long as they are valid. When full it refuses proofs: forgetting one would accept it
-    twice.
-    """
-
-    def __init__(self, limit: int = 100_000) -> None:
-        self._limit = limit
-        self._until: dict[bytes, float] = {}
-
-    def first_time(self, proof: bytes, now: float) -> bool:
-        """Record a proof; return whether it was not used before."""
-        if self._until.get(proof, 0.0) > now:
-            return False
-        if len(self._until) >= self._limit:
-            self._until = {shown: until for shown, until in self._until.items() if until > now}
-            if len(self._until) >= self._limit:
-                raise MeshError(Reason.OVERLOADED, retry_after=1.0)
-        self._until[proof] = now + PROOF_SECONDS + 2 * SKEW_SECONDS
-        return True
+def new_proof_cache() -> ProofCache:
+    """Return an empty cache that outlives every proof in it."""
+    return ProofCache(PROOF_SECONDS + 2 * SKEW_SECONDS)
 
 
-def check_proof(proof: str, *, token: str, thumbprint: str, target: Target, now: float, used: ProofCache) -> None:
+def check_proof(
+    proof: str, *, token: str, subject: str, thumbprint: str, target: Target, now: float, used: ProofCache
+) -> None:
     """Return if the proof is recent, for this request and token, by this key, and not used before.
 
     Raises TOKEN_PROOF_INVALID, whose metadata names the problem.
@@ -83,7 +71,7 @@ def check_proof(proof: str, *, token: str, thumbprint: str, target: Target, now:
     if not isinstance(name, str) or not name:
         raise refused("jti")
     # By key and name together: two holders may use the same name.
-    if not used.first_time(hashlib.sha256(f"{thumbprint}\n{name}".encode()).digest(), now):
+    if not used.first_time(hashlib.sha256(f"{thumbprint}\n{name}".encode()).digest(), subject, now):
         raise refused("replay")
 
 
@@ -138,23 +126,11 @@ def _verified(proof: str, thumbprint: str) -> Mapping[str, Any]:
 
 
 def _same_uri(htu: Any, target: Target) -> bool:
-    """Compare the proof's URI with the request's, as far as that is known; query and fragment do not count."""
+    """Compare the proof's URI with the request's; query and fragment do not count."""
     if not isinstance(htu, str):
         return False
     try:
-        named = urlsplit(htu)
-        port = named.port
+        origin = origin_of(htu)
     except ValueError:
         return False
-    if named.scheme.lower() not in _DEFAULT_PORTS or not named.hostname or "@" in named.netloc:
-        return False
-    if named.path != target.path or (target.scheme and named.scheme.lower() != target.scheme.lower()):
-        return False
-    if not target.authority:
-        return True
-    default = _DEFAULT_PORTS[named.scheme.lower()]
-    try:
-        arrived = urlsplit(f"//{target.authority}")
-        return (named.hostname, port or default) == (arrived.hostname, arrived.port or default)
-    except ValueError:
-        return False
+    return urlsplit(htu).path == target.path and (target.origins is None or origin in target.origins)

@@ -1,4 +1,4 @@
-"""Verifies capability tokens: signature, issuer, audience, time.
+"""Verifies capability tokens: signature, issuer, audience, time, lifetime.
 
 Verifying RS256 costs more than the rest of a warm call, so verified tokens are cached by their hash. The cache is
 bounded, never outlives a token, and is cleared when the keys change.
@@ -26,6 +26,9 @@ from libs.common.runtime.bounded_cache import BoundedCache
 
 __all__ = ["ALGORITHMS", "CLOCK_SKEW", "TokenVerifier", "identity_of"]
 
+# A day, as in the settings.
+MAX_LIFETIME = 86_400.0
+
 
 class TokenVerifier:
     """Turns a token into an identity, or raises the precise reason for its refusal."""
@@ -36,6 +39,7 @@ class TokenVerifier:
         *,
         issuer: str,
         audience: str,
+        max_lifetime: float = MAX_LIFETIME,
         remember: int = 10_000,
         refetch_seconds: float = 2.0,
         refresh_seconds: float = 30.0,
@@ -46,7 +50,7 @@ class TokenVerifier:
         trusted.
         """
         self._fetch = fetch_jwks
-        self._issuer, self._audience = issuer, audience
+        self._issuer, self._audience, self._max_lifetime = issuer, audience, max_lifetime
         self._refetch_seconds = refetch_seconds
         self._refresh_seconds = refresh_seconds
         self._refreshing: asyncio.Task[None] | None = None
@@ -91,11 +95,19 @@ class TokenVerifier:
             del self._known[key]
             raise MeshError(Reason.TOKEN_EXPIRED)
         identity = identity_of(*await self._claims(token))
+        self._refuse_long_lived(identity)
         identity = replace(identity, token_lineage=lineage_of(identity))
         self._known.put(key, identity)
         if self.revocations is not None and not self.revocations.clears(identity.token_lineage):
             await self._check_revocation(identity, token, key)
         return identity
+
+    def _refuse_long_lived(self, identity: Identity) -> None:
+        """Refuse a token that holds longer than any that the issuer mints, from when it says it was made and from now:
+        revocations are kept no longer than that."""
+        made = min(identity.issued_at, time.time())
+        if identity.expires_at - made > self._max_lifetime + CLOCK_SKEW:
+            raise MeshError(Reason.TOKEN_MALFORMED)
 
     async def _check_revocation(self, identity: Identity, token: str, key: bytes) -> None:
         """Refuse a token that is revoked, or that cannot be shown not to be."""

@@ -71,6 +71,7 @@ class RpcApplication:
             tracing=tracing,
             sample_ratio=settings.trace_sample_ratio,
             max_concurrent_calls=settings.max_concurrent_calls,
+            public_origins=settings.public_origins,
         )
         self.server = RpcServer(settings, chain, services)
         self.ops = OpsServer(settings.ops_listen, lambda: self.server.ready, ready_detail)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, NamedTuple
 
 from libs.common.auth.identity import Identity
@@ -22,11 +22,13 @@ class CallerCheck:
     allow.
     """
 
-    def __init__(self, policy: Policy, verifier: TokenVerifier, trust_domain: str) -> None:
+    def __init__(
+        self, policy: Policy, verifier: TokenVerifier, trust_domain: str, public_origins: Collection[str]
+    ) -> None:
         self._policy = {**PLATFORM, **policy}
         self._verifier = verifier
         self._trust_domain = trust_domain
-        self._holder_check = HolderCheck()
+        self._holder_check = HolderCheck(public_origins)
         self._open = OpenStreams(verifier)
 
     def stays_open(self, method: str) -> bool:

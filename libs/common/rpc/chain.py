@@ -6,7 +6,7 @@ successful call passes through one function.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -56,12 +56,13 @@ def build_chain(
     tracing: Tracing,
     sample_ratio: float,
     max_concurrent_calls: int,
+    public_origins: Collection[str] = (),
 ) -> Chain:
-    """Build the chain of a server."""
+    """Build the chain of a server. Without public origins, no proof of a caller behind the edge is accepted."""
     return Chain(
         telemetry=Telemetry(log, tracing, sample_ratio),
         failures=ErrorMapping(log),
-        callers=CallerCheck(policy, verifier, trust_domain),
+        callers=CallerCheck(policy, verifier, trust_domain, public_origins),
         admission=Admission(policy, max_concurrent_calls),
         check=validate,
     )

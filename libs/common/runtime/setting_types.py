@@ -9,6 +9,7 @@ from typing import Annotated
 
 from pydantic import Field, PlainValidator, StringConstraints, WithJsonSchema
 
+from libs.common.auth.origins import parse_origins
 from libs.common.sealing import Seal, read_seal
 
 
@@ -45,6 +46,11 @@ def file_with(content: str, read: Callable[[Path], object]) -> Callable[[Path], 
 
 
 HostPort = Annotated[Address, PlainValidator(parse_address), WithJsonSchema({"type": "string", "format": "host:port"})]
+Origins = Annotated[
+    tuple[str, ...],
+    PlainValidator(parse_origins),
+    WithJsonSchema({"type": "string", "format": "origins (`https://host:port`, separated by commas)"}),
+]
 HttpUrl = Annotated[
     str, StringConstraints(pattern="^https?://"), WithJsonSchema({"type": "string", "format": "http(s) URL"})
 ]

@@ -14,7 +14,7 @@ from typing import Literal, TypeVar
 from pydantic import Field, FilePath, ValidationError
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
-from libs.common.runtime.setting_types import Address, HostPort, HttpUrl
+from libs.common.runtime.setting_types import Address, HostPort, HttpUrl, Origins
 
 __all__ = ["Address", "ProcessSettings", "SettingsError", "describe", "is_secret", "load", "variable_of", "variables"]
 
@@ -67,6 +67,12 @@ class ProcessSettings(BaseSettings):
     trace_sample_ratio: float = Field(0.01, ge=0, le=1, description="Share of new traces that are sampled.")
     issuer: HttpUrl = Field("https://authz.toolmesh.local", description="Issuer of the mesh's tokens.")
     audience: str = Field("toolmesh", description="Audience that tokens must name.")
+    max_token_lifetime: int = Field(
+        86_400, ge=1, le=366 * 86_400, description="Longest lifetime of a token, in seconds. The same in every process."
+    )
+    public_origins: Origins = Field(
+        (), description="Origins that callers reach the edge by. A DPoP proof must name one. Empty: none is accepted."
+    )
     max_concurrent_calls: int = Field(
         1000, ge=1, le=100_000, description="Calls that the process works on at once. Further calls are refused."
     )

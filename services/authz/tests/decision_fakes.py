@@ -105,7 +105,7 @@ def check_over(
         engines=FixedProvider(engine),
         labels=labels or FakeLabels(),
         journal=journal or FakeJournal(),
-        satisfies=unsatisfied,
+        satisfies=unsatisfied,  # type: ignore[arg-type]
         clock=ManualClock(NOW),
         environment="dev",
         ttl=timedelta(seconds=ttl),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from libs.common.auth.claims import identity_of
-from libs.common.auth.constraints import compiled
+from libs.common.auth.constraints import constraint_cost
 from libs.common.auth.identity import Identity
 from libs.common.errors import MeshError, Reason
 from libs.common.runtime.clock import Clock
@@ -78,8 +78,8 @@ class Issuer:
 
     def __post_init__(self) -> None:
         self.minter = TokenMinter(PlainRing(), self.ledger, self.clock, "https://issuer.test", 16_384)  # type: ignore[arg-type]
-        self.issue = IssueToken(self.minter, "toolmesh", 86_400, compiled)
-        deriver = TokenDeriver(self.minter, compiled)
+        self.issue = IssueToken(self.minter, "toolmesh", 86_400, constraint_cost)
+        deriver = TokenDeriver(self.minter, constraint_cost)
         self.delegate = DelegateToken(deriver, self.dids)
         self.narrow = NarrowToken(deriver)
 

@@ -42,11 +42,12 @@ class AuthzenEndpoint:
         in_flight: InFlightRequests,
         telemetry: Telemetry,
         log: Log,
+        dpop_check: DpopCheck,
         sample_ratio: float,
     ) -> None:
         self._evaluators, self._in_flight, self._telemetry, self._log = evaluators, in_flight, telemetry, log
         self._sample_ratio = sample_ratio
-        self._dpop_check = DpopCheck()
+        self._dpop_check = dpop_check
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = read_headers(scope)

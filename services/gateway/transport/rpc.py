@@ -24,9 +24,11 @@ from services.gateway.transport.request_headers import RequestHead, is_json, rea
 class RpcEndpoint:
     """Serves JSON-RPC 2.0 over HTTP."""
 
-    def __init__(self, calls: CallPipeline, in_flight: InFlightRequests, sample_ratio: float) -> None:
+    def __init__(
+        self, calls: CallPipeline, in_flight: InFlightRequests, dpop_check: DpopCheck, sample_ratio: float
+    ) -> None:
         self._calls, self._in_flight, self._sample_ratio = calls, in_flight, sample_ratio
-        self._dpop_check = DpopCheck()
+        self._dpop_check = dpop_check
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = read_headers(scope)

@@ -8,6 +8,7 @@ from typing import Any
 
 import jsonschema_rs
 
+from libs.common.json.bounded_validator import LINEAR_PATTERNS, MASK
 from libs.common.json.json_pointer import pointer_of
 from libs.common.json.jsonio import JsonValue
 from services.registry.domain.ports import Finding
@@ -15,8 +16,6 @@ from services.registry.domain.ports import Finding
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 # Limits the response to a hostile value.
 MAX_FINDINGS = 20
-# Replaces the offending value in messages.
-_MASK = "the value"
 
 
 class JsonSchemaChecker:
@@ -45,7 +44,9 @@ def _compiled(schema: Any) -> tuple[Any, list[Finding]]:
 
 
 def _validator(schema: Any) -> Any:
-    return jsonschema_rs.Draft202012Validator(schema, validate_formats=True, retriever=_refuse, mask=_MASK)
+    return jsonschema_rs.Draft202012Validator(
+        schema, validate_formats=True, retriever=_refuse, mask=MASK, pattern_options=LINEAR_PATTERNS
+    )
 
 
 def _findings(errors: Iterable[Any]) -> list[Finding]:

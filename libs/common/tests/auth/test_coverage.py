@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from libs.common.auth.authority import ArgumentConstraint, Grant
-from libs.common.auth.constraints import ConstraintChecker, ConstraintError, compiled
+from libs.common.auth.constraints import ConstraintChecker, ConstraintError, constraint_cost
 from libs.common.auth.coverage import not_covered, outside_session, resource_allowed
 from libs.common.auth.identity import Identity
 from libs.common.errors import Reason
@@ -47,7 +47,7 @@ def test_a_constraint_that_cannot_be_checked_is_not_satisfied() -> None:
     for schema in (b'{"$ref":"https://elsewhere.example/schema"}', b'{"type":7}', b"nonsense"):
         assert refusal(holder(argument_constraints=(ArgumentConstraint("*", schema),))).path == ""
         with pytest.raises(ConstraintError):
-            compiled(schema)
+            constraint_cost(schema)
 
 
 def test_confinement_needs_to_know_what_a_call_reaches() -> None:

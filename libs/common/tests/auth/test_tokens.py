@@ -156,3 +156,15 @@ async def test_a_key_that_is_no_longer_published_is_forgotten_without_a_new_one_
             await verifier.verify(token)
             await asyncio.sleep(0)
     assert caught.value.reason is Reason.TOKEN_SIGNATURE_INVALID
+
+
+async def test_a_token_that_holds_longer_than_any_may_is_refused(signer: Any) -> None:
+    """The edge refuses it too, but not everyone comes through the edge."""
+    now = int(time.time())
+    hour = TokenVerifier(signer.fetch_jwks, issuer=ISSUER, audience="toolmesh", max_lifetime=3600)
+    assert (await hour.verify(signer.mint(iat=now, exp=now + 3600))).expires_at == now + 3600
+    for claims in ({"iat": now, "exp": now + 7200}, {"iat": now - 7200, "exp": now + 600}):
+        assert await reason(hour, signer.mint(**claims)) is Reason.TOKEN_MALFORMED
+    day = TokenVerifier(signer.fetch_jwks, issuer=ISSUER, audience="toolmesh")
+    assert await day.verify(signer.mint(iat=now, exp=now + 86_400))
+    assert await reason(day, signer.mint(iat=now, exp=now + 30 * 86_400)) is Reason.TOKEN_MALFORMED

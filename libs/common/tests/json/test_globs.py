@@ -63,3 +63,17 @@ def test_a_hostile_pattern_takes_no_longer_than_its_length_allows() -> None:
 )
 def test_grants_within_grants(child: str, parent: str, within: bool) -> None:
     assert grant_within(child, parent) is within
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "expected"),
+    [("a*a", "a", False), ("a*a", "aa", True), ("*ab*b", "ab", False), ("*ab*b", "xabb", True), ("**", "", True)],
+)
+def test_the_pieces_of_a_pattern_do_not_overlap(pattern: str, text: str, expected: bool) -> None:
+    assert matches(pattern, text) is expected
+
+
+def test_a_long_text_is_matched_in_one_pass() -> None:
+    """One that takes the product of both lengths would not end within the timeout of a test."""
+    assert not matches("*" + "a" * 50_000 + "b*", "a" * 3_000_000)
+    assert matches("*a" * 50_000 + "*", "a" * 3_000_000)

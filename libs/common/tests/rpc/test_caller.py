@@ -73,7 +73,8 @@ class Mesh:
 
 @pytest.fixture
 async def mesh(pki: Any, signer: Any, process_environment: Callable[[str], dict[str, str]]) -> AsyncIterator[Mesh]:
-    settings = load(ProcessSettings, {**process_environment("audit"), "TOOLMESH_MAX_CONCURRENT_CALLS": str(MOST_CALLS)})
+    own = {"TOOLMESH_MAX_CONCURRENT_CALLS": str(MOST_CALLS), "TOOLMESH_PUBLIC_ORIGINS": "https://mesh.example"}
+    settings = load(ProcessSettings, {**process_environment("audit"), **own})
     view = RevocationView(SystemClock())
     view.apply((), policy_set_version="", snapshot=True)
     application = RpcApplication(
@@ -118,14 +119,15 @@ async def test_a_bearer_token_proves_nothing_and_need_not(mesh: Mesh, signer: An
     assert await mesh.call("orchestrator", f"DPoP {signer.mint()}") == "confirmation"
 
 
-async def test_the_edge_says_which_address_its_caller_used_and_nobody_else_is_asked(mesh: Mesh, signer: Any) -> None:
+async def test_through_the_edge_a_proof_must_name_an_origin_of_the_mesh(mesh: Mesh, signer: Any) -> None:
     holder = Holder()
     token = signer.mint(cnf={"jkt": holder.thumbprint})
-    told = (("x-toolmesh-authority", "mesh.example"), ("x-forwarded-proto", "https"))
+    claimed = (("x-toolmesh-authority", "other.example"), ("x-forwarded-proto", "https"))
     good, other = "https://mesh.example", "https://other.example"
-    assert await mesh.call("edge", f"DPoP {token}", proof(holder, token, good), *told) == ""
-    assert await mesh.call("edge", f"DPoP {token}", proof(holder, token, other), *told) == "htu"
-    assert await mesh.call("orchestrator", f"DPoP {token}", proof(holder, token, other), *told) == ""
+    assert await mesh.call("edge", f"DPoP {token}", proof(holder, token, good), *claimed) == ""
+    assert await mesh.call("edge", f"DPoP {token}", proof(holder, token, other), *claimed) == "htu"
+    assert await mesh.call("edge", f"DPoP {token}", proof(holder, token, "http://mesh.example")) == "htu"
+    assert await mesh.call("orchestrator", f"DPoP {token}", proof(holder, token, other)) == ""
 
 
 async def test_a_service_of_the_mesh_vouches_for_the_proof_that_it_saw(mesh: Mesh, signer: Any) -> None:

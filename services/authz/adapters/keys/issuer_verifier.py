@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from libs.common.auth.identity import Identity
 from libs.common.auth.revocations import RevocationView
-from libs.common.auth.tokens import TokenVerifier
+from libs.common.auth.tokens import MAX_LIFETIME, TokenVerifier
 from services.authz.domain.ports import KeyRing
 
 
 class IssuerTokenVerifier(TokenVerifier):
     """A TokenVerifier over the issuer's key ring. Tokens of a removed key are refused, also cached ones."""
 
-    def __init__(self, keys: KeyRing, *, issuer: str, audience: str, revocations: RevocationView | None = None) -> None:
+    def __init__(
+        self,
+        keys: KeyRing,
+        *,
+        issuer: str,
+        audience: str,
+        max_lifetime: float = MAX_LIFETIME,
+        revocations: RevocationView | None = None,
+    ) -> None:
         # Without an introspection fallback: this is the issuer itself.
-        super().__init__(keys.jwks, issuer=issuer, audience=audience, revocations=revocations)
+        super().__init__(
+            keys.jwks, issuer=issuer, audience=audience, max_lifetime=max_lifetime, revocations=revocations
+        )
         self._ring = keys
         self._loaded_jwks = b""
 

@@ -11,7 +11,7 @@ from libs.common.auth.identity import Budget, Identity
 from libs.common.errors import Violation
 from services.authz.domain.errors import authority_exceeded, grant_refused, parent_expired
 from services.authz.domain.model import Attenuation, IssuedToken
-from services.authz.domain.tokens.grants import SchemaCompiler, audience_violations, parse_constraints, tool_violations
+from services.authz.domain.tokens.grants import ConstraintCost, audience_violations, parse_constraints, tool_violations
 from services.authz.domain.tokens.minter import TokenMinter
 
 
@@ -20,7 +20,7 @@ class TokenDeriver:
     """Mints child tokens. A child is a subset of its parent in every dimension, or it is refused."""
 
     minter: TokenMinter
-    compile_schema: SchemaCompiler
+    cost_of: ConstraintCost
 
     async def derive(
         self, parent: Identity, attenuation: Attenuation, *, tier: str, agent: str, depth: int
@@ -40,7 +40,7 @@ class TokenDeriver:
         begin, end = self._times(parent, attenuation)
         constraints = parse_constraints(
             attenuation.argument_constraints,
-            self.compile_schema,
+            self.cost_of,
             inherited=parent.argument_constraints,
             path="part.argument_constraints",
         )

@@ -3,9 +3,14 @@ tokens."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from libs.common.auth.claims import MAX_CONSTRAINTS
+from libs.common.auth.claims import (
+    MAX_ALL_CONSTRAINTS_BYTES,
+    MAX_CONSTRAINT_BYTES,
+    MAX_CONSTRAINTS,
+    MAX_CONSTRAINTS_COST,
+)
 from libs.common.auth.identity import ArgumentConstraint, Grant
 from libs.common.errors import MeshError, Violation
 from libs.common.json.canonical import canonical
@@ -14,9 +19,8 @@ from libs.common.semver import Constraint
 from libs.common.tool_names import ToolName, is_pattern
 from services.authz.domain.errors import grant_refused
 
-SchemaCompiler = Callable[[bytes], object]
-"""Compiles a JSON Schema. Raises ValueError for one that verifiers could not check."""
-MAX_SCHEMA_BYTES = 8192
+ConstraintCost = Callable[[bytes], int]
+"""Returns the cost of checking a JSON Schema. Raises ValueError for one that verifiers refuse: invalid or unbounded."""
 
 
 def tool_violations(tools: Sequence[Grant]) -> Iterator[Violation]:
@@ -47,27 +51,27 @@ def lifetime_violations(lifetime: float | None, maximum: int) -> Iterator[Violat
 
 def parse_constraints(
     requested: Sequence[ArgumentConstraint],
-    compile_schema: SchemaCompiler,
+    cost_of: ConstraintCost,
     *,
     inherited: Sequence[ArgumentConstraint] = (),
     path: str = "argument_constraints",
 ) -> tuple[ArgumentConstraint, ...]:
     """Return the inherited constraints followed by the requested ones with canonical schemas, without duplicates.
     Raises INVALID_REQUEST with all problems."""
-    parsed = dict.fromkeys(inherited)
+    parsed = dict.fromkeys(inherited, path)
     violations: list[Violation] = []
     for index, constraint in enumerate(requested):
         violations += _pattern_violations(constraint.tool, f"{path}[{index}]")
         try:
-            parsed[_parse(constraint, compile_schema)] = None
+            parsed.setdefault(_parse(constraint), f"{path}[{index}]")
         except (MeshError, ValueError):
-            message = "is not a supported JSON Schema"
-            violations.append(Violation(f"{path}[{index}]", "constraint.schema", message))
+            violations.append(_not_checkable(f"{path}[{index}]"))
     if len(parsed) > MAX_CONSTRAINTS:
         message = f"a token has at most {MAX_CONSTRAINTS} constraints, including those of its parent"
         violations.append(Violation(path, "constraint.count", message))
     if violations:
         raise grant_refused(violations)
+    _refuse_costly(parsed, cost_of, path)
     return tuple(parsed)
 
 
@@ -86,12 +90,33 @@ def _pattern_violations(pattern: str, path: str) -> Iterator[Violation]:
         yield Violation(f"{path}.tool", "grant.tool", "no tool can have this name")
 
 
-def _parse(constraint: ArgumentConstraint, compile_schema: SchemaCompiler) -> ArgumentConstraint:
-    schema = canonical(parse_object(constraint.schema, max_bytes=MAX_SCHEMA_BYTES))
+def _parse(constraint: ArgumentConstraint) -> ArgumentConstraint:
     if not constraint.schema:
         raise ValueError("no schema")
-    compile_schema(schema)
-    return ArgumentConstraint(constraint.tool, schema)
+    return ArgumentConstraint(
+        constraint.tool, canonical(parse_object(constraint.schema, max_bytes=MAX_CONSTRAINT_BYTES))
+    )
+
+
+def _refuse_costly(constraints: Mapping[ArgumentConstraint, str], cost_of: ConstraintCost, path: str) -> None:
+    """Refuse constraints that verifiers would refuse, without measuring more than is needed to know it."""
+    left, size = MAX_CONSTRAINTS_COST, sum(len(constraint.schema) for constraint in constraints)
+    if size > MAX_ALL_CONSTRAINTS_BYTES:
+        message = f"the constraints of a token have at most {MAX_ALL_CONSTRAINTS_BYTES} bytes"
+        raise grant_refused([Violation(path, "constraint.size", message)])
+    for constraint, place in constraints.items():
+        try:
+            left -= cost_of(constraint.schema)
+        except ValueError:
+            raise grant_refused([_not_checkable(place)]) from None
+        if left < 0:
+            message = "the constraints of a token take too many steps to evaluate"
+            raise grant_refused([Violation(path, "constraint.cost", message)])
+
+
+def _not_checkable(path: str) -> Violation:
+    message = "is not a self-contained JSON Schema 2020-12 with bounded evaluation and linear-time patterns"
+    return Violation(path, "constraint.schema", message)
 
 
 def _is_constraint(text: str) -> bool:

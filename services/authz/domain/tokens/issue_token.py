@@ -10,7 +10,7 @@ from libs.common.errors import Violation
 from services.authz.domain.errors import grant_refused
 from services.authz.domain.model import IssuedToken, TokenRequest
 from services.authz.domain.tokens.grants import (
-    SchemaCompiler,
+    ConstraintCost,
     audience_violations,
     lifetime_violations,
     parse_constraints,
@@ -29,7 +29,7 @@ class IssueToken:
     minter: TokenMinter
     audience: str
     max_lifetime: int
-    compile_schema: SchemaCompiler
+    cost_of: ConstraintCost
 
     async def execute(self, request: TokenRequest) -> IssuedToken:
         """Return the token. Raises INVALID_REQUEST for claims that cannot be granted."""
@@ -48,7 +48,7 @@ class IssueToken:
             tools=request.tools,
             scopes=frozenset(request.scopes),
             resources=request.resources,
-            argument_constraints=parse_constraints(request.argument_constraints, self.compile_schema),
+            argument_constraints=parse_constraints(request.argument_constraints, self.cost_of),
             budget=request.budget,
             depth=DEFAULT_DEPTH if request.depth is None else request.depth,
             audiences=request.audiences or (self.audience,),

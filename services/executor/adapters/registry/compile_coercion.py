@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import jsonschema_rs
 
 from libs.common.errors import Violation
+from libs.common.json.bounded_validator import compile_linear
 from libs.common.json.canonical import canonical
 from libs.common.json.json_pointer import pointer_of
 from libs.common.json.jsonio import MAX_DEPTH, parse_object
@@ -169,9 +170,7 @@ class Coercer:
         return self._subschemas[pointer]
 
     def _compile(self, schema: dict[str, Any]) -> Any:
-        return jsonschema_rs.Draft202012Validator(
-            schema, validate_formats=True, offline=True, mask="the value", keywords={_EXACT: _ExactInteger}
-        )
+        return compile_linear(schema, keywords={_EXACT: _ExactInteger})
 
 
 class _ExactInteger:

@@ -8,9 +8,11 @@ from typing import Any
 import jsonschema_rs
 
 from libs.common.errors import Violation
+from libs.common.json.bounded_validator import SchemaCompilationError, compile_bounded
 from libs.common.json.json_pointer import pointer_of, steps_of
 from libs.common.json.jsonio import parse
 from libs.common.json.resource_pointers import ResourcePointers
+from libs.common.json.schema_guard import TOOL_LIMITS
 from libs.common.redaction.declared import Declared
 from services.executor.domain.tool import Contract, Default
 
@@ -88,10 +90,10 @@ def _closed(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _checker(schema: dict[str, Any]) -> Any:
     try:
-        # Always this draft: an older `$schema` would ignore the keyword that closes the schema.
-        validator = jsonschema_rs.Draft202012Validator(schema, validate_formats=True, offline=True, mask="the value")
-    except ValueError as error:
-        raise SchemaError(str(error)[:300]) from None
+        # Bounded again: the registry may have admitted it before a bound existed.
+        validator = compile_bounded(schema, TOOL_LIMITS)
+    except SchemaCompilationError as error:
+        raise SchemaError(str(error)) from None
 
     def check(value: Any) -> Sequence[Violation]:
         try:

@@ -26,6 +26,7 @@ from services.gateway.handlers import Handlers
 from services.gateway.policy import POLICY
 from services.gateway.transport.call_pipeline import CallPipeline
 from services.gateway.transport.disconnect import DisconnectWatcher
+from services.gateway.transport.dpop_check import DpopCheck
 from services.gateway.transport.in_flight import InFlightRequests
 from services.gateway.transport.router import Router
 from services.gateway.transport.rpc import RpcEndpoint
@@ -86,8 +87,8 @@ def ask() -> Ask:
     authz: Any = FakeAuthz()
     evaluate = Evaluate(registry, authz)
     evaluations = {EVALUATION: evaluate.one, EVALUATIONS_PATH: evaluate.many}
-    authzen = AuthzenEndpoint(evaluations, in_flight, telemetry, log, 0.0)
-    app = Router(RpcEndpoint(calls, in_flight, 0.0), authzen, no_keys, in_flight, log)
+    authzen = AuthzenEndpoint(evaluations, in_flight, telemetry, log, DpopCheck(()), 0.0)
+    app = Router(RpcEndpoint(calls, in_flight, DpopCheck(()), 0.0), authzen, no_keys, in_flight, log)
 
     async def send_request(
         body: bytes, *, headers: list[tuple[bytes, bytes]] | None = None, path: str = "/rpc", method: str = "POST"

@@ -8,36 +8,36 @@ from typing import Any
 import pytest
 
 from libs.common.errors import MeshError, Reason
-from services.gateway.transport.dpop_check import DpopCheck, confirmation_of
+from services.gateway.transport.dpop_check import DpopCheck, holder_of
 from services.gateway.transport.reply import refusal
 from tests.harness.holder import Holder
 
-HOST, PLACE = b"mesh.example", "https://mesh.example/rpc"
+PLACE, ORIGINS = "https://mesh.example/rpc", ("https://mesh.example:443",)
 
 
-def problem(check: DpopCheck, token: str, *proofs: str, scheme: str = "DPoP", peer: str = "edge") -> str:
+def problem(check: DpopCheck, token: str, *proofs: str, scheme: str = "DPoP", host: bytes = b"mesh.example") -> str:
     """Return what is wrong with a request; empty for nothing."""
     headers = [
-        (b"host", HOST),
+        (b"host", host),
         (b"x-forwarded-proto", b"https"),
         (b"authorization", f"{scheme} {token}".encode()),
         *((b"dpop", proof.encode()) for proof in proofs),
     ]
-    scope: Any = {"path": "/rpc", "headers": headers, "state": {"peer": peer}}
+    scope: Any = {"path": "/rpc", "headers": headers, "state": {"peer": "edge"}}
     error = check.check(scope, dict(headers), token)
     assert error is None or error.reason is Reason.TOKEN_PROOF_INVALID
     return "" if error is None else error.metadata["problem"]
 
 
 def test_a_bearer_token_and_what_is_no_token_at_all_ask_for_nothing(signer: Any) -> None:
-    check = DpopCheck()
+    check = DpopCheck(ORIGINS)
     for token in (signer.mint(), signer.mint(cnf={}), "garbage", "not.a.token", "a.b"):
         assert problem(check, token, scheme="Bearer") == ""
         assert problem(check, token, scheme="DPoP") == "confirmation"
 
 
 def test_a_token_that_is_bound_to_a_key_needs_its_proof_once_for_each_request(signer: Any) -> None:
-    check, holder = DpopCheck(), Holder()
+    check, holder = DpopCheck(ORIGINS), Holder()
     token = signer.mint(cnf={"jkt": holder.thumbprint})
     for scheme in ("Bearer", "DPoP"):
         assert problem(check, token, scheme=scheme) == "missing"
@@ -51,17 +51,19 @@ def test_a_token_that_is_bound_to_a_key_needs_its_proof_once_for_each_request(si
     assert problem(check, token, holder.proof(token, PLACE, iat=int(time.time()) - 600)) == "iat"
 
 
-def test_only_the_edge_says_over_which_scheme_a_caller_came(signer: Any) -> None:
-    check, holder = DpopCheck(), Holder()
+def test_a_proof_must_name_an_origin_of_the_mesh_whatever_host_the_request_names(signer: Any) -> None:
+    check, holder = DpopCheck(ORIGINS), Holder()
     token = signer.mint(cnf={"jkt": holder.thumbprint})
-    assert problem(check, token, holder.proof(token, PLACE), peer="operator") == ""
+    assert problem(check, token, holder.proof(token, "https://evil.example/rpc"), host=b"evil.example") == "htu"
+    assert problem(check, token, holder.proof(token, PLACE), host=b"internal:8443") == ""
+    assert problem(DpopCheck(()), token, holder.proof(token, PLACE)) == "htu"
 
 
 @pytest.mark.parametrize("cnf", [{"x5t#S256": "a" * 43}, {"jkt": 7}, {"other": "x"}, "text", []])
 def test_what_cannot_be_proved_here_is_refused(signer: Any, cnf: Any) -> None:
     token = signer.mint(cnf=cnf)
-    assert confirmation_of(token) == "other"
-    assert problem(DpopCheck(), token, scheme="Bearer") == "certificate"
+    assert holder_of(token).confirmation == "other"
+    assert problem(DpopCheck(ORIGINS), token, scheme="Bearer") == "certificate"
 
 
 def test_a_refusal_names_the_scheme_that_would_be_accepted() -> None:

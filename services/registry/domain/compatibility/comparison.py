@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from libs.common.json.schema_shape import Schema
 from services.registry.domain.compatibility import contract_diff as contract
 from services.registry.domain.compatibility.differences import ChangeKind, Difference, Side
 from services.registry.domain.compatibility.schema_diff import SchemaDiff, close_schema, with_defaults_applied
 from services.registry.domain.compatibility.version_bumps import Bump, smallest_bump
 from services.registry.domain.ports import SchemaChecker
 from services.registry.domain.publishing.manifest import Document, Manifest
-from services.registry.domain.publishing.schema_shape import Schema
 
 _ORDER = {ChangeKind.BREAKING: 0, ChangeKind.ADDITIVE: 1, ChangeKind.NEUTRAL: 2}
 

@@ -15,6 +15,7 @@ from typing import Any
 from libs.common.errors import MeshError, Reason, Violation
 from libs.common.json.json_pointer import pointer_of
 from libs.common.json.jsonio import JsonValue
+from libs.common.json.schema_shape import Schema, SchemaShape
 from libs.common.runtime.clock import Clock
 from services.registry.domain.catalog.resolve_tool import resolve_tool
 from services.registry.domain.compatibility.comparison import caller_schema
@@ -30,7 +31,6 @@ from services.registry.domain.model import VersionHead
 from services.registry.domain.ports import Catalogue, SchemaChecker
 from services.registry.domain.publishing.manifest import Manifest
 from services.registry.domain.publishing.rules.schemas import schema_violations
-from services.registry.domain.publishing.schema_shape import Schema, SchemaShape
 
 MOST_MISSING = 200
 # Keywords of a plain object schema, whose properties can be checked one by one.

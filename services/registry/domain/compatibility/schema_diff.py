@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 from libs.common.json.json_pointer import pointer_of, steps_of
+from libs.common.json.schema_shape import Schema, SchemaShape
 from services.registry.domain.compatibility.differences import (
     UNPROVEN,
     ChangeKind,
@@ -21,7 +22,6 @@ from services.registry.domain.compatibility.proof.containment import containment
 from services.registry.domain.compatibility.proof.gap import Gap
 from services.registry.domain.compatibility.proof.values import identity
 from services.registry.domain.ports import SchemaChecker
-from services.registry.domain.publishing.schema_shape import Schema, SchemaShape
 
 _MOST_FIELDS = 2_000
 # A recursive schema declares fields without end, and each level may hold thousands.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -211,3 +212,11 @@ async def test_constraints_count_together_with_those_of_the_parent(issuer: Issue
     await derived(issuer, way, user, argument_constraints=(*many[1:], *user.argument_constraints))
     paths = await refused(derived(issuer, way, user, argument_constraints=many), Reason.INVALID_REQUEST)
     assert paths == ["part.argument_constraints"]
+
+
+async def test_nothing_is_derived_from_a_token_with_an_unbounded_constraint(issuer: Issuer, user: Identity) -> None:
+    """An earlier issuer minted it."""
+    look_around = ArgumentConstraint("echo", b'{"pattern":"^(?=(a+)+$)(a+)+b$"}')
+    parent = replace(user, argument_constraints=(look_around,))
+    derived = issuer.delegate.execute(parent, BOT, Attenuation())
+    assert await refused(derived, Reason.INVALID_REQUEST) == ["part.argument_constraints"]

@@ -161,13 +161,37 @@ async def test_every_requested_bound_is_in_the_claims(issue: IssueToken) -> None
     assert json.loads(issued.token) == claims
 
 
-@pytest.mark.parametrize(
-    "schema", [b"", b"[]", b"nonsense", b'{"a":1,"a":2}', b'{"type":7}', b'{"$ref":"https://x.example"}', b" " * 9000]
-)
+DOUBLING = {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(40)}
+UNCHECKABLE = [
+    b"",
+    b"[]",
+    b"nonsense",
+    b'{"a":1,"a":2}',
+    b'{"type":7}',
+    b'{"$ref":"https://x.example"}',
+    b" " * 9000,
+    b'{"pattern":"^(?=(a+)+$)(a+)+b$"}',
+    json.dumps({"$ref": "#/$defs/a0", "$defs": {**DOUBLING, "a40": {}}}).encode(),
+]
+
+
+@pytest.mark.parametrize("schema", UNCHECKABLE)
 async def test_a_constraint_that_could_not_be_checked_is_refused(issue: IssueToken, schema: bytes) -> None:
     good = ArgumentConstraint("echo", b"{}")
     asked = TokenRequest(subject=ALICE, scopes=("a",), argument_constraints=(good, ArgumentConstraint("echo", schema)))
     assert await violations(issue, asked) == [("argument_constraints[1]", "constraint.schema")]
+
+
+async def test_the_constraints_of_a_token_are_bounded_together(issue: IssueToken) -> None:
+    def asked(*schemas: object) -> TokenRequest:
+        constraints = tuple(ArgumentConstraint("echo", json.dumps(schema).encode()) for schema in schemas)
+        return TokenRequest(subject=ALICE, scopes=("a",), argument_constraints=constraints)
+
+    costly = [{"allOf": [{"enum": [*range(900)]}], "maxProperties": n} for n in range(4)]
+    assert await violations(issue, asked(*costly)) == [("argument_constraints", "constraint.size")]
+    doubled = {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(10)}
+    costly = [{"$ref": "#/$defs/a0", "$defs": {**doubled, "a10": {}}, "title": str(n)} for n in range(8)]
+    assert await violations(issue, asked(*costly)) == [("argument_constraints", "constraint.cost")]
 
 
 NO_TOOLS = ["Pay", "pay!", "ab", "", "tools/acme.pay", "acme.Pay*", "acme.pay.now", "pay\n", "p\u0661y", "x" * 321]

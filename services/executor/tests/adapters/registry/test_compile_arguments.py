@@ -91,8 +91,12 @@ def test_nested_defaults_are_found_through_references_and_lists() -> None:
 def test_a_default_at_the_top_level_may_be_behind_a_reference() -> None:
     schema = {
         "type": "object",
-        "$defs": {"limit": {"type": "integer", "default": 10}, "own": {"$ref": "#/$defs/limit", "default": 3}},
-        "properties": {"limit": {"$ref": "#/$defs/limit"}, "own": {"$ref": "#/$defs/own"}, "none": {"$ref": "#/$defs"}},
+        "$defs": {
+            "limit": {"type": "integer", "default": 10},
+            "own": {"$ref": "#/$defs/limit", "default": 3},
+            "none": {"type": "integer"},
+        },
+        "properties": {name: {"$ref": f"#/$defs/{name}"} for name in ("limit", "own", "none")},
     }
     assert prepare(a_tool(input_schema=schema), b"{}", of(schema)).arguments == {"limit": 10, "own": 3}
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from libs.common.json.schema_shape import Schema
 from services.registry.domain.compatibility.proof import arrays, objects, scalars
 from services.registry.domain.compatibility.proof.budget import Budget
 from services.registry.domain.compatibility.proof.emptiness import EmptinessProver
@@ -23,7 +24,6 @@ from services.registry.domain.compatibility.proof.subschema import SchemaDocumen
 from services.registry.domain.compatibility.proof.value_constraints import Constraints, constraints_of, keyword_weight
 from services.registry.domain.compatibility.proof.values import KINDS, kind_of, kinds_of
 from services.registry.domain.ports import SchemaChecker
-from services.registry.domain.publishing.schema_shape import Schema
 
 # Integers between close bounds are few enough to be tried one by one.
 _FEW = 32

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from libs.common.json.json_pointer import pointer_of
-from services.registry.domain.publishing.schema_shape import Schema, SchemaShape
+from libs.common.json.schema_shape import Schema, SchemaShape
 
 ANYTHING: Schema = {}
 NOTHING: Schema = {"not": {}}

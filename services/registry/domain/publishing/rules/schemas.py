@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from libs.common.errors import Violation
 from libs.common.json.jsonio import JsonValue
+from libs.common.json.schema_guard import TOOL_LIMITS, schema_problems
+from libs.common.json.schema_shape import SchemaShape
 from services.registry.domain.compatibility.comparison import caller_schema
 from services.registry.domain.ports import Finding, SchemaChecker
 from services.registry.domain.publishing.manifest import Manifest
-from services.registry.domain.publishing.rules.patterns import MAX_WEIGHT, weight
-from services.registry.domain.publishing.schema_shape import SchemaShape, references
 
-DIALECT = "https://json-schema.org/draft/2020-12/schema"
-# Bounds the cost of a schema at admission and at every call.
-MAX_SUBSCHEMAS = 5_000
-MAX_EVALUATIONS = 100_000
 _INPUT, _RUNTIME = "manifest.input.schema", "manifest.input.runtime_schema"
 _OUTPUT, _ERROR = "manifest.output.schema", "manifest.output.error_schema"
 
@@ -30,13 +25,11 @@ def check_schemas(manifest: Manifest, checker: SchemaChecker) -> Iterator[Violat
 def schema_violations(path: str, schema: JsonValue, checker: SchemaChecker) -> Iterator[Violation]:
     """Yield why a value is not a self-contained schema with bounded evaluation."""
     if isinstance(schema, dict):
-        shape = SchemaShape(schema)
-        costly = [*_bounded(path, shape), *_expensive_patterns(path, shape)]
-        yield from costly
-        if costly:
-            # Further checks of an oversized schema are not worth their cost.
+        problems = [*schema_problems(schema, TOOL_LIMITS)]
+        yield from (Violation(path + fragment, rule, message) for fragment, rule, message in problems)
+        if problems:
+            # Validating or compiling an unbounded schema may never end.
             return
-        yield from _self_contained(path, shape)
     elif isinstance(schema, bool):
         yield Violation(path, "schema.object", "must be a JSON object")
     for finding in checker.schema_findings(schema):
@@ -65,7 +58,7 @@ def check_internal_fields(manifest: Manifest) -> Iterator[Violation]:
     """Refuse internal fields in the schema that models see."""
     schema, pointers = manifest.input.get("schema"), manifest.input.get("internal_only_fields", ())
     shape = SchemaShape(schema if isinstance(schema, dict) else {})
-    for index, pointer in enumerate(pointers if len(shape.subschemas) <= MAX_SUBSCHEMAS else ()):
+    for index, pointer in enumerate(pointers if len(shape.subschemas) <= TOOL_LIMITS.subschemas else ()):
         if shape.declares(pointer):
             path = f"manifest.input.internal_only_fields[{index}]"
             yield Violation(path, "input.internal", "appears in the model-facing schema")
@@ -103,48 +96,6 @@ def _schemas(manifest: Manifest) -> Mapping[str, JsonValue]:
         _ERROR: (manifest.output, "error_schema"),
     }
     return {path: part[field] for path, (part, field) in places.items() if field in part}
-
-
-def _self_contained(path: str, shape: SchemaShape) -> Iterator[Violation]:
-    if shape.root.get("$schema", DIALECT) not in (DIALECT, DIALECT + "#"):
-        yield Violation(path, "schema.dialect", "is not of JSON Schema 2020-12")
-    for pointer, schema in shape.subschemas.items():
-        if pointer and "$id" in schema:
-            yield Violation(f"{path}#{pointer}", "schema.identity", "a subschema may not have `$id`")
-        for reference in references(schema):
-            if not reference.startswith("#"):
-                yield Violation(f"{path}#{pointer}", "schema.reference", "refers outside the schema")
-            elif shape.target(reference) is None:
-                yield Violation(f"{path}#{pointer}", "schema.reference", "refers to no subschema of the schema")
-
-
-def _bounded(path: str, shape: SchemaShape) -> Iterator[Violation]:
-    if len(shape.subschemas) > MAX_SUBSCHEMAS:
-        yield Violation(path, "schema.size", f"has more than {MAX_SUBSCHEMAS} subschemas")
-    elif shape.circular():
-        yield Violation(path, "schema.circular", "a subschema applies itself to the same value, without end")
-    elif shape.evaluations(MAX_EVALUATIONS) >= MAX_EVALUATIONS:
-        yield Violation(path, "schema.size", f"takes {MAX_EVALUATIONS} or more steps to evaluate")
-
-
-def _expensive_patterns(path: str, shape: SchemaShape) -> Iterator[Violation]:
-    for pointer, schema in shape.subschemas.items():
-        for place, pattern in _patterns(pointer, schema):
-            cost = weight(pattern)
-            if cost is None:
-                yield Violation(
-                    f"{path}#{place}", "schema.pattern", "uses lookaround or backreferences, which are unbounded"
-                )
-            elif cost > MAX_WEIGHT:
-                yield Violation(f"{path}#{place}", "schema.pattern", "is too expensive to match")
-
-
-def _patterns(pointer: str, schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    if isinstance(schema.get("pattern"), str):
-        yield f"{pointer}/pattern", schema["pattern"]
-    named = schema.get("patternProperties")
-    for pattern in named if isinstance(named, dict) else ():
-        yield f"{pointer}/patternProperties", pattern
 
 
 def _inside(path: str, kind: str, finding: Finding) -> Violation:

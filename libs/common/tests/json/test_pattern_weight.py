@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.registry.domain.publishing.rules.patterns import MAX_WEIGHT, weight
+from libs.common.json.pattern_weight import MAX_WEIGHT, weight
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ subschemas are skipped.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
@@ -15,14 +15,15 @@ from libs.common.json.json_pointer import pointer_of, steps_of
 Schema: TypeAlias = Mapping[str, Any]
 
 # Keywords that apply their subschemas to the same value as the schema itself.
-_IN_PLACE = ("if", "then", "else", "allOf", "anyOf", "oneOf", "dependentSchemas")
+# `dependencies` is of older drafts, but validators still evaluate it.
+_IN_PLACE = ("if", "then", "else", "allOf", "anyOf", "oneOf", "dependentSchemas", "dependencies")
 _ONE = (
     "if", "then", "else", "not", "additionalProperties", "unevaluatedProperties", "propertyNames", "items",
     "unevaluatedItems", "contains", "contentSchema",
 )  # fmt: skip
 _MANY = ("allOf", "anyOf", "oneOf", "prefixItems")
-_DEFINITIONS = ("$defs", "definitions")
-_NAMED = ("properties", "patternProperties", "dependentSchemas", *_DEFINITIONS)
+DEFINITIONS = ("$defs", "definitions")
+_NAMED = ("properties", "patternProperties", "dependentSchemas", "dependencies", *DEFINITIONS)
 _REFERENCES = ("$ref", "$dynamicRef")
 _DEEPEST_CHAIN = 200
 # The schemas `true` and `false` as objects.
@@ -56,7 +57,7 @@ class SchemaShape:
                 continue
             seen.add(id(current))
             yield current
-            waiting.extend(child for keyword, _, child in _children(current) if keyword in _IN_PLACE)
+            waiting.extend(child for keyword, _, child in children(current) if keyword in _IN_PLACE)
             waiting.extend(self._referred(current))
 
     def declares(self, pointer: str) -> bool:
@@ -77,14 +78,15 @@ class SchemaShape:
         """Return the subschemas of schemas and all that apply to the same value, by keyword and key."""
         subschemas: dict[tuple[str, str], list[Schema]] = {}
         for schema in self.in_place(*starts):
-            for keyword, key, child in _children(schema):
+            for keyword, key, child in children(schema):
                 # A property with the schema `false` is forbidden, not declared.
                 if child is not _NOTHING:
                     subschemas.setdefault((keyword, key), []).append(child)
         return subschemas
 
-    def evaluations(self, limit: int) -> int:
-        """Return how many subschemas one evaluation visits with all references followed, at most `limit`.
+    def evaluations(self, limit: int, own_cost: Callable[[Schema], int] = lambda _: 1) -> int:
+        """Return how many subschemas one evaluation visits with all references followed, at most `limit`; or the sum
+        of their own costs.
 
         References that fan out double with every level, so a small schema can keep a validator busy for years. A
         recursive schema is counted once, because its depth is that of the value.
@@ -95,10 +97,10 @@ class SchemaShape:
             if depth > _DEEPEST_CHAIN:
                 return limit
             if id(schema) not in known:
-                known[id(schema)] = 1
-                below = [child for keyword, _, child in _children(schema) if keyword not in _DEFINITIONS]
+                known[id(schema)] = own_cost(schema)
+                below = [child for keyword, _, child in children(schema) if keyword not in DEFINITIONS]
                 total = sum(cost(child, depth + 1) for child in (*below, *self._referred(schema)))
-                known[id(schema)] = min(limit, 1 + total)
+                known[id(schema)] = min(limit, own_cost(schema) + total)
             return known[id(schema)]
 
         return cost(self.root, 0)
@@ -119,11 +121,12 @@ class SchemaShape:
                 elif id(schema) not in settled:
                     path.add(id(schema))
                     waiting.append((schema, True))
-                    waiting.extend((child, False) for child in self._same_value(schema))
+                    waiting.extend((child, False) for child in self.same_value(schema))
         return False
 
-    def _same_value(self, schema: Schema) -> Iterator[Schema]:
-        yield from (child for keyword, _, child in _children(schema) if keyword == "not" or keyword in _IN_PLACE)
+    def same_value(self, schema: Schema) -> Iterator[Schema]:
+        """Yield the direct subschemas and references that apply to the same value."""
+        yield from (child for keyword, _, child in children(schema) if keyword == "not" or keyword in _IN_PLACE)
         yield from self._referred(schema)
 
     def _referred(self, schema: Schema) -> Iterator[Schema]:
@@ -142,12 +145,12 @@ def references(schema: Schema) -> Iterator[str]:
 
 def _walk(schema: Schema, pointer: str) -> Iterator[tuple[str, Schema]]:
     yield pointer, schema
-    for keyword, key, child in _children(schema):
+    for keyword, key, child in children(schema):
         steps = (keyword, key) if key or keyword in _NAMED else (keyword,)
         yield from _walk(child, pointer + pointer_of(steps))
 
 
-def _children(schema: Schema) -> Iterator[tuple[str, str, Schema]]:
+def children(schema: Schema) -> Iterator[tuple[str, str, Schema]]:
     """Yield the direct subschemas: keyword, key or index where the keyword holds several, and schema."""
     for keyword in _ONE:
         yield from _child(keyword, "", schema.get(keyword))

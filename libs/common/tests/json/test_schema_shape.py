@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from services.registry.domain.publishing.schema_shape import SchemaShape
+from libs.common.json.schema_shape import SchemaShape
 
 TREE: dict[str, Any] = {
     "type": "object",
