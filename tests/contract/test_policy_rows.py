@@ -12,7 +12,7 @@ import pytest
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 
 from libs.common.auth.peers import EDGE, OPERATOR, ORCHESTRATOR, SERVICES
-from libs.common.rpc.policy import ANY_PEER, Row
+from libs.common.rpc.policy import ANY_PEER, PLATFORM, Row, Tenancy
 
 RPC_SERVICES = ["registry", "authz", "executor", "approval", "audit"]
 KNOWN_PEERS = {ANY_PEER, EDGE, OPERATOR, ORCHESTRATOR, *SERVICES}
@@ -64,6 +64,18 @@ def test_a_caller_of_the_edge_always_needs_a_token(service: str, method: MethodD
         # One RPC takes another issuer's token, in its body; whoever calls it has none of the mesh yet.
         exchanges = method.full_name == "toolmesh.authz.v1.TokenService.ExchangeToken"
         assert {peer for peer in outside if not row.allow[peer].needs_caller} == (outside if exchanges else set())
+
+
+@pytest.mark.parametrize(("service", "method"), [pytest.param(s, m, id=m.full_name) for s, m in methods()])
+def test_a_row_declares_what_a_tenant_may_see(service: str, method: MethodDescriptor) -> None:
+    row = policy(service)[f"/{method.containing_service.full_name}/{method.name}"]
+    assert row.tenancy is not None, "declare the tenancy of the row, and add the RPC to tests/scenarios/test_tenancy.py"
+    without_caller = not any(access.needs_caller for access in row.allow.values())
+    assert (row.tenancy is Tenancy.NO_CALLER) == without_caller
+
+
+def test_methods_of_every_server_have_no_caller() -> None:
+    assert {row.tenancy for row in PLATFORM.values()} == {Tenancy.NO_CALLER}
 
 
 @pytest.mark.parametrize("service", RPC_SERVICES)
