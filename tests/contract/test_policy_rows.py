@@ -2,39 +2,23 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.descriptor import MethodDescriptor
 
 from libs.common.auth.peers import EDGE, OPERATOR, ORCHESTRATOR, SERVICES
-from libs.common.rpc.policy import ANY_PEER, PLATFORM, Row, Tenancy
+from libs.common.rpc.policy import ANY_PEER, PLATFORM, Tenancy
+from tests.harness.rpcs import RPC_SERVICES, descriptors, policy, rpcs
 
-RPC_SERVICES = ["registry", "authz", "executor", "approval", "audit"]
 KNOWN_PEERS = {ANY_PEER, EDGE, OPERATOR, ORCHESTRATOR, *SERVICES}
 
 
-def descriptors(service: str) -> list[ServiceDescriptor]:
-    """Every gRPC service that the process of this name serves: those of all `*_service.proto` of its package."""
-    package = importlib.import_module(f"toolmesh.{service}.v1")
-    modules = [each.name for each in pkgutil.iter_modules(package.__path__) if each.name.endswith("_service_pb2")]
-    files = [importlib.import_module(f"toolmesh.{service}.v1.{name}").DESCRIPTOR for name in sorted(modules)]
-    return [found for file in files for found in file.services_by_name.values()]
-
-
 def methods() -> Iterator[tuple[str, MethodDescriptor]]:
-    for service in RPC_SERVICES:
-        for descriptor in descriptors(service):
-            for method in descriptor.methods:
-                yield service, method
-
-
-def policy(service: str) -> dict[str, Row]:
-    return dict(importlib.import_module(f"services.{service}.policy").POLICY)
+    for rpc in rpcs():
+        yield rpc.service, rpc.method
 
 
 @pytest.mark.parametrize("service", RPC_SERVICES)
