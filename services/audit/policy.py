@@ -26,7 +26,8 @@ _ADMINS = {
     "gateway": for_caller("audit:admin"),
 }
 
-# Checkpoints and proofs of consistency are commitments to the whole log: hashes and sizes, equal for all readers.
+# What concerns the log as a whole concerns the records of all tenants. The newest checkpoint is a commitment that every
+# reader must see alike.
 POLICY: Policy = {
     # Safe to repeat: a record id is stored once.
     _PREFIX + "AppendRecords": Row(_WRITERS, deadline=None, idempotent=True, tenancy=Tenancy.NO_CALLER),
@@ -35,10 +36,10 @@ POLICY: Policy = {
     _PREFIX + "WatchRecords": Row(_READERS, deadline=None, idempotent=True, tenancy=Tenancy.OWN),
     _PREFIX + "GetCheckpoint": Row(_READERS, deadline=5.0, idempotent=True, tenancy=Tenancy.SHARED),
     _PREFIX + "ExportRecords": Row(_READERS, deadline=None, idempotent=True, tenancy=Tenancy.MESH_WIDE),
-    _LOG + "ListCheckpoints": Row(_READERS, deadline=5.0, idempotent=True, tenancy=Tenancy.SHARED),
+    _LOG + "ListCheckpoints": Row(_READERS, deadline=5.0, idempotent=True, tenancy=Tenancy.MESH_WIDE),
     _LOG + "GetInclusionProof": Row(_READERS, deadline=5.0, idempotent=True, tenancy=Tenancy.MESH_WIDE),
-    _LOG + "GetConsistencyProof": Row(_READERS, deadline=5.0, idempotent=True, tenancy=Tenancy.SHARED),
-    _LOG + "VerifyRange": Row(_READERS, deadline=60.0, idempotent=True, tenancy=Tenancy.SHARED),
+    _LOG + "GetConsistencyProof": Row(_READERS, deadline=5.0, idempotent=True, tenancy=Tenancy.MESH_WIDE),
+    _LOG + "VerifyRange": Row(_READERS, deadline=60.0, idempotent=True, tenancy=Tenancy.MESH_WIDE),
     _LOG + "ListShards": Row(_READERS, deadline=5.0, idempotent=True, tenancy=Tenancy.MESH_WIDE),
     # A repeated call returns the result of the first.
     _LOG + "CloseShard": Row(_ADMINS, deadline=15.0, idempotent=True, tenancy=Tenancy.MESH_WIDE),

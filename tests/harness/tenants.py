@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import grpc
 from toolmesh.approval.v1 import approval_service_pb2 as approval_pb
 from toolmesh.approval.v1 import approval_service_pb2_grpc as approval_rpc
+from toolmesh.audit.v1 import audit_service_pb2 as audit_pb
+from toolmesh.audit.v1 import audit_service_pb2_grpc as audit_rpc
 from toolmesh.authz.v1 import authz_service_pb2 as authz_pb
 from toolmesh.authz.v1 import authz_service_pb2_grpc as authz_rpc
 from toolmesh.authz.v1 import token_service_pb2 as token_pb
 from toolmesh.authz.v1 import token_service_pb2_grpc as token_rpc
 from toolmesh.authz.v1.capability_token_pb2 import ToolGrant
 from toolmesh.common.v1 import caller_pb2
+from toolmesh.registry.v1 import lifecycle_service_pb2 as lifecycle_pb
+from toolmesh.registry.v1 import lifecycle_service_pb2_grpc as lifecycle_rpc
 from toolmesh.registry.v1 import registry_service_pb2 as registry_pb
 from toolmesh.registry.v1 import registry_service_pb2_grpc as registry_rpc
 
@@ -108,6 +113,22 @@ class Owner(Tenant):
         self.version = f"{self.tool}/versions/1.0.0"
         for manifest in (reader(f"{self.tag}.find", aliases=["look"]), reader(f"{self.tag}.seek")):
             self._register(manifest)
+
+    @cached_property
+    def record(self) -> str:
+        """The name of a record of the tenant's call."""
+        request = audit_pb.QueryRecordsRequest(filter=audit_pb.RecordFilter(invocation_id=self.invocation_id))
+        stub = audit_rpc.AuditServiceStub(self.channels.to("audit"))
+        return str(stub.QueryRecords(request, metadata=self.metadata, timeout=10).records[0].name)
+
+    def remove_tools(self) -> None:
+        """Retire every version of the tenant's tools, as the operator."""
+        tools = registry_rpc.RegistryServiceStub(self.channels.to("registry", "operator"))
+        lifecycle = lifecycle_rpc.LifecycleServiceStub(self.channels.to("registry", "operator"))
+        for tool in (self.tool, self.other_tool):
+            for version in tools.ListToolVersions(registry_pb.ListToolVersionsRequest(tool=tool), timeout=10).versions:
+                request = lifecycle_pb.RemoveVersionRequest(name=version.name, reason="the test is over", force=True)
+                lifecycle.RemoveVersion(request, timeout=10)
 
     @property
     def marks(self) -> list[bytes]:

@@ -1,12 +1,12 @@
 """Tenants never meet: every RPC of every service, called by another tenant's token with every scope.
 
-The walk follows the policy rows. An RPC whose row admits tenants needs an entry in one of the tables below, which says
-how another tenant would ask for what is not its own; without the entry its test fails.
+The walk follows the policy rows. An RPC whose row admits tenants needs an entry in `tests/harness/tenant_requests.py`,
+which says how another tenant would ask for what is not its own; without the entry its test fails.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -14,124 +14,21 @@ import pytest
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
-from toolmesh.audit.v1 import audit_service_pb2 as audit_pb
-from toolmesh.audit.v1 import usage_service_pb2 as usage_pb
-from toolmesh.authz.v1 import authz_service_pb2 as authz_pb
-from toolmesh.authz.v1 import token_service_pb2 as token_pb
-from toolmesh.authz.v1.capability_token_pb2 import ToolGrant
-from toolmesh.executor.v1 import executor_service_pb2 as executor_pb
 
 from libs.common.auth.peers import ORCHESTRATOR
 from libs.common.errors import Reason
 from libs.common.rpc.policy import Tenancy
-from services.registry.tests.manifests import reader
 from tests.harness.mesh import Mesh
 from tests.harness.rpcs import Answer, Rpc, call, rpcs
 from tests.harness.stores import wait_until
+from tests.harness.tenant_requests import NAMED, OPEN, OWN, SHARED
 from tests.harness.tenants import Channels, Owner, Tenant
 
-AGENT = "did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK"
-ECHO = "tools/core.echo"
 # What another tenant's things are answered with: they do not exist, or are not the caller's.
 REFUSALS = {Reason.NOT_FOUND, Reason.PERMISSION_DENIED, Reason.AUTHORITY_EXCEEDED}
 # What the owner must not meet, or the refusal of others would prove nothing. Its own state may still refuse a verb.
 UNREACHED = {*REFUSALS, Reason.INVALID_REQUEST, Reason.PEER_NOT_ALLOWED, Reason.SCOPE_MISSING}
 
-Fields = dict[str, Any]
-Entry = Callable[[Owner], Fields]
-
-
-def of_version(owner: Owner) -> Fields:
-    return {"name": owner.version, "reason": "because"}
-
-
-def of_tool(owner: Owner) -> Fields:
-    return {"name": owner.tool, "reason": "because"}
-
-
-def an_invocation(owner: Owner) -> executor_pb.InvokeRequest:
-    """The owner's call once more: another tenant may choose the same key, session and task, and meets nothing."""
-    return executor_pb.InvokeRequest(tool="echo", **owner.call)
-
-
-# RPCs that change or read what belongs to a tenant: the request for what the owner has.
-OWN: dict[str, Entry] = {
-    "RegistryService.RegisterTool": lambda owner: {"manifest": reader(f"{owner.tag}.find", "1.1.0", aliases=["look"])},
-    "LifecycleService.PublishVersion": of_version,
-    "LifecycleService.DeprecateVersion": of_version,
-    "LifecycleService.UndeprecateVersion": of_version,
-    "LifecycleService.SunsetVersion": of_version,
-    "LifecycleService.RemoveVersion": of_version,
-    "LifecycleService.DisableTool": of_tool,
-    "LifecycleService.EnableTool": of_tool,
-    "LifecycleService.QuarantineTool": of_tool,
-    "LifecycleService.MarkRequiresSetup": of_version,
-    "LifecycleService.CompleteSetup": of_version,
-    "LifecycleService.DeferVersion": of_version,
-    "LifecycleService.LoadVersion": of_version,
-    "NamespaceService.AddDelegate": lambda owner: {"name": f"namespaces/{owner.tag}", "subject": AGENT},
-    "NamespaceService.RemoveDelegate": lambda owner: {"name": f"namespaces/{owner.tag}", "subject": AGENT},
-    "NamespaceService.MoveAlias": lambda owner: {
-        "alias": owner.alias, "from_tool": owner.tool, "to_tool": owner.other_tool, "reason": "because",
-    },
-    "AuthzService.Check": lambda owner: {
-        "call": owner.call_facts(),
-        "subject": authz_pb.SubjectFacts(
-            subject=owner.subject, kind=authz_pb.PRINCIPAL_KIND_USER, tenant=owner.tag
-        ),
-    },
-    "AuthzService.BatchCheck": lambda owner: {"calls": [owner.call_facts()]},
-    "AuthzService.FilterTools": lambda owner: {"tools": [owner.call_facts()]},
-    "PolicyService.ExplainDecision": lambda owner: {"name": owner.decision},
-    "TokenService.DelegateToken": lambda owner: {
-        "agent": AGENT, "part": token_pb.Part(scopes=["tools:call"]),
-    },
-    "TokenService.NarrowToken": lambda owner: {"part": token_pb.Part(tools=[ToolGrant(tool="core.echo")])},
-    "TokenService.RevokeToken": lambda owner: {"token_id": owner.spare_id},
-    "TokenService.ListRevocations": lambda owner: {},
-    "ExecutorService.Invoke": lambda owner: fields_of(an_invocation(owner)),
-    "ExecutorService.InvokeGroup": lambda owner: {"calls": [executor_pb.GroupCall(request=an_invocation(owner))]},
-    "ExecutorService.PreviewInvocation": lambda owner: {"request": an_invocation(owner)},
-    "ExecutorService.FetchResult": lambda owner: {
-        "ref": owner.stored.ref, "access_token": owner.stored.access_token, "max_bytes": 100,
-    },
-    "ApprovalService.GetTicket": lambda owner: {"name": owner.ticket},
-    "ApprovalService.ListTickets": lambda owner: {},
-    "AuditService.GetRecord": lambda owner: {"name": record_of(owner)},
-    "AuditService.QueryRecords": lambda owner: {},
-    "AuditService.WatchRecords": lambda owner: {},
-    "UsageService.GetUsage": lambda owner: {"filter": usage_pb.UsageFilter(tenant=owner.tag)},
-    "UsageService.GetToolUsage": lambda owner: {"name": ECHO},
-    "UsageService.BatchGetToolUsage": lambda owner: {"requests": [usage_pb.GetToolUsageRequest(name=ECHO)]},
-    "UsageService.ListTopUsage": lambda owner: {"group": usage_pb.USAGE_GROUP_CALLER},
-}  # fmt: skip
-# RPCs that answer all tenants alike.
-SHARED: dict[str, Entry] = {
-    "RegistryService.GetTool": lambda owner: {"name": owner.other_tool},
-    "RegistryService.ListTools": lambda owner: {"namespace": owner.tag},
-    "RegistryService.ResolveTool": lambda owner: {"tool": owner.other_tool},
-    "RegistryService.ListToolVersions": lambda owner: {"tool": owner.other_tool},
-    "RegistryService.CheckCompatibility": lambda owner: {"version": f"{owner.other_tool}/versions/1.0.0"},
-    "RegistryService.NegotiateSchema": lambda owner: {"tool": ECHO, "input_schema": b"{}", "output_schema": b"{}"},
-    "LifecycleService.ListTransitions": lambda owner: {"name": owner.other_tool},
-    "NamespaceService.GetNamespace": lambda owner: {"name": f"namespaces/{owner.tag}"},
-    "NamespaceService.ListNamespaces": lambda owner: {},
-    "TrustService.GetTrustScore": lambda owner: {"name": ECHO},
-    "TrustService.RateTool": lambda owner: {"version": f"{ECHO}/versions/1.0.0", "stars": 5},
-    "TrustService.GetStage": lambda owner: {"name": ECHO},
-    "DiscoveryService.SearchTools": lambda owner: {"query": "echo a text"},
-    "DiscoveryService.CompileSurface": lambda owner: {"task": "echo a text", "token_budget": 2000},
-    "DiscoveryService.GetToolSchemas": lambda owner: {"tools": [ECHO]},
-    "AuditService.GetCheckpoint": lambda owner: {},
-    "LogService.ListCheckpoints": lambda owner: {},
-    "LogService.GetConsistencyProof": lambda owner: {"first_size": 1, "second_size": 2},
-    "LogService.VerifyRange": lambda owner: {"end_sequence": 2},
-}
-# RPCs without a caller's token that clients may call: how another tenant would use them, and the expected refusal.
-OPEN: dict[str, tuple[Entry, Reason | None]] = {
-    "AuthzService.GetJwks": (lambda owner: {}, None),
-    "TokenService.ExchangeToken": (lambda owner: {"subject_token": owner.token}, Reason.TOKEN_AUDIENCE_INVALID),
-}
 # Counts raters, so each call changes the answer.
 COUNTING = {"TrustService.RateTool"}
 # RPCs whose answer shows the owner something of its own, so that a stranger's answer without it means something.
@@ -149,24 +46,13 @@ SHOWS_OWN = {
     "UsageService.ListTopUsage",
 }
 # No tool of this mesh can be previewed, whoever asks.
-REFUSED_TO_ALL = {"ExecutorService.PreviewInvocation"}
+REFUSED_TO_ALL = {"ExecutorService.PreviewInvocation": Reason.FAILED_PRECONDITION}
 USAGE = "UsageService."
 EVERY_RPC = {rpc.name: rpc for rpc in rpcs()}
 
 
 def with_tenancy(*tenancies: Tenancy | None) -> list[Any]:
     return [pytest.param(rpc, id=rpc.name) for rpc in EVERY_RPC.values() if rpc.row.tenancy in tenancies]
-
-
-def fields_of(message: Message) -> Fields:
-    return {field.name: value for field, value in message.ListFields()}
-
-
-def record_of(owner: Owner) -> str:
-    """Return the name of a record of the owner's invocation."""
-    request = audit_pb.QueryRecordsRequest(filter=audit_pb.RecordFilter(invocation_id=owner.invocation_id))
-    [answer] = ask(EVERY_RPC["AuditService.QueryRecords"], request, owner).messages
-    return str(answer.records[0].name)
 
 
 def peer_for(rpc: Rpc) -> str:
@@ -215,8 +101,10 @@ def channels(mesh: Mesh) -> Iterator[Channels]:
 
 
 @pytest.fixture(scope="module")
-def owner(channels: Channels) -> Owner:
-    return Owner(channels)
+def owner(channels: Channels) -> Iterator[Owner]:
+    owner = Owner(channels)
+    yield owner
+    owner.remove_tools()
 
 
 @pytest.fixture
@@ -230,7 +118,10 @@ def test_another_tenant_reaches_nothing_of_the_owner(rpc: Rpc, owner: Owner, str
     request = rpc.request(**OWN[rpc.name](owner))
     theirs = ask_all(rpc, request, stranger)
     assert marks_in(theirs, owner) == []
-    assert theirs.messages or theirs.reason in REFUSALS or rpc.name in REFUSED_TO_ALL
+    if rpc.name in NAMED:
+        assert theirs.reason in REFUSALS
+    else:
+        assert theirs.reason is REFUSED_TO_ALL.get(rpc.name)
     # What is refused to others is not refused to the owner, and what they are not shown is there.
     assert ask_all(rpc, request, owner).reason not in UNREACHED
     if rpc.name in SHOWS_OWN:
