@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -121,14 +121,13 @@ class Owner(Tenant):
         stub = audit_rpc.AuditServiceStub(self.channels.to("audit"))
         return str(stub.QueryRecords(request, metadata=self.metadata, timeout=10).records[0].name)
 
-    def remove_tools(self) -> None:
-        """Retire every version of the tenant's tools, as the operator."""
-        tools = registry_rpc.RegistryServiceStub(self.channels.to("registry", "operator"))
-        lifecycle = lifecycle_rpc.LifecycleServiceStub(self.channels.to("registry", "operator"))
+    def disable_tools(self) -> None:
+        """Take the tenant's tools out of use, as the operator."""
+        stub = lifecycle_rpc.LifecycleServiceStub(self.channels.to("registry", "operator"))
         for tool in (self.tool, self.other_tool):
-            for version in tools.ListToolVersions(registry_pb.ListToolVersionsRequest(tool=tool), timeout=10).versions:
-                request = lifecycle_pb.RemoveVersionRequest(name=version.name, reason="the test is over", force=True)
-                lifecycle.RemoveVersion(request, timeout=10)
+            # Refused where no version is in use any more.
+            with suppress(grpc.RpcError):
+                stub.DisableTool(lifecycle_pb.DisableToolRequest(name=tool, reason="the test is over"), timeout=10)
 
     @property
     def marks(self) -> list[bytes]:

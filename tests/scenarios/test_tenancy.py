@@ -104,7 +104,7 @@ def channels(mesh: Mesh) -> Iterator[Channels]:
 def owner(channels: Channels) -> Iterator[Owner]:
     owner = Owner(channels)
     yield owner
-    owner.remove_tools()
+    owner.disable_tools()
 
 
 @pytest.fixture
