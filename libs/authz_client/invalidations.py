@@ -105,6 +105,7 @@ def revoked_of(message: pb.Revocation) -> Revoked:
         getattr(message, field),
         message.revoke_time.ToMicroseconds() / 1e6,
         message.expire_time.ToMicroseconds() / 1e6 if message.HasField("expire_time") else float("inf"),
+        message.tenant,
     )
 
 

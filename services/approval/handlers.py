@@ -7,6 +7,7 @@ from typing import Any
 from toolmesh.approval.v1 import approval_service_pb2 as pb
 from toolmesh.approval.v1 import approval_service_pb2_grpc as rpc
 
+from libs.common.call_context import serving
 from libs.common.runtime.clock import Clock
 from services.approval.convert import draft_from, state_from, ticket_to
 from services.approval.domain.cancel_ticket import cancel_ticket
@@ -27,12 +28,17 @@ class ApprovalHandlers(rpc.ApprovalServiceServicer):
         return pb.CreateTicketResponse(ticket=ticket_to(ticket))
 
     async def GetTicket(self, request: pb.GetTicketRequest, context: Any) -> pb.GetTicketResponse:
-        ticket = await get_ticket(request.name, self._tickets, self._clock)
+        ticket = await get_ticket(request.name, self._tickets, self._clock, tenant=serving().tenant)
         return pb.GetTicketResponse(ticket=ticket_to(ticket))
 
     async def ListTickets(self, request: pb.ListTicketsRequest, context: Any) -> pb.ListTicketsResponse:
         page, token = await list_tickets(
-            state_from(request.state), request.page_size, request.page_token, self._tickets, self._clock
+            state_from(request.state),
+            request.page_size,
+            request.page_token,
+            self._tickets,
+            self._clock,
+            tenant=serving().tenant,
         )
         return pb.ListTicketsResponse(tickets=[ticket_to(ticket) for ticket in page], next_page_token=token)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from libs.common.auth.peers import EDGE, ORCHESTRATOR
-from libs.common.rpc.policy import Policy, Row, for_caller
+from libs.common.rpc.policy import Policy, Row, Tenancy, for_caller
 
 _PREFIX = "/toolmesh.executor.v1.ExecutorService/"
 
@@ -13,8 +13,8 @@ _CALLERS = {"gateway": for_caller(), EDGE: for_caller(), ORCHESTRATOR: for_calle
 _MAX_SECONDS = 300.0
 
 POLICY: Policy = {
-    _PREFIX + "Invoke": Row(_CALLERS, deadline=_MAX_SECONDS, idempotent=False),
-    _PREFIX + "InvokeGroup": Row(_CALLERS, deadline=_MAX_SECONDS, idempotent=False),
-    _PREFIX + "PreviewInvocation": Row(_CALLERS, deadline=_MAX_SECONDS, idempotent=True),
-    _PREFIX + "FetchResult": Row(_CALLERS, deadline=60.0, idempotent=True),
+    _PREFIX + "Invoke": Row(_CALLERS, deadline=_MAX_SECONDS, idempotent=False, tenancy=Tenancy.OWN),
+    _PREFIX + "InvokeGroup": Row(_CALLERS, deadline=_MAX_SECONDS, idempotent=False, tenancy=Tenancy.OWN),
+    _PREFIX + "PreviewInvocation": Row(_CALLERS, deadline=_MAX_SECONDS, idempotent=True, tenancy=Tenancy.OWN),
+    _PREFIX + "FetchResult": Row(_CALLERS, deadline=60.0, idempotent=True, tenancy=Tenancy.OWN),
 }

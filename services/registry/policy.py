@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from libs.common.auth.peers import EDGE, OPERATOR, ORCHESTRATOR, SERVICES
-from libs.common.rpc.policy import AS_PEER, Access, Policy, Row, for_caller
+from libs.common.rpc.policy import AS_PEER, Access, Policy, Row, Tenancy, for_caller
 
 _PREFIX = "/toolmesh.registry.v1.RegistryService/"
 _LIFECYCLE = "/toolmesh.registry.v1.LifecycleService/"
@@ -21,21 +21,25 @@ def _for_callers(scope: str) -> dict[str, Access]:
 
 # The gateway is a service too, but it reads on behalf of a caller.
 _READERS = _ITSELF | _for_callers("tools:read")
+_REGISTRARS: dict[str, Access] = {OPERATOR: AS_PEER} | _for_callers("tools:register")
+_ADMINS: dict[str, Access] = {OPERATOR: AS_PEER} | _for_callers("tools:admin")
 
+# The catalogue is shared: every tenant reads all of it. A caller of a tenant changes tools only in namespaces where it may
+# publish, and what the mesh thinks of a tool concerns all tenants.
 POLICY: Policy = {
     _PREFIX + "RegisterTool": Row(
-        {OPERATOR: AS_PEER, "executor": AS_PEER} | _for_callers("tools:register"), deadline=5.0, idempotent=True
+        _REGISTRARS | {"executor": AS_PEER}, deadline=5.0, idempotent=True, tenancy=Tenancy.OWN
     ),
-    _PREFIX + "GetTool": Row(_READERS, deadline=2.0, idempotent=True),
-    _PREFIX + "ListTools": Row(_READERS, deadline=5.0, idempotent=True),
-    _PREFIX + "ResolveTool": Row(_READERS, deadline=2.0, idempotent=True),
-    _PREFIX + "ListToolVersions": Row(_READERS, deadline=5.0, idempotent=True),
+    _PREFIX + "GetTool": Row(_READERS, deadline=2.0, idempotent=True, tenancy=Tenancy.SHARED),
+    _PREFIX + "ListTools": Row(_READERS, deadline=5.0, idempotent=True, tenancy=Tenancy.SHARED),
+    _PREFIX + "ResolveTool": Row(_READERS, deadline=2.0, idempotent=True, tenancy=Tenancy.SHARED),
+    _PREFIX + "ListToolVersions": Row(_READERS, deadline=5.0, idempotent=True, tenancy=Tenancy.SHARED),
     # Proofs take a while, within their budget.
-    _PREFIX + "CheckCompatibility": Row(_READERS, deadline=10.0, idempotent=True),
-    _PREFIX + "NegotiateSchema": Row(_READERS, deadline=10.0, idempotent=True),
-    _PREFIX + "WatchTools": Row(_ITSELF, deadline=None, idempotent=True),
+    _PREFIX + "CheckCompatibility": Row(_READERS, deadline=10.0, idempotent=True, tenancy=Tenancy.SHARED),
+    _PREFIX + "NegotiateSchema": Row(_READERS, deadline=10.0, idempotent=True, tenancy=Tenancy.SHARED),
+    _PREFIX + "WatchTools": Row(_ITSELF, deadline=None, idempotent=True, tenancy=Tenancy.NO_CALLER),
     **{
-        _LIFECYCLE + verb: Row({OPERATOR: AS_PEER} | _for_callers("tools:admin"), deadline=5.0, idempotent=False)
+        _LIFECYCLE + verb: Row(_ADMINS, deadline=5.0, idempotent=False, tenancy=Tenancy.OWN)
         for verb in (
             "PublishVersion",
             "DeprecateVersion",
@@ -43,48 +47,43 @@ POLICY: Policy = {
             "SunsetVersion",
             "DisableTool",
             "EnableTool",
-            "ReleaseTool",
             "MarkRequiresSetup",
             "CompleteSetup",
             "DeferVersion",
             "LoadVersion",
         )
     },
+    # Ends a safety measure, so the owner of the tool does not decide.
+    _LIFECYCLE + "ReleaseTool": Row(_ADMINS, deadline=5.0, idempotent=False, tenancy=Tenancy.MESH_WIDE),
     # Reads usage from the audit service first.
-    _LIFECYCLE + "RemoveVersion": Row(
-        {OPERATOR: AS_PEER} | _for_callers("tools:admin"), deadline=10.0, idempotent=False
-    ),
+    _LIFECYCLE + "RemoveVersion": Row(_ADMINS, deadline=10.0, idempotent=False, tenancy=Tenancy.OWN),
     _LIFECYCLE + "QuarantineTool": Row(
-        {OPERATOR: AS_PEER, "executor": AS_PEER} | _for_callers("tools:admin"), deadline=5.0, idempotent=False
+        _ADMINS | {"executor": AS_PEER}, deadline=5.0, idempotent=False, tenancy=Tenancy.OWN
     ),
-    _LIFECYCLE + "ListTransitions": Row(_READERS, deadline=5.0, idempotent=True),
-    _NAMESPACE + "ClaimNamespace": Row({OPERATOR: AS_PEER}, deadline=5.0, idempotent=True),
-    _NAMESPACE + "TransferNamespace": Row({OPERATOR: AS_PEER}, deadline=5.0, idempotent=True),
-    _NAMESPACE + "AddDelegate": Row(
-        {OPERATOR: AS_PEER} | _for_callers("tools:register"), deadline=5.0, idempotent=True
+    _LIFECYCLE + "ListTransitions": Row(_READERS, deadline=5.0, idempotent=True, tenancy=Tenancy.SHARED),
+    _NAMESPACE + "ClaimNamespace": Row({OPERATOR: AS_PEER}, deadline=5.0, idempotent=True, tenancy=Tenancy.NO_CALLER),
+    _NAMESPACE + "TransferNamespace": Row(
+        {OPERATOR: AS_PEER}, deadline=5.0, idempotent=True, tenancy=Tenancy.NO_CALLER
     ),
-    _NAMESPACE + "RemoveDelegate": Row(
-        {OPERATOR: AS_PEER} | _for_callers("tools:register"), deadline=5.0, idempotent=True
-    ),
-    _NAMESPACE + "GetNamespace": Row(_READERS, deadline=2.0, idempotent=True),
-    _NAMESPACE + "ListNamespaces": Row(_READERS, deadline=5.0, idempotent=True),
-    _NAMESPACE + "MoveAlias": Row({OPERATOR: AS_PEER} | _for_callers("tools:register"), deadline=5.0, idempotent=True),
-    _TRUST + "GetTrustScore": Row(_READERS, deadline=10.0, idempotent=True),
+    _NAMESPACE + "AddDelegate": Row(_REGISTRARS, deadline=5.0, idempotent=True, tenancy=Tenancy.OWN),
+    _NAMESPACE + "RemoveDelegate": Row(_REGISTRARS, deadline=5.0, idempotent=True, tenancy=Tenancy.OWN),
+    _NAMESPACE + "GetNamespace": Row(_READERS, deadline=2.0, idempotent=True, tenancy=Tenancy.SHARED),
+    _NAMESPACE + "ListNamespaces": Row(_READERS, deadline=5.0, idempotent=True, tenancy=Tenancy.SHARED),
+    _NAMESPACE + "MoveAlias": Row(_REGISTRARS, deadline=5.0, idempotent=True, tenancy=Tenancy.OWN),
+    _TRUST + "GetTrustScore": Row(_READERS, deadline=10.0, idempotent=True, tenancy=Tenancy.SHARED),
     # Callers of tools may rate them.
-    _TRUST + "RateTool": Row({OPERATOR: AS_PEER} | _for_callers("tools:call"), deadline=10.0, idempotent=True),
-    _TRUST + "RecordSecurityAudit": Row(
-        {OPERATOR: AS_PEER} | _for_callers("tools:admin"), deadline=10.0, idempotent=False
+    _TRUST + "RateTool": Row(
+        {OPERATOR: AS_PEER} | _for_callers("tools:call"), deadline=10.0, idempotent=True, tenancy=Tenancy.SHARED
     ),
-    _TRUST + "RecordVerification": Row(
-        {OPERATOR: AS_PEER} | _for_callers("tools:admin"), deadline=10.0, idempotent=False
-    ),
-    _TRUST + "GetStage": Row(_READERS, deadline=10.0, idempotent=True),
-    _TRUST + "PromoteTool": Row({OPERATOR: AS_PEER} | _for_callers("tools:admin"), deadline=10.0, idempotent=False),
-    _TRUST + "DemoteTool": Row({OPERATOR: AS_PEER} | _for_callers("tools:admin"), deadline=10.0, idempotent=True),
-    _TRUST + "RevokeTool": Row({OPERATOR: AS_PEER} | _for_callers("tools:admin"), deadline=5.0, idempotent=True),
-    _TRUST + "ReinstateTool": Row({OPERATOR: AS_PEER}, deadline=5.0, idempotent=False),
+    _TRUST + "RecordSecurityAudit": Row(_ADMINS, deadline=10.0, idempotent=False, tenancy=Tenancy.MESH_WIDE),
+    _TRUST + "RecordVerification": Row(_ADMINS, deadline=10.0, idempotent=False, tenancy=Tenancy.MESH_WIDE),
+    _TRUST + "GetStage": Row(_READERS, deadline=10.0, idempotent=True, tenancy=Tenancy.SHARED),
+    _TRUST + "PromoteTool": Row(_ADMINS, deadline=10.0, idempotent=False, tenancy=Tenancy.MESH_WIDE),
+    _TRUST + "DemoteTool": Row(_ADMINS, deadline=10.0, idempotent=True, tenancy=Tenancy.MESH_WIDE),
+    _TRUST + "RevokeTool": Row(_ADMINS, deadline=5.0, idempotent=True, tenancy=Tenancy.MESH_WIDE),
+    _TRUST + "ReinstateTool": Row({OPERATOR: AS_PEER}, deadline=5.0, idempotent=False, tenancy=Tenancy.NO_CALLER),
     # After idle time the first search waits for the language process to start.
-    _DISCOVERY + "SearchTools": Row(_READERS, deadline=10.0, idempotent=True),
-    _DISCOVERY + "CompileSurface": Row(_READERS, deadline=10.0, idempotent=True),
-    _DISCOVERY + "GetToolSchemas": Row(_READERS, deadline=10.0, idempotent=True),
+    _DISCOVERY + "SearchTools": Row(_READERS, deadline=10.0, idempotent=True, tenancy=Tenancy.SHARED),
+    _DISCOVERY + "CompileSurface": Row(_READERS, deadline=10.0, idempotent=True, tenancy=Tenancy.SHARED),
+    _DISCOVERY + "GetToolSchemas": Row(_READERS, deadline=10.0, idempotent=True, tenancy=Tenancy.SHARED),
 }

@@ -2,39 +2,23 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.descriptor import MethodDescriptor
 
 from libs.common.auth.peers import EDGE, OPERATOR, ORCHESTRATOR, SERVICES
-from libs.common.rpc.policy import ANY_PEER, Row
+from libs.common.rpc.policy import ANY_PEER, PLATFORM, Tenancy
+from tests.harness.rpcs import RPC_SERVICES, descriptors, policy, rpcs
 
-RPC_SERVICES = ["registry", "authz", "executor", "approval", "audit"]
 KNOWN_PEERS = {ANY_PEER, EDGE, OPERATOR, ORCHESTRATOR, *SERVICES}
 
 
-def descriptors(service: str) -> list[ServiceDescriptor]:
-    """Every gRPC service that the process of this name serves: those of all `*_service.proto` of its package."""
-    package = importlib.import_module(f"toolmesh.{service}.v1")
-    modules = [each.name for each in pkgutil.iter_modules(package.__path__) if each.name.endswith("_service_pb2")]
-    files = [importlib.import_module(f"toolmesh.{service}.v1.{name}").DESCRIPTOR for name in sorted(modules)]
-    return [found for file in files for found in file.services_by_name.values()]
-
-
 def methods() -> Iterator[tuple[str, MethodDescriptor]]:
-    for service in RPC_SERVICES:
-        for descriptor in descriptors(service):
-            for method in descriptor.methods:
-                yield service, method
-
-
-def policy(service: str) -> dict[str, Row]:
-    return dict(importlib.import_module(f"services.{service}.policy").POLICY)
+    for rpc in rpcs():
+        yield rpc.service, rpc.method
 
 
 @pytest.mark.parametrize("service", RPC_SERVICES)
@@ -64,6 +48,18 @@ def test_a_caller_of_the_edge_always_needs_a_token(service: str, method: MethodD
         # One RPC takes another issuer's token, in its body; whoever calls it has none of the mesh yet.
         exchanges = method.full_name == "toolmesh.authz.v1.TokenService.ExchangeToken"
         assert {peer for peer in outside if not row.allow[peer].needs_caller} == (outside if exchanges else set())
+
+
+@pytest.mark.parametrize(("service", "method"), [pytest.param(s, m, id=m.full_name) for s, m in methods()])
+def test_a_row_declares_what_a_tenant_may_see(service: str, method: MethodDescriptor) -> None:
+    row = policy(service)[f"/{method.containing_service.full_name}/{method.name}"]
+    assert row.tenancy is not None, "declare the tenancy of the row, and add the RPC to tests/scenarios/test_tenancy.py"
+    without_caller = not any(access.needs_caller for access in row.allow.values())
+    assert (row.tenancy is Tenancy.NO_CALLER) == without_caller
+
+
+def test_methods_of_every_server_have_no_caller() -> None:
+    assert {row.tenancy for row in PLATFORM.values()} == {Tenancy.NO_CALLER}
 
 
 @pytest.mark.parametrize("service", RPC_SERVICES)

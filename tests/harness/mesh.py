@@ -18,6 +18,7 @@ import httpx
 from toolmesh.executor.v1 import executor_service_pb2 as executor_pb
 from toolmesh.executor.v1 import executor_service_pb2_grpc as executor_rpc
 
+from localmesh.state.pki import Pki
 from tests.harness.stores import wait_until
 
 TOOLMESH = str(Path(sys.executable).parent / "toolmesh")
@@ -99,8 +100,8 @@ class Mesh:
         if identity is None:
             credentials = grpc.ssl_channel_credentials(ca)
         else:
-            files = self.runtime[identity]
-            pair = (Path(files["key"]).read_bytes(), Path(files["cert"]).read_bytes())
+            files = Pki(Path(self.runtime["ca"]).parent).of(identity)
+            pair = (files.key.read_bytes(), files.cert.read_bytes())
             credentials = grpc.ssl_channel_credentials(ca, *pair)
         options = [("grpc.ssl_target_name_override", service)]
         with grpc.secure_channel(self.part(service)["address"], credentials, options=options) as channel:

@@ -18,6 +18,8 @@ class TokenLineage:
     """`token:{id}` and `key:{id}` of the token and of each ancestor."""
     holders: tuple[tuple[str, float], ...] = ()
     """Subjects and agents, each with when their token was made."""
+    tenant: str = ""
+    """The tenant of the token, which all of its ancestors share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,4 +124,4 @@ def lineage_of(identity: Identity) -> TokenLineage:
     for ancestor in identity.lineage:
         marks |= {f"token:{ancestor.token_id}", f"key:{ancestor.key_id}"}
         holders |= {(ancestor.actor, ancestor.issued_at), (ancestor.authority.subject, ancestor.issued_at)}
-    return TokenLineage(frozenset(marks), tuple(sorted(holders)))
+    return TokenLineage(frozenset(marks), tuple(sorted(holders)), identity.tenant)

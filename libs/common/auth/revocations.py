@@ -25,6 +25,8 @@ class Revoked(NamedTuple):
     """Seconds since the epoch. For a subject, only tokens issued at or before it are revoked."""
     expires_at: float
     """After this time no token exists that it applies to."""
+    tenant: str = ""
+    """For a subject, the tenant whose tokens are revoked; empty for those of every tenant."""
 
 
 @dataclass(slots=True)
@@ -36,7 +38,7 @@ class RevocationView:
     policy_set_version: str = ""
     """The active policy set; empty before the first message of the issuer."""
     _marks: dict[str, float] = field(default_factory=dict)
-    _subjects: dict[str, tuple[float, float]] = field(default_factory=dict)
+    _subjects: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
     _replaced: dict[str, None] = field(default_factory=dict)
     _updated_at: float = float("-inf")
     _listeners: list[Callable[[], None]] = field(default_factory=list)
@@ -50,10 +52,15 @@ class RevocationView:
         if self._marks and not self._marks.keys().isdisjoint(token_lineage.marks):
             return True
         if self._subjects:
-            for holder, made in token_lineage.holders:
-                revoked = self._subjects.get(holder)
-                if revoked is not None and made <= revoked[0]:
-                    return True
+            return any(self._lost(holder, token_lineage.tenant, made) for holder, made in token_lineage.holders)
+        return False
+
+    def _lost(self, holder: str, tenant: str, made: float) -> bool:
+        """Return whether a subject lost its tokens that were made until then, in every tenant or in this one."""
+        for place in {"", tenant}:
+            revoked = self._subjects.get((place, holder))
+            if revoked is not None and made <= revoked[0]:
+                return True
         return False
 
     def believed(self) -> bool:
@@ -95,10 +102,11 @@ class RevocationView:
 
     def _add(self, one: Revoked) -> bool:
         if one.kind == "subject":
-            before = self._subjects.get(one.target, (float("-inf"), 0.0))
+            name = (one.tenant, one.target)
+            before = self._subjects.get(name, (float("-inf"), 0.0))
             if one.revoked_at <= before[0]:
                 return False
-            self._subjects[one.target] = (one.revoked_at, max(one.expires_at, before[1]))
+            self._subjects[name] = (one.revoked_at, max(one.expires_at, before[1]))
             return True
         mark = f"{one.kind}:{one.target}"
         known = mark in self._marks

@@ -14,7 +14,7 @@ from libs.common.auth.tokens import TokenVerifier
 from libs.common.call_context import Call
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.holder_check import HolderCheck
-from libs.common.rpc.policy import ANY_PEER, PLATFORM, Access, Policy
+from libs.common.rpc.policy import ANY_PEER, PLATFORM, Access, Policy, Row
 
 
 class CallerCheck:
@@ -56,23 +56,23 @@ class CallerCheck:
             scheme, call.token = _credential(bearer)
             known = self._verifier.known(call.token)
             if known is None:
-                return self._verify(call, context, access, scheme)
-            self._identify(call, context, access, scheme, known)
+                return self._verify(call, context, row, access, scheme)
+            self._identify(call, context, row, access, scheme, known)
             return None
 
         return identify
 
-    async def _verify(self, call: Call, context: Any, access: Access, scheme: str) -> None:
-        self._identify(call, context, access, scheme, await self._verifier.verify(call.token))
+    async def _verify(self, call: Call, context: Any, row: Row, access: Access, scheme: str) -> None:
+        self._identify(call, context, row, access, scheme, await self._verifier.verify(call.token))
 
-    def _identify(self, call: Call, context: Any, access: Access, scheme: str, identity: Identity) -> None:
+    def _identify(self, call: Call, context: Any, row: Row, access: Access, scheme: str, identity: Identity) -> None:
         call.identity = identity
         if identity.confirmation or scheme == _DPOP:
             self._holder_check.check(call, identity, context)
         if not access.scopes <= identity.scopes:
             missing = access.scopes - identity.scopes
             raise MeshError(Reason.SCOPE_MISSING, metadata={"required_scopes": " ".join(sorted(missing))})
-        if identity.tenant and not access.tenants:
+        if identity.tenant and not row.admits_tenants:
             raise MeshError(Reason.AUTHORITY_EXCEEDED, metadata={"dimension": "tenant"})
         if self.stays_open(call.method):
             self._open.begin(call)

@@ -38,9 +38,13 @@ class PostgresTickets:
             row = (await connection.execute(select(tickets).where(tickets.c.ticket_id == ticket_id))).first()
         return None if row is None else from_row(row)
 
-    async def page(self, state: TicketState | None, now: datetime, after: Cursor | None, limit: int) -> list[Ticket]:
+    async def page(
+        self, state: TicketState | None, now: datetime, after: Cursor | None, limit: int, *, tenant: str = ""
+    ) -> list[Ticket]:
         order = (tickets.c.create_time, tickets.c.ticket_id)
         query = select(tickets).order_by(*(column.desc() for column in order)).limit(limit)
+        if tenant:
+            query = query.where(tickets.c.tenant == tenant)
         if state is not None:
             query = query.where(_has_state(state, now))
         if after is not None:

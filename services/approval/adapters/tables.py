@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Column, Integer, LargeBinary, MetaData, Table, Text
+from sqlalchemy import Column, Computed, Integer, LargeBinary, MetaData, Table, Text
 from sqlalchemy.dialects.postgresql import ARRAY, INTERVAL, JSONB, TIMESTAMP
 
 metadata = MetaData()
@@ -23,6 +23,7 @@ tickets = Table(
     Column("redacted_arguments", LargeBinary, nullable=False),
     Column("preview", LargeBinary, nullable=False),
     Column("requester", JSONB, nullable=False),
+    Column("tenant", Text, Computed("requester ->> 'tenant'", persisted=True)),
     Column("invocation", Text, nullable=False),
     Column("decision", Text, nullable=False),
     Column("policy_set_version", Text, nullable=False),

@@ -16,18 +16,18 @@ DEFAULT_PAGE = 100
 
 
 async def list_tickets(
-    state: TicketState | None, page_size: int, page_token: str, tickets: Tickets, clock: Clock
+    state: TicketState | None, page_size: int, page_token: str, tickets: Tickets, clock: Clock, *, tenant: str = ""
 ) -> tuple[list[Ticket], str]:
     """Return a page, newest first, and the next page token, which is empty after the last page.
 
-    An overdue ticket counts as denied, also before that is stored. A token of another query raises PAGE_TOKEN_INVALID;
+    A reader with a tenant sees the tickets of that tenant, a reader without one all tickets. An overdue ticket counts as denied, also before that is stored. A token of another query raises PAGE_TOKEN_INVALID;
     the page size may change from page to page.
     """
-    query = {"list": "tickets", "state": state}
+    query = {"list": "tickets", "state": state, "tenant": tenant}
     after = _parse_cursor(page_tokens.decode(query, page_token))
     size, now = page_size or DEFAULT_PAGE, clock.now()
     # One extra ticket shows whether there is a next page.
-    stored = await tickets.page(state, now, after, size + 1)
+    stored = await tickets.page(state, now, after, size + 1, tenant=tenant)
     page = [ticket.at(now) for ticket in stored[:size]]
     if len(stored) <= size:
         return page, ""

@@ -98,6 +98,10 @@ class Ticket:
         """A value that changes with every change of the ticket, and only then."""
         return digest_bytes(f"{self.ticket_id}:{self.revision}:{self.state}".encode())[len("sha256:") :][:32]
 
+    def is_visible_to(self, tenant: str) -> bool:
+        """Return whether a reader of this tenant may see it; a reader without a tenant (empty) sees all tickets."""
+        return not tenant or tenant == self.draft.requester.tenant
+
     def at(self, now: datetime) -> Ticket:
         """Return the ticket as of a time. An overdue pending ticket is denied, also before that is stored."""
         if self.state is not TicketState.PENDING or now < self.expire_time:

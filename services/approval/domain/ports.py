@@ -28,8 +28,11 @@ class Tickets(Protocol):
         """Return a ticket as stored."""
         ...
 
-    async def page(self, state: TicketState | None, now: datetime, after: Cursor | None, limit: int) -> list[Ticket]:
-        """Return tickets as stored, newest first, after a cursor. A state filter applies to the state at `now`."""
+    async def page(
+        self, state: TicketState | None, now: datetime, after: Cursor | None, limit: int, *, tenant: str = ""
+    ) -> list[Ticket]:
+        """Return tickets as stored, newest first, after a cursor. A state filter applies to the state at `now`; an
+        empty tenant means all tenants."""
         ...
 
     async def change(self, ticket: Ticket) -> bool:

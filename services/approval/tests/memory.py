@@ -25,11 +25,14 @@ class MemoryTickets:
     async def find(self, ticket_id: str) -> Ticket | None:
         return self.tickets.get(ticket_id)
 
-    async def page(self, state: TicketState | None, now: datetime, after: Cursor | None, limit: int) -> list[Ticket]:
+    async def page(
+        self, state: TicketState | None, now: datetime, after: Cursor | None, limit: int, *, tenant: str = ""
+    ) -> list[Ticket]:
         def cursor(ticket: Ticket) -> Cursor:
             return Cursor(ticket.create_time, ticket.ticket_id)
 
-        in_state = [t for t in self.tickets.values() if state in (None, t.at(now).state)]
+        visible = [t for t in self.tickets.values() if t.is_visible_to(tenant)]
+        in_state = [t for t in visible if state in (None, t.at(now).state)]
         following = [t for t in in_state if after is None or cursor(t) < after]
         return sorted(following, key=cursor, reverse=True)[:limit]
 

@@ -50,7 +50,11 @@ def invalidation_messages(invalidation: Invalidation) -> Iterator[pb.WatchInvali
 
 
 def _target_message(revocation: Revocation) -> pb.Revocation:
-    message = pb.Revocation(name=f"revocations/{revocation.sequence}", revoke_time=_timestamp(revocation.revoked_at))
+    message = pb.Revocation(
+        name=f"revocations/{revocation.sequence}",
+        revoke_time=_timestamp(revocation.revoked_at),
+        tenant=revocation.tenant,
+    )
     setattr(message, _FIELDS[revocation.target.kind], revocation.target.value)
     if revocation.expires_at < NEVER:
         message.expire_time.CopyFrom(_timestamp(revocation.expires_at))

@@ -77,6 +77,11 @@ def revocation_forbidden(scope: str) -> MeshError:
     return MeshError(Reason.PERMISSION_DENIED, message=message, metadata={"needs_scope": scope})
 
 
+def other_tenant() -> MeshError:
+    """The caller belongs to a tenant, and the request concerns others."""
+    return MeshError(Reason.AUTHORITY_EXCEEDED, metadata={"dimension": "tenant"})
+
+
 def no_signing_key() -> MeshError:
     """All signing keys are revoked."""
     message = "all signing keys are revoked; a new one must be added"

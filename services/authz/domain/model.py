@@ -87,6 +87,7 @@ class LedgerEntry:
     """The token it was derived from; empty for an issued token."""
     root_id: str = ""
     """The first token of its chain; its own id for an issued token."""
+    tenant: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,6 +315,8 @@ class Revocation:
     revoked_at: datetime
     expires_at: datetime
     """When every token that it applies to has expired."""
+    tenant: str = ""
+    """The tenant that it concerns. A subject loses only its tokens of this tenant; empty means those of every tenant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,6 +327,7 @@ class TokenRecord:
     expires_at: datetime
     ancestors: frozenset[str] = frozenset()
     """The ids of the tokens that it was derived from."""
+    tenant: str = ""
 
 
 @dataclass(frozen=True, slots=True)

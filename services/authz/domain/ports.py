@@ -187,8 +187,9 @@ class Revocations(Protocol):
         """Store a revocation durably in the feed and return it with its sequence number."""
         ...
 
-    async def page(self, *, before: int | None, limit: int, now: datetime) -> Sequence[Revocation]:
-        """Return unexpired revocations, newest first, with sequence numbers below `before`."""
+    async def page(self, *, before: int | None, limit: int, now: datetime, tenant: str = "") -> Sequence[Revocation]:
+        """Return unexpired revocations, newest first, with sequence numbers below `before`; with a tenant, those that
+        concern it."""
         ...
 
 

@@ -61,7 +61,9 @@ class TokenHandlers(rpc.TokenServiceServicer):
         return pb.RevokeTokenResponse(revocation=convert_revocations.revocation_message(revocation))
 
     async def ListRevocations(self, request: pb.ListRevocationsRequest, context: Context) -> pb.ListRevocationsResponse:
-        page, next_page_token = await self.list_revocations.execute(request.page_size, request.page_token)
+        page, next_page_token = await self.list_revocations.execute(
+            request.page_size, request.page_token, tenant=serving().tenant
+        )
         messages = [convert_revocations.revocation_message(revocation) for revocation in page]
         return pb.ListRevocationsResponse(revocations=messages, next_page_token=next_page_token)
 

@@ -25,7 +25,7 @@ from libs.common.auth.tokens import TokenVerifier
 from libs.common.call_context import Call, serving
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.chain import build_chain
-from libs.common.rpc.policy import AS_PEER, Policy, Row, for_caller
+from libs.common.rpc.policy import AS_PEER, Policy, Row, Tenancy, for_caller
 from libs.common.rpc.server import RpcServer, Service
 from libs.common.rpc.status import envelope
 from libs.common.runtime.settings import ProcessSettings, load
@@ -199,7 +199,7 @@ def _fill(version: Any) -> None:
 
 
 def _row(*scopes: str) -> Row:
-    return Row({"gateway": for_caller(*scopes)}, 30.0, True)
+    return Row({"gateway": for_caller(*scopes)}, 30.0, True, Tenancy.OWN)
 
 
 EXECUTOR_POLICY: Policy = {

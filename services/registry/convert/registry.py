@@ -24,7 +24,7 @@ from services.registry.domain.publishing.register_tool import Registration
 
 
 def actor_of(call: Call) -> Actor:
-    return Actor(call.peer, call.identity.subject if call.identity else "")
+    return Actor(call.peer, call.identity.subject if call.identity else "", call.tenant)
 
 
 def selection_of(request: pb.ListToolsRequest) -> Selection:

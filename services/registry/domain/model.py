@@ -105,6 +105,8 @@ class Actor:
 
     peer: str
     subject: str = ""
+    tenant: str = ""
+    """The tenant of the subject's token; empty for a peer and for a token without a tenant."""
 
     @property
     def recorded_name(self) -> str:

@@ -19,7 +19,7 @@ from libs.common.auth.tokens import TokenVerifier
 from libs.common.call_context import serving
 from libs.common.rpc.chain import build_chain
 from libs.common.rpc.client import channel_to
-from libs.common.rpc.policy import AS_PEER, Row, for_caller
+from libs.common.rpc.policy import AS_PEER, Row, Tenancy, for_caller
 from libs.common.rpc.server import RpcServer, Service
 from libs.common.runtime.settings import Address, ProcessSettings, load
 from libs.common.sql.engine import engine_for
@@ -57,7 +57,7 @@ async def authz_address(signer: Any, process_environment: Callable[[str], dict[s
     chain = build_chain(
         policy={
             f"/{name}/GetJwks": Row(dict.fromkeys(SERVICES, AS_PEER), 2.0, True),
-            f"/{name}/FilterTools": Row({"registry": for_caller()}, 2.0, True),
+            f"/{name}/FilterTools": Row({"registry": for_caller()}, 2.0, True, Tenancy.OWN),
             f"/{name}/IntrospectToken": Row(dict.fromkeys(SERVICES, AS_PEER), 2.0, True),
             "/toolmesh.authz.v1.TokenService/WatchInvalidations": Row(dict.fromkeys(SERVICES, AS_PEER), None, True),
         },

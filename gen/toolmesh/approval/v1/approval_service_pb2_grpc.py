@@ -70,14 +70,15 @@ class ApprovalServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetTicket(self, request, context):
-        """Returns one ticket. Callable by the executor, the operator, and callers with scope `approvals:read`. Fails with NOT_FOUND.
+        """Returns one ticket. Callable by the executor, the operator, and callers with scope `approvals:read`. Fails with NOT_FOUND, also for
+        a ticket of another tenant than the caller's.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListTickets(self, request, context):
-        """Lists tickets, the newest first. Callable like GetTicket. A page token of another query fails with PAGE_TOKEN_INVALID.
+        """Lists tickets, the newest first; a caller of a tenant gets those of its tenant. Callable like GetTicket. A page token of another query fails with PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

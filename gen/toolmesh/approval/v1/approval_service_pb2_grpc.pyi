@@ -38,9 +38,11 @@ class ApprovalServiceStub:
     arrives, and that the same request id answers the same ticket; the same id with another call fails with ALREADY_EXISTS.
     """
     GetTicket: _grpc.UnaryUnaryMultiCallable[_approval_service_pb2.GetTicketRequest, _approval_service_pb2.GetTicketResponse]
-    """Returns one ticket. Callable by the executor, the operator, and callers with scope `approvals:read`. Fails with NOT_FOUND."""
+    """Returns one ticket. Callable by the executor, the operator, and callers with scope `approvals:read`. Fails with NOT_FOUND, also for
+    a ticket of another tenant than the caller's.
+    """
     ListTickets: _grpc.UnaryUnaryMultiCallable[_approval_service_pb2.ListTicketsRequest, _approval_service_pb2.ListTicketsResponse]
-    """Lists tickets, the newest first. Callable like GetTicket. A page token of another query fails with PAGE_TOKEN_INVALID."""
+    """Lists tickets, the newest first; a caller of a tenant gets those of its tenant. Callable like GetTicket. A page token of another query fails with PAGE_TOKEN_INVALID."""
     CancelTicket: _grpc.UnaryUnaryMultiCallable[_approval_service_pb2.CancelTicketRequest, _approval_service_pb2.CancelTicketResponse]
     """Withdraws a pending ticket. Callable by the executor and the operator. Idempotent; from any other state than pending or
     canceled it fails with FAILED_PRECONDITION.
@@ -56,9 +58,11 @@ class ApprovalServiceAsyncStub(ApprovalServiceStub):
     arrives, and that the same request id answers the same ticket; the same id with another call fails with ALREADY_EXISTS.
     """
     GetTicket: _aio.UnaryUnaryMultiCallable[_approval_service_pb2.GetTicketRequest, _approval_service_pb2.GetTicketResponse]  # type: ignore[assignment]
-    """Returns one ticket. Callable by the executor, the operator, and callers with scope `approvals:read`. Fails with NOT_FOUND."""
+    """Returns one ticket. Callable by the executor, the operator, and callers with scope `approvals:read`. Fails with NOT_FOUND, also for
+    a ticket of another tenant than the caller's.
+    """
     ListTickets: _aio.UnaryUnaryMultiCallable[_approval_service_pb2.ListTicketsRequest, _approval_service_pb2.ListTicketsResponse]  # type: ignore[assignment]
-    """Lists tickets, the newest first. Callable like GetTicket. A page token of another query fails with PAGE_TOKEN_INVALID."""
+    """Lists tickets, the newest first; a caller of a tenant gets those of its tenant. Callable like GetTicket. A page token of another query fails with PAGE_TOKEN_INVALID."""
     CancelTicket: _aio.UnaryUnaryMultiCallable[_approval_service_pb2.CancelTicketRequest, _approval_service_pb2.CancelTicketResponse]  # type: ignore[assignment]
     """Withdraws a pending ticket. Callable by the executor and the operator. Idempotent; from any other state than pending or
     canceled it fails with FAILED_PRECONDITION.
@@ -83,7 +87,9 @@ class ApprovalServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _approval_service_pb2.GetTicketRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_approval_service_pb2.GetTicketResponse, _abc.Awaitable[_approval_service_pb2.GetTicketResponse]]:
-        """Returns one ticket. Callable by the executor, the operator, and callers with scope `approvals:read`. Fails with NOT_FOUND."""
+        """Returns one ticket. Callable by the executor, the operator, and callers with scope `approvals:read`. Fails with NOT_FOUND, also for
+        a ticket of another tenant than the caller's.
+        """
 
     @_abc_1.abstractmethod
     def ListTickets(
@@ -91,7 +97,7 @@ class ApprovalServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _approval_service_pb2.ListTicketsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_approval_service_pb2.ListTicketsResponse, _abc.Awaitable[_approval_service_pb2.ListTicketsResponse]]:
-        """Lists tickets, the newest first. Callable like GetTicket. A page token of another query fails with PAGE_TOKEN_INVALID."""
+        """Lists tickets, the newest first; a caller of a tenant gets those of its tenant. Callable like GetTicket. A page token of another query fails with PAGE_TOKEN_INVALID."""
 
     @_abc_1.abstractmethod
     def CancelTicket(

@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class PolicyServiceStub:
-    """Keeps sets of policies. A set never changes; another one is put and activated.
+    """Keeps sets of policies. A set never changes; another one is put and activated. One set decides for all tenants, so callers of a
+    tenant are refused with AUTHORITY_EXCEEDED everywhere but in ExplainDecision.
     """
 
     def __init__(self, channel):
@@ -78,7 +79,8 @@ class PolicyServiceStub:
 
 
 class PolicyServiceServicer:
-    """Keeps sets of policies. A set never changes; another one is put and activated.
+    """Keeps sets of policies. A set never changes; another one is put and activated. One set decides for all tenants, so callers of a
+    tenant are refused with AUTHORITY_EXCEEDED everywhere but in ExplainDecision.
     """
 
     def PutPolicy(self, request, context):
@@ -131,7 +133,8 @@ class PolicyServiceServicer:
 
     def ExplainDecision(self, request, context):
         """Explains a recorded decision: the question, the answer, and what each policy that could apply made of it. Callable like
-        ValidatePolicy, and by callers for decisions about themselves. Fails with NOT_FOUND.
+        ValidatePolicy, and by callers for decisions about themselves. Fails with NOT_FOUND, also for a decision of another tenant than the
+        caller's.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -197,7 +200,8 @@ def add_PolicyServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class PolicyService:
-    """Keeps sets of policies. A set never changes; another one is put and activated.
+    """Keeps sets of policies. A set never changes; another one is put and activated. One set decides for all tenants, so callers of a
+    tenant are refused with AUTHORITY_EXCEEDED everywhere but in ExplainDecision.
     """
 
     @staticmethod

@@ -27,7 +27,9 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class PolicyServiceStub:
-    """Keeps sets of policies. A set never changes; another one is put and activated."""
+    """Keeps sets of policies. A set never changes; another one is put and activated. One set decides for all tenants, so callers of a
+    tenant are refused with AUTHORITY_EXCEEDED everywhere but in ExplainDecision.
+    """
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -57,7 +59,8 @@ class PolicyServiceStub:
     """
     ExplainDecision: _grpc.UnaryUnaryMultiCallable[_policy_service_pb2.ExplainDecisionRequest, _policy_service_pb2.ExplainDecisionResponse]
     """Explains a recorded decision: the question, the answer, and what each policy that could apply made of it. Callable like
-    ValidatePolicy, and by callers for decisions about themselves. Fails with NOT_FOUND.
+    ValidatePolicy, and by callers for decisions about themselves. Fails with NOT_FOUND, also for a decision of another tenant than the
+    caller's.
     """
     ReplayPolicySet: _grpc.UnaryStreamMultiCallable[_policy_service_pb2.ReplayPolicySetRequest, _policy_service_pb2.ReplayPolicySetResponse]
     """Asks a set the questions of the last recorded decisions and streams what it would answer differently, with progress. Callable like
@@ -66,7 +69,9 @@ class PolicyServiceStub:
 
 @_typing.type_check_only
 class PolicyServiceAsyncStub(PolicyServiceStub):
-    """Keeps sets of policies. A set never changes; another one is put and activated."""
+    """Keeps sets of policies. A set never changes; another one is put and activated. One set decides for all tenants, so callers of a
+    tenant are refused with AUTHORITY_EXCEEDED everywhere but in ExplainDecision.
+    """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     PutPolicy: _aio.UnaryUnaryMultiCallable[_policy_service_pb2.PutPolicyRequest, _policy_service_pb2.PutPolicyResponse]  # type: ignore[assignment]
@@ -93,7 +98,8 @@ class PolicyServiceAsyncStub(PolicyServiceStub):
     """
     ExplainDecision: _aio.UnaryUnaryMultiCallable[_policy_service_pb2.ExplainDecisionRequest, _policy_service_pb2.ExplainDecisionResponse]  # type: ignore[assignment]
     """Explains a recorded decision: the question, the answer, and what each policy that could apply made of it. Callable like
-    ValidatePolicy, and by callers for decisions about themselves. Fails with NOT_FOUND.
+    ValidatePolicy, and by callers for decisions about themselves. Fails with NOT_FOUND, also for a decision of another tenant than the
+    caller's.
     """
     ReplayPolicySet: _aio.UnaryStreamMultiCallable[_policy_service_pb2.ReplayPolicySetRequest, _policy_service_pb2.ReplayPolicySetResponse]  # type: ignore[assignment]
     """Asks a set the questions of the last recorded decisions and streams what it would answer differently, with progress. Callable like
@@ -101,7 +107,9 @@ class PolicyServiceAsyncStub(PolicyServiceStub):
     """
 
 class PolicyServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Keeps sets of policies. A set never changes; another one is put and activated."""
+    """Keeps sets of policies. A set never changes; another one is put and activated. One set decides for all tenants, so callers of a
+    tenant are refused with AUTHORITY_EXCEEDED everywhere but in ExplainDecision.
+    """
 
     @_abc_1.abstractmethod
     def PutPolicy(
@@ -168,7 +176,8 @@ class PolicyServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_policy_service_pb2.ExplainDecisionResponse, _abc.Awaitable[_policy_service_pb2.ExplainDecisionResponse]]:
         """Explains a recorded decision: the question, the answer, and what each policy that could apply made of it. Callable like
-        ValidatePolicy, and by callers for decisions about themselves. Fails with NOT_FOUND.
+        ValidatePolicy, and by callers for decisions about themselves. Fails with NOT_FOUND, also for a decision of another tenant than the
+        caller's.
         """
 
     @_abc_1.abstractmethod

@@ -359,6 +359,7 @@ class Revocation(_message.Message):
     REVOKED_BY_FIELD_NUMBER: _builtins.int
     REVOKE_TIME_FIELD_NUMBER: _builtins.int
     EXPIRE_TIME_FIELD_NUMBER: _builtins.int
+    TENANT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The resource name, `revocations/{sequence}`."""
     token_id: _builtins.str
@@ -371,6 +372,10 @@ class Revocation(_message.Message):
     """Why."""
     revoked_by: _builtins.str
     """Who revoked: a DID, or the mesh name of a peer."""
+    tenant: _builtins.str
+    """The tenant that it concerns: of a token, the tenant of the token; of a subject, the tenant whose tokens alone are revoked. Empty for
+    a key, for a token without a tenant, and for a subject whose tokens are revoked in every tenant.
+    """
     @_builtins.property
     def revoke_time(self) -> _timestamp_pb2.Timestamp:
         """When."""
@@ -390,10 +395,11 @@ class Revocation(_message.Message):
         revoked_by: _builtins.str = ...,
         revoke_time: _timestamp_pb2.Timestamp | None = ...,
         expire_time: _timestamp_pb2.Timestamp | None = ...,
+        tenant: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["expire_time", b"expire_time", "key_id", b"key_id", "revoke_time", b"revoke_time", "subject", b"subject", "target", b"target", "token_id", b"token_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["expire_time", b"expire_time", "key_id", b"key_id", "name", b"name", "reason", b"reason", "revoke_time", b"revoke_time", "revoked_by", b"revoked_by", "subject", b"subject", "target", b"target", "token_id", b"token_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expire_time", b"expire_time", "key_id", b"key_id", "name", b"name", "reason", b"reason", "revoke_time", b"revoke_time", "revoked_by", b"revoked_by", "subject", b"subject", "target", b"target", "tenant", b"tenant", "token_id", b"token_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_target: _TypeAlias = _typing.Literal["token_id", "subject", "key_id"]  # noqa: Y015
     _WhichOneofArgType_target: _TypeAlias = _typing.Literal["target", b"target"]  # noqa: Y015

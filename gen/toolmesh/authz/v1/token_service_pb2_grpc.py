@@ -100,16 +100,18 @@ class TokenServiceServicer:
     def RevokeToken(self, request, context):
         """Revokes a token, all tokens of a subject or agent, or all tokens signed by a key, with everything derived from them and the calls
         that run on them. Callable by the operator, by callers with scope `authz:admin`, and by callers for their own token and those
-        derived from it. Guarantees that every service refuses them within a second. Repeating it changes nothing, but that tokens which a
-        subject got meanwhile are taken back too. Fails with NOT_FOUND for a token or key that this mesh does not know, and with
-        PERMISSION_DENIED for another subject's token.
+        derived from it. A caller of a tenant revokes tokens of its tenant: a subject loses its tokens in that tenant alone, and a key is
+        refused with AUTHORITY_EXCEEDED. Guarantees that every service refuses them within a second. Repeating it changes nothing, but that tokens which a
+        subject got meanwhile are taken back too. Fails with NOT_FOUND for a token or key that this mesh does not know and for a token of
+        another tenant, and with PERMISSION_DENIED for another subject's token.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListRevocations(self, request, context):
-        """Lists revocations that still matter, newest first. Callable by the operator and by callers with scope `authz:admin`.
+        """Lists revocations that still matter, newest first; for a caller of a tenant, those that concern its tenant. Callable by the operator
+        and by callers with scope `authz:admin`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -50,12 +50,15 @@ class TokenServiceStub:
     RevokeToken: _grpc.UnaryUnaryMultiCallable[_token_service_pb2.RevokeTokenRequest, _token_service_pb2.RevokeTokenResponse]
     """Revokes a token, all tokens of a subject or agent, or all tokens signed by a key, with everything derived from them and the calls
     that run on them. Callable by the operator, by callers with scope `authz:admin`, and by callers for their own token and those
-    derived from it. Guarantees that every service refuses them within a second. Repeating it changes nothing, but that tokens which a
-    subject got meanwhile are taken back too. Fails with NOT_FOUND for a token or key that this mesh does not know, and with
-    PERMISSION_DENIED for another subject's token.
+    derived from it. A caller of a tenant revokes tokens of its tenant: a subject loses its tokens in that tenant alone, and a key is
+    refused with AUTHORITY_EXCEEDED. Guarantees that every service refuses them within a second. Repeating it changes nothing, but that tokens which a
+    subject got meanwhile are taken back too. Fails with NOT_FOUND for a token or key that this mesh does not know and for a token of
+    another tenant, and with PERMISSION_DENIED for another subject's token.
     """
     ListRevocations: _grpc.UnaryUnaryMultiCallable[_token_service_pb2.ListRevocationsRequest, _token_service_pb2.ListRevocationsResponse]
-    """Lists revocations that still matter, newest first. Callable by the operator and by callers with scope `authz:admin`."""
+    """Lists revocations that still matter, newest first; for a caller of a tenant, those that concern its tenant. Callable by the operator
+    and by callers with scope `authz:admin`.
+    """
     WatchInvalidations: _grpc.UnaryStreamMultiCallable[_token_service_pb2.WatchInvalidationsRequest, _token_service_pb2.WatchInvalidationsResponse]
     """Streams what makes remembered answers worthless: revocations, and other policies. Callable by mesh services. The first message, with
     those that continue it, brings every revocation that still matters; then each change as it happens, and a message without changes at
@@ -84,12 +87,15 @@ class TokenServiceAsyncStub(TokenServiceStub):
     RevokeToken: _aio.UnaryUnaryMultiCallable[_token_service_pb2.RevokeTokenRequest, _token_service_pb2.RevokeTokenResponse]  # type: ignore[assignment]
     """Revokes a token, all tokens of a subject or agent, or all tokens signed by a key, with everything derived from them and the calls
     that run on them. Callable by the operator, by callers with scope `authz:admin`, and by callers for their own token and those
-    derived from it. Guarantees that every service refuses them within a second. Repeating it changes nothing, but that tokens which a
-    subject got meanwhile are taken back too. Fails with NOT_FOUND for a token or key that this mesh does not know, and with
-    PERMISSION_DENIED for another subject's token.
+    derived from it. A caller of a tenant revokes tokens of its tenant: a subject loses its tokens in that tenant alone, and a key is
+    refused with AUTHORITY_EXCEEDED. Guarantees that every service refuses them within a second. Repeating it changes nothing, but that tokens which a
+    subject got meanwhile are taken back too. Fails with NOT_FOUND for a token or key that this mesh does not know and for a token of
+    another tenant, and with PERMISSION_DENIED for another subject's token.
     """
     ListRevocations: _aio.UnaryUnaryMultiCallable[_token_service_pb2.ListRevocationsRequest, _token_service_pb2.ListRevocationsResponse]  # type: ignore[assignment]
-    """Lists revocations that still matter, newest first. Callable by the operator and by callers with scope `authz:admin`."""
+    """Lists revocations that still matter, newest first; for a caller of a tenant, those that concern its tenant. Callable by the operator
+    and by callers with scope `authz:admin`.
+    """
     WatchInvalidations: _aio.UnaryStreamMultiCallable[_token_service_pb2.WatchInvalidationsRequest, _token_service_pb2.WatchInvalidationsResponse]  # type: ignore[assignment]
     """Streams what makes remembered answers worthless: revocations, and other policies. Callable by mesh services. The first message, with
     those that continue it, brings every revocation that still matters; then each change as it happens, and a message without changes at
@@ -139,9 +145,10 @@ class TokenServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_token_service_pb2.RevokeTokenResponse, _abc.Awaitable[_token_service_pb2.RevokeTokenResponse]]:
         """Revokes a token, all tokens of a subject or agent, or all tokens signed by a key, with everything derived from them and the calls
         that run on them. Callable by the operator, by callers with scope `authz:admin`, and by callers for their own token and those
-        derived from it. Guarantees that every service refuses them within a second. Repeating it changes nothing, but that tokens which a
-        subject got meanwhile are taken back too. Fails with NOT_FOUND for a token or key that this mesh does not know, and with
-        PERMISSION_DENIED for another subject's token.
+        derived from it. A caller of a tenant revokes tokens of its tenant: a subject loses its tokens in that tenant alone, and a key is
+        refused with AUTHORITY_EXCEEDED. Guarantees that every service refuses them within a second. Repeating it changes nothing, but that tokens which a
+        subject got meanwhile are taken back too. Fails with NOT_FOUND for a token or key that this mesh does not know and for a token of
+        another tenant, and with PERMISSION_DENIED for another subject's token.
         """
 
     @_abc_1.abstractmethod
@@ -150,7 +157,9 @@ class TokenServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _token_service_pb2.ListRevocationsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_token_service_pb2.ListRevocationsResponse, _abc.Awaitable[_token_service_pb2.ListRevocationsResponse]]:
-        """Lists revocations that still matter, newest first. Callable by the operator and by callers with scope `authz:admin`."""
+        """Lists revocations that still matter, newest first; for a caller of a tenant, those that concern its tenant. Callable by the operator
+        and by callers with scope `authz:admin`.
+        """
 
     @_abc_1.abstractmethod
     def WatchInvalidations(

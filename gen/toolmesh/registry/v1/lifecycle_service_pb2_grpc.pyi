@@ -7,7 +7,8 @@ Every verb here is guarded alike. The state decides: from a state that the verb 
 FAILED_PRECONDITION and says the state. A sent `etag` that is no longer the version's fails with ETAG_MISMATCH. A verb
 repeated under the same `request_id` by the same subject is answered and changes nothing again. Every change is recorded
 with who made it and why, is numbered in the registry's log, and reaches every watcher at once. Versions are answered
-without their manifests, which never change.
+without their manifests, which never change. A caller of a tenant changes only tools of namespaces where it may publish;
+others fail with PERMISSION_DENIED, and a release with AUTHORITY_EXCEEDED.
 """
 
 from collections import abc as _abc

@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class TrustServiceStub:
-    """Keeps what is known for and against a tool. The score is computed from recorded facts alone; it cannot be set.
+    """Keeps what is known for and against a tool. The score is computed from recorded facts alone; it cannot be set. What is recorded
+    concerns all tenants: callers of a tenant read and rate, everything else refuses them with AUTHORITY_EXCEEDED.
     """
 
     def __init__(self, channel):
@@ -83,7 +84,8 @@ class TrustServiceStub:
 
 
 class TrustServiceServicer:
-    """Keeps what is known for and against a tool. The score is computed from recorded facts alone; it cannot be set.
+    """Keeps what is known for and against a tool. The score is computed from recorded facts alone; it cannot be set. What is recorded
+    concerns all tenants: callers of a tenant read and rate, everything else refuses them with AUTHORITY_EXCEEDED.
     """
 
     def GetTrustScore(self, request, context):
@@ -215,7 +217,8 @@ def add_TrustServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class TrustService:
-    """Keeps what is known for and against a tool. The score is computed from recorded facts alone; it cannot be set.
+    """Keeps what is known for and against a tool. The score is computed from recorded facts alone; it cannot be set. What is recorded
+    concerns all tenants: callers of a tenant read and rate, everything else refuses them with AUTHORITY_EXCEEDED.
     """
 
     @staticmethod

@@ -27,7 +27,9 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class TrustServiceStub:
-    """Keeps what is known for and against a tool. The score is computed from recorded facts alone; it cannot be set."""
+    """Keeps what is known for and against a tool. The score is computed from recorded facts alone; it cannot be set. What is recorded
+    concerns all tenants: callers of a tenant read and rate, everything else refuses them with AUTHORITY_EXCEEDED.
+    """
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -70,7 +72,9 @@ class TrustServiceStub:
 
 @_typing.type_check_only
 class TrustServiceAsyncStub(TrustServiceStub):
-    """Keeps what is known for and against a tool. The score is computed from recorded facts alone; it cannot be set."""
+    """Keeps what is known for and against a tool. The score is computed from recorded facts alone; it cannot be set. What is recorded
+    concerns all tenants: callers of a tenant read and rate, everything else refuses them with AUTHORITY_EXCEEDED.
+    """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetTrustScore: _aio.UnaryUnaryMultiCallable[_trust_service_pb2.GetTrustScoreRequest, _trust_service_pb2.GetTrustScoreResponse]  # type: ignore[assignment]
@@ -109,7 +113,9 @@ class TrustServiceAsyncStub(TrustServiceStub):
     """
 
 class TrustServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Keeps what is known for and against a tool. The score is computed from recorded facts alone; it cannot be set."""
+    """Keeps what is known for and against a tool. The score is computed from recorded facts alone; it cannot be set. What is recorded
+    concerns all tenants: callers of a tenant read and rate, everything else refuses them with AUTHORITY_EXCEEDED.
+    """
 
     @_abc_1.abstractmethod
     def GetTrustScore(

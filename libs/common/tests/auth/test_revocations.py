@@ -127,3 +127,11 @@ def test_listeners_hear_of_more_and_of_nothing_else(view: RevocationView) -> Non
     tell(view, Revoked("token", "leaf", 0, FAR))
     tell(view, Revoked("token", "leaf", 0, FAR))
     assert heard == [True]
+
+
+def test_a_subject_loses_only_the_tokens_of_the_tenant_that_revokes(view: RevocationView) -> None:
+    of = {tenant: lineage_of(Identity(ALICE, f"of-{tenant}", FAR, tenant=tenant, issued_at=50)) for tenant in "abc"}
+    tell(view, Revoked("subject", ALICE, 100, FAR, "a"), Revoked("subject", ALICE, 40, FAR, "b"))
+    assert [view.refuses(of[tenant]) for tenant in "abc"] == [True, False, False]
+    tell(view, Revoked("subject", ALICE, 100, FAR))
+    assert [view.refuses(of[tenant]) for tenant in "abc"] == [True, True, True]

@@ -20,7 +20,7 @@ from libs.common.auth.tokens import CLOCK_SKEW, TokenVerifier
 from libs.common.errors import Reason
 from libs.common.rpc.application import RpcApplication
 from libs.common.rpc.client import channel_to
-from libs.common.rpc.policy import Row, for_caller
+from libs.common.rpc.policy import Row, Tenancy, for_caller
 from libs.common.rpc.server import Service
 from libs.common.rpc.status import from_rpc_error
 from libs.common.runtime.clock import SystemClock
@@ -33,6 +33,15 @@ PREFIX = "/toolmesh.audit.v1.AuditService/"
 PATH = PREFIX + "GetCheckpoint"
 MOST_CALLS = 5
 PEERS = dict.fromkeys(("edge", "orchestrator", "gateway"), for_caller())
+
+# Methods of other tenancies are not served: a caller that the chain admits gets METHOD_NOT_FOUND.
+POLICY = {
+    PATH: Row(PEERS, 5.0, True),
+    PREFIX + "WatchRecords": Row(PEERS, None, True),
+    PREFIX + "GetRecord": Row(PEERS, 5.0, True, Tenancy.OWN),
+    PREFIX + "QueryRecords": Row(PEERS, 5.0, True, Tenancy.SHARED),
+    PREFIX + "ExportRecords": Row(PEERS, None, True, Tenancy.MESH_WIDE),
+}
 
 
 class Handlers(rpc.AuditServiceServicer):
@@ -81,7 +90,7 @@ async def mesh(pki: Any, signer: Any, process_environment: Callable[[str], dict[
         settings,
         Log("test", level="error"),
         Tracing(),
-        policy={PATH: Row(PEERS, 5.0, True), PREFIX + "WatchRecords": Row(PEERS, None, True)},
+        policy=POLICY,
         verifier=TokenVerifier(signer.fetch_jwks, issuer=settings.issuer, audience=settings.audience, revocations=view),
         services=[
             Service("toolmesh.audit.v1.AuditService", lambda s: rpc.add_AuditServiceServicer_to_server(Handlers(), s))  # type: ignore[abstract]
@@ -195,3 +204,21 @@ async def test_a_stream_ends_at_the_deadline_that_it_was_given(mesh: Mesh, signe
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await stream.read()
     assert from_rpc_error(caught.value).reason is Reason.DEADLINE_EXCEEDED
+
+
+@pytest.mark.parametrize(
+    ("method", "admitted"),
+    [("GetCheckpoint", False), ("GetRecord", True), ("QueryRecords", True), ("ExportRecords", False)],
+)
+@pytest.mark.parametrize("tenant", ["", "acme"])
+async def test_a_caller_of_a_tenant_is_admitted_only_where_the_row_says_what_it_may_see(
+    mesh: Mesh, signer: Any, method: str, admitted: bool, tenant: str
+) -> None:
+    metadata = (("authorization", f"Bearer {signer.mint(tenant=tenant)}"),)
+    call = getattr(mesh.stub("edge"), method)(getattr(pb, f"{method}Request")(), metadata=metadata)
+    reason = None
+    try:
+        await (call.read() if hasattr(call, "read") else call)
+    except grpc.aio.AioRpcError as error:
+        reason = from_rpc_error(error).reason
+    assert (reason is Reason.AUTHORITY_EXCEEDED) == (bool(tenant) and not admitted)

@@ -101,3 +101,14 @@ async def test_concurrent_replicas_expire_each_ticket_once(tickets: Tickets) -> 
     counts += [await tickets.expire(now, 100)]
     assert sum(counts) == 12
     assert {(await tickets.find(t.ticket_id)).revision for t in made} == {2}  # type: ignore[union-attr]
+
+
+async def test_a_tenant_filter_finds_the_tickets_of_its_requesters(tickets: Tickets) -> None:
+    made = {
+        tenant: await tickets.add(ticket(draft(requester=replace(draft().requester, tenant=tenant))))
+        for tenant in ("acme", "globex", "")
+    }
+    for tenant in ("acme", "globex"):
+        for state in (None, TicketState.PENDING):
+            assert await tickets.page(state, START, None, 10, tenant=tenant) == [made[tenant]]
+    assert len(await tickets.page(None, START, None, 10)) == 3

@@ -13,6 +13,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 from toolmesh.approval.v1 import approval_service_pb2 as pb
 from toolmesh.approval.v1 import ticket_pb2 as tickets
+from toolmesh.common.v1 import caller_pb2
 
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.status import from_rpc_error
@@ -212,3 +213,33 @@ async def test_replicas_on_one_database_agree(environment: dict[str, str], stub_
         await channel.close()
     for replica in replicas:
         await replica.stop()
+
+
+async def test_a_tenants_token_reads_only_the_tickets_of_its_tenant(service: Any, signer: Any) -> None:
+    executor, stub = service.stub("executor"), service.stub("edge")
+    ours, theirs = [
+        await create(executor, requester=caller_pb2.Caller(subject="did:web:example.com:alice", tenant=tenant))
+        for tenant in ("acme", "globex")
+    ]
+    for tenant, visible in (("acme", [ours]), ("globex", [theirs]), ("", [ours, theirs])):
+        token = bearer(signer.mint(scope="approvals:read", tenant=tenant))
+        for state in (tickets.TICKET_STATE_UNSPECIFIED, tickets.TICKET_STATE_PENDING):
+            page = await stub.ListTickets(pb.ListTicketsRequest(state=state), metadata=token)
+            assert sorted(ticket.name for ticket in page.tickets) == sorted(ticket.name for ticket in visible)
+        for ticket in (ours, theirs):
+            call = stub.GetTicket(pb.GetTicketRequest(name=ticket.name), metadata=token)
+            if ticket in visible:
+                assert (await call).ticket == ticket
+            else:
+                assert (await refusal(call)).reason is Reason.NOT_FOUND
+
+
+async def test_a_page_token_of_one_tenant_is_refused_for_another(service: Any, signer: Any) -> None:
+    stub = service.stub("edge")
+    for _ in range(2):
+        await create(service.stub("executor"))
+    ours, theirs = (bearer(signer.mint(scope="approvals:read", tenant=tenant)) for tenant in ("acme", "globex"))
+    page = await stub.ListTickets(pb.ListTicketsRequest(page_size=1), metadata=ours)
+    following = pb.ListTicketsRequest(page_size=1, page_token=page.next_page_token)
+    assert (await refusal(stub.ListTickets(following, metadata=theirs))).reason is Reason.PAGE_TOKEN_INVALID
+    assert len((await stub.ListTickets(following, metadata=ours)).tickets) == 1

@@ -133,4 +133,10 @@ class PolledInvalidationFeed:
 
 def _revoked(revocation: Revocation) -> Revoked:
     target = revocation.target
-    return Revoked(target.kind, target.value, revocation.revoked_at.timestamp(), revocation.expires_at.timestamp())
+    return Revoked(
+        target.kind,
+        target.value,
+        revocation.revoked_at.timestamp(),
+        revocation.expires_at.timestamp(),
+        revocation.tenant,
+    )

@@ -28,6 +28,7 @@ class PostgresLedger:
             "agent": entry.agent,
             "parent_jti": entry.parent_id,
             "root_jti": entry.root_id or entry.token_id,
+            "tenant": entry.tenant,
         }
         async with separately(self._engine) as connection:
             await connection.execute(issued_tokens.insert(), row)

@@ -24,16 +24,16 @@ class PostgresRevocations:
         self._engine = engine
 
     async def find_token(self, token_id: str) -> TokenRecord | None:
-        tokens = issued_tokens
-        token = select(tokens.c.jti, tokens.c.parent_jti, tokens.c.expires_at).where(tokens.c.jti == token_id)
-        chain = token.cte(recursive=True)
-        parents = select(tokens.c.jti, tokens.c.parent_jti, tokens.c.expires_at)
-        chain = chain.union(parents.join(chain, tokens.c.jti == chain.c.parent_jti))
+        tokens = issued_tokens.c
+        parents = select(tokens.jti, tokens.parent_jti, tokens.expires_at, tokens.tenant)
+        chain = parents.where(tokens.jti == token_id).cte(recursive=True)
+        chain = chain.union(parents.join(chain, tokens.jti == chain.c.parent_jti))
         async with separately(self._engine) as connection:
             rows = {row.jti: row for row in await connection.execute(select(chain))}
         if token_id not in rows:
             return None
-        return TokenRecord(token_id, rows[token_id].expires_at, frozenset(rows) - {token_id})
+        row = rows[token_id]
+        return TokenRecord(token_id, row.expires_at, frozenset(rows) - {token_id}, row.tenant)
 
     async def last_issued(self, subject: str) -> datetime | None:
         holder = or_(issued_tokens.c.subject == subject, issued_tokens.c.agent == subject)
@@ -66,14 +66,17 @@ class PostgresRevocations:
             "revoked_by": revocation.revoked_by,
             "revoked_at": revocation.revoked_at,
             "expires_at": revocation.expires_at,
+            "tenant": revocation.tenant,
         }
         async with transaction(self._engine) as connection:
             sequence = await append_invalidation(connection, KIND)
             added = insert(revocations).values(sequence=sequence, **values).returning(*revocations.c)
             return revocation_of((await connection.execute(added)).one())
 
-    async def page(self, *, before: int | None, limit: int, now: datetime) -> Sequence[Revocation]:
+    async def page(self, *, before: int | None, limit: int, now: datetime, tenant: str = "") -> Sequence[Revocation]:
         wanted = select(revocations).where(revocations.c.expires_at > now)
+        if tenant:
+            wanted = wanted.where(revocations.c.tenant == tenant)
         if before is not None:
             wanted = wanted.where(revocations.c.sequence < before)
         async with separately(self._engine) as connection:
@@ -105,4 +108,5 @@ def revocation_of(row: Row[Any]) -> Revocation:
         row.revoked_by,
         row.revoked_at,
         row.expires_at,
+        row.tenant,
     )

@@ -21,6 +21,7 @@ issued_tokens = Table(
     Column("agent", Text, nullable=False),
     Column("parent_jti", Text, nullable=False),
     Column("root_jti", Text, nullable=False),
+    Column("tenant", Text, nullable=False),
 )
 
 feed_head = Table("feed_head", metadata, Column("sequence", BigInteger, nullable=False))
@@ -43,6 +44,7 @@ revocations = Table(
     Column("revoked_by", Text, nullable=False),
     Column("revoked_at", DateTime(timezone=True), nullable=False),
     Column("expires_at", DateTime(timezone=True), nullable=False),
+    Column("tenant", Text, nullable=False),
 )
 
 policy_sets = Table(

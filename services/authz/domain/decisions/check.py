@@ -21,7 +21,7 @@ from libs.common.ids import new_id
 from libs.common.json.jsonio import parse_object
 from libs.common.runtime.clock import Clock
 from services.authz.domain.decisions.limits import limits_for, price_of
-from services.authz.domain.errors import evaluate_scope_missing
+from services.authz.domain.errors import evaluate_scope_missing, other_tenant
 from services.authz.domain.model import (
     Allow,
     CallFacts,
@@ -87,10 +87,15 @@ class Check:
     async def decide_for_subject(self, asker: Identity, subject: SubjectFacts, call: CallFacts) -> Decision:
         """Return the decision of policy for another subject, whose token is unknown. It is never used for a call.
 
-        Raises SCOPE_MISSING without the scope for this.
+        Raises SCOPE_MISSING without the scope for this, and AUTHORITY_EXCEEDED for a subject of another tenant than the
+        asker's; a subject without a tenant is taken to be of the asker's.
         """
         if EVALUATE_SCOPE not in asker.scopes:
             raise evaluate_scope_missing(EVALUATE_SCOPE)
+        if asker.tenant:
+            if subject.tenant not in ("", asker.tenant):
+                raise other_tenant()
+            subject = replace(subject, tenant=asker.tenant)
         engine, request = self.engines.current, self._request(_identity(subject, asker.expires_at), call)
         request, verdict, context_fields = await self._evaluate(engine, request)
         decision = replace(self._decision(verdict, request, engine.version), cacheable=False)

@@ -38,7 +38,14 @@ class ExplainDecision:
 
 
 def _may_read(asker: Identity | None, request: DecisionRequest) -> bool:
-    return asker is None or READ_SCOPE in asker.scopes or asker.subject == request.caller.subject
+    """Return whether an asker may read a decision: about itself in its own tenant, or with the scope about any subject
+    of its tenant; with the scope and without a tenant, about all subjects."""
+    if asker is None:
+        return True
+    same_tenant = asker.tenant == request.caller.tenant
+    if READ_SCOPE in asker.scopes:
+        return same_tenant or not asker.tenant
+    return same_tenant and asker.subject == request.caller.subject
 
 
 def _summary(recorded: RecordedDecision) -> str:

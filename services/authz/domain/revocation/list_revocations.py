@@ -21,11 +21,12 @@ class ListRevocations:
     revocations: Revocations
     clock: Clock
 
-    async def execute(self, page_size: int, page_token: str) -> tuple[Sequence[Revocation], str]:
-        """Return a page and the next page token, empty after the last page. Raises PAGE_TOKEN_INVALID."""
-        limit = page_size or DEFAULT_PAGE
-        before = page_tokens.decode_cursor(_QUERY, page_token)
-        page = await self.revocations.page(before=before, limit=limit + 1, now=self.clock.now())
+    async def execute(self, page_size: int, page_token: str, *, tenant: str = "") -> tuple[Sequence[Revocation], str]:
+        """Return a page and the next page token, empty after the last page: for a reader of a tenant, of the
+        revocations that concern it. Raises PAGE_TOKEN_INVALID."""
+        limit, query = page_size or DEFAULT_PAGE, [_QUERY, tenant]
+        before = page_tokens.decode_cursor(query, page_token)
+        page = await self.revocations.page(before=before, limit=limit + 1, now=self.clock.now(), tenant=tenant)
         if len(page) <= limit:
             return page, ""
-        return page[:limit], page_tokens.encode(_QUERY, [page[limit - 1].sequence])
+        return page[:limit], page_tokens.encode(query, [page[limit - 1].sequence])

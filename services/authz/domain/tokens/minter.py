@@ -71,4 +71,5 @@ def _entry(minted: Identity) -> LedgerEntry:
         agent=minted.agent,
         parent_id=minted.lineage[-1].token_id if minted.lineage else "",
         root_id=minted.root_token_id,
+        tenant=minted.tenant,
     )

@@ -246,7 +246,7 @@ async def test_a_large_invalidation_is_split_into_several_messages(
 
 
 def test_the_largest_invalidation_message_fits_into_a_grpc_message() -> None:
-    longest = Revocation(2**62, RevocationTarget("subject", "did:web:" + "a" * 504), "", "", NOW, NOW)
+    longest = Revocation(2**62, RevocationTarget("subject", "did:web:" + "a" * 504), "", "", NOW, NOW, "t" * 128)
     invalidation = Invalidation(2**62, "sha256:" + "0" * 64, (longest,) * (convert.MAX_REVOCATIONS * 2), snapshot=True)
     assert max(message.ByteSize() for message in convert.invalidation_messages(invalidation)) < MAX_MESSAGE_BYTES
 

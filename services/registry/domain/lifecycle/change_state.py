@@ -23,6 +23,7 @@ from services.registry.domain.errors import (
 from services.registry.domain.lifecycle.lifecycle import Verb, apply, is_applicable
 from services.registry.domain.lifecycle.transitions import ChangeRequest, Transition
 from services.registry.domain.model import Standing, Tool, VersionHead
+from services.registry.domain.namespaces.administration import require_administrator
 from services.registry.domain.ports import Catalogue, Ledger, Wakeup
 
 Revision = Callable[[VersionHead, Standing, datetime, Ledger], Awaitable[Standing]]
@@ -44,9 +45,10 @@ async def change_version(
     revise: Revision = keep_standing,
 ) -> VersionHead:
     """Apply the verb to one version and return it. `revise` receives the new standing and returns the one to store; it
-    may raise. Raises TOOL_VERSION_NOT_FOUND, ETAG_MISMATCH or FAILED_PRECONDITION."""
+    may raise. Raises TOOL_VERSION_NOT_FOUND, PERMISSION_DENIED, ETAG_MISMATCH or FAILED_PRECONDITION."""
     tool, number = split_version_name(name)
     async with catalogue.writing() as ledger:
+        await require_administrator(tool, change_request.actor, ledger)
         heads = await ledger.heads(tool)
         head = find_version(tool, number, heads)
         if await is_repeated(head, verb, change_request, ledger):
@@ -73,6 +75,7 @@ async def change_tool(
     if tool is None:
         raise tool_not_found(ToolName.parse(reference))
     async with catalogue.writing() as ledger:
+        await require_administrator(tool.name, change_request.actor, ledger)
         if verb is Verb.RELEASE and await ledger.revoked(tool.name):
             raise tool_is_revoked(tool.name)
         heads = sorted(await ledger.heads(tool.name), key=lambda head: head.version, reverse=True)

@@ -14,6 +14,7 @@ from services.registry.domain.lifecycle.change_state import change_version, find
 from services.registry.domain.lifecycle.lifecycle import Verb, apply
 from services.registry.domain.lifecycle.transitions import ChangeRequest
 from services.registry.domain.model import LifecycleState, Standing, VersionHead
+from services.registry.domain.namespaces.administration import require_administrator
 from services.registry.domain.ports import Catalogue, Ledger, Wakeup
 from services.registry.domain.trust.usage import Usage, UsageReader
 
@@ -69,6 +70,7 @@ async def _find_version(name: str, change_request: ChangeRequest, catalogue: Cat
     """Return the version, and whether this request was already applied."""
     tool, number = split_version_name(name)
     async with catalogue.writing() as ledger:
+        await require_administrator(tool, change_request.actor, ledger)
         head = find_version(tool, number, await ledger.heads(tool))
         verb = (
             await ledger.verb_of(head, change_request.actor.recorded_name, change_request.request_id)

@@ -14,6 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 from toolmesh.audit.v1 import usage_service_pb2 as usage_pb
 from toolmesh.registry.v1 import lifecycle_service_pb2 as pb
+from toolmesh.registry.v1 import namespace_service_pb2 as namespace_pb
 from toolmesh.registry.v1 import registry_service_pb2 as registry_pb
 from toolmesh.registry.v1 import tool_manifest_pb2
 
@@ -26,7 +27,17 @@ from services.registry.domain.lifecycle.sweep_lifecycle import sweep_lifecycle
 from services.registry.tests.calls import PATIENCE, bearer, refusal
 from services.registry.tests.conftest import Replica, Start
 from services.registry.tests.manifests import reader
-from services.registry.tests.service_stubs import ONE, TOOL, TWO, counting_audit, lifecycle, register, sweep_once, word
+from services.registry.tests.service_stubs import (
+    ONE,
+    TOOL,
+    TWO,
+    counting_audit,
+    lifecycle,
+    namespaces,
+    register,
+    sweep_once,
+    word,
+)
 from services.registry.tests.watch_client import WatchClient, complete
 
 
@@ -246,6 +257,24 @@ async def test_every_change_reaches_a_watcher_of_another_replica(start: Start) -
         await ask(lifecycle(here), verb, name)
         await view.follow(watch, lambda now, state=state: word(now.versions[ONE].state) == state)  # type: ignore[misc]
     watch.cancel()
+
+
+async def test_an_administrator_of_a_tenant_changes_only_tools_of_namespaces_where_it_may_publish(
+    two: Replica, signer: Any
+) -> None:
+    ann, stub = "did:web:acme.example:users:ann", lifecycle(two, "edge")
+    token = signer.mint(ann, scope="tools:admin tools:read", tenant="acme")
+    changes = [("DisableTool", TOOL), ("DisableTool", ONE), ("DeferVersion", ONE), ("DeprecateVersion", ONE)]
+    for verb, name in (*changes, ("QuarantineTool", TOOL), ("RemoveVersion", ONE)):
+        assert (await refusal(ask(stub, verb, name, token=token))).reason is Reason.PERMISSION_DENIED
+    assert await states(two) == ["available", "available"]
+    shared = namespace_pb.AddDelegateRequest(name="namespaces/acme", subject=ann)
+    await namespaces(two).AddDelegate(shared, timeout=PATIENCE)
+    for verb, name in changes[2:]:
+        await ask(stub, verb, name, token=token)
+    assert (await refusal(ask(stub, "ReleaseTool", TOOL, token=token))).reason is Reason.AUTHORITY_EXCEEDED
+    anywhere = signer.mint("did:web:toolmesh.local:users:root", scope="tools:admin")
+    assert (await ask(stub, "DisableTool", TWO, token=anywhere)).versions
 
 
 async def test_history_says_who_did_what_when_and_why(two: Replica, signer: Any) -> None:
