@@ -14,6 +14,7 @@ from services.audit.convert import audit as convert
 from services.audit.convert import export as convert_export
 from services.audit.domain.evidence.checkpoints import CheckpointSigner
 from services.audit.domain.export.export_records import ExportRecords
+from services.audit.domain.log.append_batch import append_accepted, append_all
 from services.audit.domain.log.append_records import AppendRecords, BatchSequence
 from services.audit.domain.log.get_record import get_record
 from services.audit.domain.log.query_records import query_records
@@ -41,8 +42,9 @@ class AuditHandlers(rpc.AuditServiceServicer):
         writer, batches = serving().peer, BatchSequence()
         async for request in self.streams.until_closed(request_iterator):
             batches.accept(request.batch)
-            last = await self.appender.append(convert.entries_of(request, writer))
-            yield pb.AppendRecordsResponse(batch=request.batch, last_sequence=last)
+            append = append_accepted if request.return_partial_success else append_all
+            appended = await append(self.appender, convert.candidates_of(request, writer))
+            yield convert.appended_message(request.batch, appended)
 
     async def GetRecord(self, request: pb.GetRecordRequest, context: Any) -> pb.GetRecordResponse:
         record = await get_record(self.log, request.name, serving().tenant)

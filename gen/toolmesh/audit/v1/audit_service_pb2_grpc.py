@@ -77,8 +77,9 @@ class AuditServiceServicer:
         """Appends records, many at a time. Callable by mesh services only. One batch may be unacknowledged at a time and streams do not
         wait for each other. Guarantees that an acknowledged batch is durable, each record once and in the order sent; a record that
         is already in the log is acknowledged and not stored again. A record without a canonical form, or with the id of another
-        record, ends the stream with AUDIT_RECORD_INVALID and the batch is not stored; a log that cannot write ends it with AUDIT_UNAVAILABLE, and whatever was
-        not acknowledged may be sent again. A server that is behind ends it with AUDIT_BACKPRESSURE.
+        record, is refused: with `return_partial_success` the answer names it and the rest of the batch is stored; without, it ends the
+        stream with AUDIT_RECORD_INVALID and the batch is not stored. A log that cannot write ends the stream with AUDIT_UNAVAILABLE, and
+        whatever was not acknowledged may be sent again. A server that is behind ends it with AUDIT_BACKPRESSURE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

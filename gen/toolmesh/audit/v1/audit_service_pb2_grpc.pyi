@@ -39,8 +39,9 @@ class AuditServiceStub:
     """Appends records, many at a time. Callable by mesh services only. One batch may be unacknowledged at a time and streams do not
     wait for each other. Guarantees that an acknowledged batch is durable, each record once and in the order sent; a record that
     is already in the log is acknowledged and not stored again. A record without a canonical form, or with the id of another
-    record, ends the stream with AUDIT_RECORD_INVALID and the batch is not stored; a log that cannot write ends it with AUDIT_UNAVAILABLE, and whatever was
-    not acknowledged may be sent again. A server that is behind ends it with AUDIT_BACKPRESSURE.
+    record, is refused: with `return_partial_success` the answer names it and the rest of the batch is stored; without, it ends the
+    stream with AUDIT_RECORD_INVALID and the batch is not stored. A log that cannot write ends the stream with AUDIT_UNAVAILABLE, and
+    whatever was not acknowledged may be sent again. A server that is behind ends it with AUDIT_BACKPRESSURE.
     """
     GetRecord: _grpc.UnaryUnaryMultiCallable[_audit_service_pb2.GetRecordRequest, _audit_service_pb2.GetRecordResponse]
     """Returns one record. Callable by the operator and by callers with scope `audit:read`. Fails with NOT_FOUND, for a record of another
@@ -76,8 +77,9 @@ class AuditServiceAsyncStub(AuditServiceStub):
     """Appends records, many at a time. Callable by mesh services only. One batch may be unacknowledged at a time and streams do not
     wait for each other. Guarantees that an acknowledged batch is durable, each record once and in the order sent; a record that
     is already in the log is acknowledged and not stored again. A record without a canonical form, or with the id of another
-    record, ends the stream with AUDIT_RECORD_INVALID and the batch is not stored; a log that cannot write ends it with AUDIT_UNAVAILABLE, and whatever was
-    not acknowledged may be sent again. A server that is behind ends it with AUDIT_BACKPRESSURE.
+    record, is refused: with `return_partial_success` the answer names it and the rest of the batch is stored; without, it ends the
+    stream with AUDIT_RECORD_INVALID and the batch is not stored. A log that cannot write ends the stream with AUDIT_UNAVAILABLE, and
+    whatever was not acknowledged may be sent again. A server that is behind ends it with AUDIT_BACKPRESSURE.
     """
     GetRecord: _aio.UnaryUnaryMultiCallable[_audit_service_pb2.GetRecordRequest, _audit_service_pb2.GetRecordResponse]  # type: ignore[assignment]
     """Returns one record. Callable by the operator and by callers with scope `audit:read`. Fails with NOT_FOUND, for a record of another
@@ -116,8 +118,9 @@ class AuditServiceServicer(metaclass=_abc_1.ABCMeta):
         """Appends records, many at a time. Callable by mesh services only. One batch may be unacknowledged at a time and streams do not
         wait for each other. Guarantees that an acknowledged batch is durable, each record once and in the order sent; a record that
         is already in the log is acknowledged and not stored again. A record without a canonical form, or with the id of another
-        record, ends the stream with AUDIT_RECORD_INVALID and the batch is not stored; a log that cannot write ends it with AUDIT_UNAVAILABLE, and whatever was
-        not acknowledged may be sent again. A server that is behind ends it with AUDIT_BACKPRESSURE.
+        record, is refused: with `return_partial_success` the answer names it and the rest of the batch is stored; without, it ends the
+        stream with AUDIT_RECORD_INVALID and the batch is not stored. A log that cannot write ends the stream with AUDIT_UNAVAILABLE, and
+        whatever was not acknowledged may be sent again. A server that is behind ends it with AUDIT_BACKPRESSURE.
         """
 
     @_abc_1.abstractmethod

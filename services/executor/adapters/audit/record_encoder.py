@@ -33,6 +33,16 @@ _CACHED_CALLERS = 4096
 _TAG = bytes([pb.AppendRecordsRequest.CANONICAL_RECORDS_FIELD_NUMBER << 3 | 2])
 
 
+def encode_fragment(form: bytes) -> bytes:
+    """Return a canonical form as a fragment of a batch."""
+    return _TAG + _varint(len(form)) + form
+
+
+def decode_fragment(fragment: bytes) -> bytes:
+    """Return the canonical form of a fragment."""
+    return pb.AppendRecordsRequest.FromString(fragment).canonical_records[0]
+
+
 class RecordEncoder:
     """Encodes records as fragments of an AppendRecordsRequest.
 
@@ -46,8 +56,7 @@ class RecordEncoder:
     def encode(self, record: Record) -> bytes:
         """Return a serialized batch of this one record, without a batch number."""
         # Equal to RFC 8785 for ASCII keys and values that are strings, integers and booleans.
-        form = orjson.dumps(self._form(record), option=orjson.OPT_SORT_KEYS)
-        return _TAG + _varint(len(form)) + form
+        return encode_fragment(orjson.dumps(self._form(record), option=orjson.OPT_SORT_KEYS))
 
     def _form(self, record: Record) -> dict[str, Any]:
         """Return the non-empty fields."""
