@@ -62,6 +62,8 @@ class PendingRecord:
     """True once the log has it; the waiter may have been canceled at the same moment."""
     refused: bool = False
     """True once the log has refused it, in its reduced form too if it has one."""
+    record: Record | None = None
+    """None if it comes from the outbox."""
     reduced: bool = False
     """True if `encoded` is the reduced form."""
     reducible: bool = True
@@ -165,7 +167,7 @@ class AuditStream:
             waiters.append(loop.create_future())
             pending = PendingRecord(record_id, encoded, waiters[-1])
             if len(encoded) > RECORD_BYTES:
-                _reduce(pending, "", "record.max_bytes")
+                self._reduce(pending, "", "record.max_bytes")
             self._put(pending)
         self._schedule_send()
         return waiters
@@ -178,8 +180,10 @@ class AuditStream:
         # Records that follow a decision describe what has already happened, so they get twice the capacity.
         if self.waiting >= (2 * self._capacity if record.follows else self._capacity):
             raise errors.log_behind()
-        pending = PendingRecord(record.record_id, self._encoder.encode(record), waiter, reducible=reducible)
-        if len(pending.encoded) > RECORD_BYTES and not _reduce(pending, "", "record.max_bytes"):
+        pending = PendingRecord(
+            record.record_id, self._encoder.encode(record), waiter, record=record, reducible=reducible
+        )
+        if len(pending.encoded) > RECORD_BYTES and not self._reduce(pending, "", "record.max_bytes"):
             raise errors.record_refused()
         self._put(pending)
         self._schedule_send()
@@ -340,7 +344,7 @@ class AuditStream:
         """Queue the reduced form of a refused record first and return True; without one, tell its waiter and the
         outbox."""
         self._log.error("record refused by the log", record_id=pending.record_id, path=path, rule=rule)
-        if _reduce(pending, path, rule):
+        if self._reduce(pending, path, rule):
             self._queue.appendleft(pending)
             self._queued_bytes += len(pending.encoded)
             return True
@@ -369,11 +373,14 @@ class AuditStream:
         if not self._refuse(self._in_flight.pop(), _POSITION.sub("", path), rule):
             self._suspects = max(0, self._suspects - 1)
 
-
-def _reduce(pending: PendingRecord, path: str, rule: str) -> bool:
-    """Replace the encoded record by its reduced form; return False if there is none."""
-    form = reduce_form(decode_fragment(pending.encoded), path, rule) if pending.reducible else b""
-    if not form:
-        return False
-    pending.encoded, pending.reduced = encode_fragment(form), True
-    return True
+    def _reduce(self, pending: PendingRecord, path: str, rule: str) -> bool:
+        """Replace the encoded record by its reduced form; return False if there is none."""
+        if pending.reduced or not pending.reducible:
+            return False
+        form = reduce_form(decode_fragment(pending.encoded), path, rule)
+        if not form and pending.record is not None:
+            # A summary that is not JSON makes the whole record unreadable.
+            form = reduce_form(decode_fragment(self._encoder.encode_without_summaries(pending.record)), path, rule)
+        if form:
+            pending.encoded, pending.reduced = encode_fragment(form), True
+        return pending.reduced
