@@ -14,8 +14,8 @@ _READERS = {
     "gateway": for_caller("audit:read"),
 }
 
-# Exports and changes of the log concern the records of all tenants.
-_EXPORTERS = {
+# Exports, and everything about the log as a whole, concern the records of all tenants.
+_LOG_READERS = {
     OPERATOR: AS_PEER,
     EDGE: for_caller("audit:read", tenants=False),
     ORCHESTRATOR: for_caller("audit:read", tenants=False),
@@ -41,16 +41,17 @@ POLICY: Policy = {
     _PREFIX + "QueryRecords": Row(_READERS, deadline=15.0, idempotent=True),
     _PREFIX + "WatchRecords": Row(_READERS, deadline=None, idempotent=True),
     _PREFIX + "GetCheckpoint": Row(_READERS, deadline=5.0, idempotent=True),
-    _PREFIX + "ExportRecords": Row(_EXPORTERS, deadline=None, idempotent=True),
-    _LOG + "ListCheckpoints": Row(_READERS, deadline=5.0, idempotent=True),
+    _PREFIX + "ExportRecords": Row(_LOG_READERS, deadline=None, idempotent=True),
+    _LOG + "ListCheckpoints": Row(_LOG_READERS, deadline=5.0, idempotent=True),
+    # Of the caller's own records, like GetRecord; what it is proved against is the checkpoint of GetCheckpoint.
     _LOG + "GetInclusionProof": Row(_READERS, deadline=5.0, idempotent=True),
-    _LOG + "GetConsistencyProof": Row(_READERS, deadline=5.0, idempotent=True),
-    _LOG + "VerifyRange": Row(_READERS, deadline=60.0, idempotent=True),
-    _LOG + "ListShards": Row(_READERS, deadline=5.0, idempotent=True),
+    _LOG + "GetConsistencyProof": Row(_LOG_READERS, deadline=5.0, idempotent=True),
+    _LOG + "VerifyRange": Row(_LOG_READERS, deadline=60.0, idempotent=True),
+    _LOG + "ListShards": Row(_LOG_READERS, deadline=5.0, idempotent=True),
     # A repeated call returns the result of the first.
     _LOG + "CloseShard": Row(_ADMINS, deadline=15.0, idempotent=True),
     _LOG + "ArchiveShard": Row(_ADMINS, deadline=15.0, idempotent=True),
-    _LOG + "ListLegalHolds": Row(_READERS, deadline=5.0, idempotent=True),
+    _LOG + "ListLegalHolds": Row(_LOG_READERS, deadline=5.0, idempotent=True),
     _LOG + "PlaceLegalHold": Row(_ADMINS, deadline=10.0, idempotent=True),
     _LOG + "ReleaseLegalHold": Row(_ADMINS, deadline=10.0, idempotent=True),
     _LOG + "ErasePayload": Row(_ADMINS, deadline=10.0, idempotent=True),

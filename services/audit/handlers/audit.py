@@ -18,10 +18,11 @@ from services.audit.domain.log.append_batch import append_accepted, append_all
 from services.audit.domain.log.append_records import AppendRecords, BatchSequence
 from services.audit.domain.log.get_record import get_record
 from services.audit.domain.log.query_records import query_records
+from services.audit.domain.log.stream_slots import StreamSlots
 from services.audit.domain.log.watch_records import WatchRecords
 from services.audit.domain.merkle.note import Origin
 from services.audit.domain.ports import LogReader
-from services.audit.streams import OpenStreams
+from services.audit.streams import OpenStreams, stream_holder
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class AuditHandlers(rpc.AuditServiceServicer):
     streams: OpenStreams
     exporter: ExportRecords
     origin: Origin
+    slots: StreamSlots
 
     async def AppendRecords(
         self, request_iterator: AsyncIterator[pb.AppendRecordsRequest], context: Any
@@ -57,11 +59,12 @@ class AuditHandlers(rpc.AuditServiceServicer):
         self, request: pb.WatchRecordsRequest, context: Any
     ) -> AsyncIterator[pb.WatchRecordsResponse]:
         record_filter = convert.filter_of(request.filter, serving().tenant)
-        position = await self.watch.begin(request.from_sequence)
-        # Sent before the first record, so that the client knows from when on the watch is complete.
-        await context.send_initial_metadata(())
-        async for logged in self.streams.until_closed(self.watch.follow(position, record_filter)):
-            yield pb.WatchRecordsResponse(record=convert.logged_record(logged))
+        with self.slots.hold(*stream_holder()):
+            position = await self.watch.begin(request.from_sequence)
+            # Sent before the first record, so that the client knows from when on the watch is complete.
+            await context.send_initial_metadata(())
+            async for logged in self.streams.until_closed(self.watch.follow(position, record_filter)):
+                yield pb.WatchRecordsResponse(record=convert.logged_record(logged))
 
     async def GetCheckpoint(self, request: pb.GetCheckpointRequest, context: Any) -> pb.GetCheckpointResponse:
         return pb.GetCheckpointResponse(checkpoint=convert.checkpoint_message(await self.checkpoints.current()))
@@ -70,5 +73,6 @@ class AuditHandlers(rpc.AuditServiceServicer):
         self, request: pb.ExportRecordsRequest, context: Any
     ) -> AsyncIterator[pb.ExportRecordsResponse]:
         export = convert_export.export_request(request)
-        async for part in self.streams.until_closed(self.exporter.stream(export)):
-            yield convert_export.part_message(part, self.origin)
+        with self.slots.hold(*stream_holder()):
+            async for part in self.streams.until_closed(self.exporter.stream(export)):
+                yield convert_export.part_message(part, self.origin)

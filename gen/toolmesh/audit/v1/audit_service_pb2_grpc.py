@@ -104,7 +104,9 @@ class AuditServiceServicer:
     def WatchRecords(self, request, context):
         """Streams records in log order from a position onward and keeps going. Callable like GetRecord. Guarantees no gap and no
         repetition: resume with the sequence after the last one seen. Fails with FAILED_PRECONDITION (condition `dropped`, and the
-        `next_sequence` behind that shard) where records were dropped when their time was over: they are in their archive.
+        `next_sequence` behind that shard) where records were dropped when their time was over: they are in their archive. Watches,
+        exports and verifications are counted together: one more than a subject or a tenant may have open fails with RATE_LIMITED, one
+        more than the process serves with OVERLOADED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -122,7 +124,7 @@ class AuditServiceServicer:
         callers with scope `audit:read` that belong to no tenant; others fail with AUTHORITY_EXCEEDED: a proof covers all tenants. The
         first message says what will follow and fixes it: what is appended meanwhile is not a part of it. Guarantees no gap and no
         repetition; an export that broke off goes on with `resume_sequence`. Fails with NOT_FOUND without such a shard or without a
-        record in the range, and with FAILED_PRECONDITION if the shard's records were dropped.
+        record in the range, and with FAILED_PRECONDITION if the shard's records were dropped. Counted like WatchRecords.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -54,7 +54,9 @@ class AuditServiceStub:
     WatchRecords: _grpc.UnaryStreamMultiCallable[_audit_service_pb2.WatchRecordsRequest, _audit_service_pb2.WatchRecordsResponse]
     """Streams records in log order from a position onward and keeps going. Callable like GetRecord. Guarantees no gap and no
     repetition: resume with the sequence after the last one seen. Fails with FAILED_PRECONDITION (condition `dropped`, and the
-    `next_sequence` behind that shard) where records were dropped when their time was over: they are in their archive.
+    `next_sequence` behind that shard) where records were dropped when their time was over: they are in their archive. Watches,
+    exports and verifications are counted together: one more than a subject or a tenant may have open fails with RATE_LIMITED, one
+    more than the process serves with OVERLOADED.
     """
     GetCheckpoint: _grpc.UnaryUnaryMultiCallable[_audit_service_pb2.GetCheckpointRequest, _audit_service_pb2.GetCheckpointResponse]
     """Returns a checkpoint that covers everything that was durable when it was asked for. Callable like GetRecord."""
@@ -63,7 +65,7 @@ class AuditServiceStub:
     callers with scope `audit:read` that belong to no tenant; others fail with AUTHORITY_EXCEEDED: a proof covers all tenants. The
     first message says what will follow and fixes it: what is appended meanwhile is not a part of it. Guarantees no gap and no
     repetition; an export that broke off goes on with `resume_sequence`. Fails with NOT_FOUND without such a shard or without a
-    record in the range, and with FAILED_PRECONDITION if the shard's records were dropped.
+    record in the range, and with FAILED_PRECONDITION if the shard's records were dropped. Counted like WatchRecords.
     """
 
 @_typing.type_check_only
@@ -92,7 +94,9 @@ class AuditServiceAsyncStub(AuditServiceStub):
     WatchRecords: _aio.UnaryStreamMultiCallable[_audit_service_pb2.WatchRecordsRequest, _audit_service_pb2.WatchRecordsResponse]  # type: ignore[assignment]
     """Streams records in log order from a position onward and keeps going. Callable like GetRecord. Guarantees no gap and no
     repetition: resume with the sequence after the last one seen. Fails with FAILED_PRECONDITION (condition `dropped`, and the
-    `next_sequence` behind that shard) where records were dropped when their time was over: they are in their archive.
+    `next_sequence` behind that shard) where records were dropped when their time was over: they are in their archive. Watches,
+    exports and verifications are counted together: one more than a subject or a tenant may have open fails with RATE_LIMITED, one
+    more than the process serves with OVERLOADED.
     """
     GetCheckpoint: _aio.UnaryUnaryMultiCallable[_audit_service_pb2.GetCheckpointRequest, _audit_service_pb2.GetCheckpointResponse]  # type: ignore[assignment]
     """Returns a checkpoint that covers everything that was durable when it was asked for. Callable like GetRecord."""
@@ -101,7 +105,7 @@ class AuditServiceAsyncStub(AuditServiceStub):
     callers with scope `audit:read` that belong to no tenant; others fail with AUTHORITY_EXCEEDED: a proof covers all tenants. The
     first message says what will follow and fixes it: what is appended meanwhile is not a part of it. Guarantees no gap and no
     repetition; an export that broke off goes on with `resume_sequence`. Fails with NOT_FOUND without such a shard or without a
-    record in the range, and with FAILED_PRECONDITION if the shard's records were dropped.
+    record in the range, and with FAILED_PRECONDITION if the shard's records were dropped. Counted like WatchRecords.
     """
 
 class AuditServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -151,7 +155,9 @@ class AuditServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_audit_service_pb2.WatchRecordsResponse], _abc.AsyncIterator[_audit_service_pb2.WatchRecordsResponse]]:
         """Streams records in log order from a position onward and keeps going. Callable like GetRecord. Guarantees no gap and no
         repetition: resume with the sequence after the last one seen. Fails with FAILED_PRECONDITION (condition `dropped`, and the
-        `next_sequence` behind that shard) where records were dropped when their time was over: they are in their archive.
+        `next_sequence` behind that shard) where records were dropped when their time was over: they are in their archive. Watches,
+        exports and verifications are counted together: one more than a subject or a tenant may have open fails with RATE_LIMITED, one
+        more than the process serves with OVERLOADED.
         """
 
     @_abc_1.abstractmethod
@@ -172,7 +178,7 @@ class AuditServiceServicer(metaclass=_abc_1.ABCMeta):
         callers with scope `audit:read` that belong to no tenant; others fail with AUTHORITY_EXCEEDED: a proof covers all tenants. The
         first message says what will follow and fixes it: what is appended meanwhile is not a part of it. Guarantees no gap and no
         repetition; an export that broke off goes on with `resume_sequence`. Fails with NOT_FOUND without such a shard or without a
-        record in the range, and with FAILED_PRECONDITION if the shard's records were dropped.
+        record in the range, and with FAILED_PRECONDITION if the shard's records were dropped. Counted like WatchRecords.
         """
 
 def add_AuditServiceServicer_to_server(servicer: AuditServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
