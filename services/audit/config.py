@@ -40,6 +40,15 @@ class Settings(ProcessSettings):
     anchor_folder: DirectoryPath | None = Field(
         None, description="Folder that a copy of each checkpoint is written to."
     )
+    streams_per_subject: int = Field(
+        8, ge=1, le=10_000, description="Watches, exports and verifications that a subject may have open."
+    )
+    streams_per_tenant: int = Field(
+        32, ge=1, le=10_000, description="Watches, exports and verifications that a tenant may have open."
+    )
+    streams_per_process: int = Field(
+        256, ge=1, le=100_000, description="Watches, exports and verifications that a process serves at once."
+    )
     retention_years: int = Field(7, ge=1, le=7, description="Years that records are kept.")
     relay: Literal["none", "redis", "kafka"] = Field("none", description="Stream that new records are published to.")
     relay_stream_length: int = Field(

@@ -37,7 +37,8 @@ POLICY: Policy = {
     _PREFIX + "GetCheckpoint": Row(_READERS, deadline=5.0, idempotent=True, tenancy=Tenancy.SHARED),
     _PREFIX + "ExportRecords": Row(_READERS, deadline=None, idempotent=True, tenancy=Tenancy.MESH_WIDE),
     _LOG + "ListCheckpoints": Row(_READERS, deadline=5.0, idempotent=True, tenancy=Tenancy.MESH_WIDE),
-    _LOG + "GetInclusionProof": Row(_READERS, deadline=5.0, idempotent=True, tenancy=Tenancy.MESH_WIDE),
+    # Of the caller's own records, like GetRecord, against the checkpoint of GetCheckpoint.
+    _LOG + "GetInclusionProof": Row(_READERS, deadline=5.0, idempotent=True, tenancy=Tenancy.OWN),
     _LOG + "GetConsistencyProof": Row(_READERS, deadline=5.0, idempotent=True, tenancy=Tenancy.MESH_WIDE),
     _LOG + "VerifyRange": Row(_READERS, deadline=60.0, idempotent=True, tenancy=Tenancy.MESH_WIDE),
     _LOG + "ListShards": Row(_READERS, deadline=5.0, idempotent=True, tenancy=Tenancy.MESH_WIDE),

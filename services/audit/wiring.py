@@ -48,6 +48,8 @@ from services.audit.domain.evidence.verify_range import VerifyRange
 from services.audit.domain.export.export_records import ExportRecords
 from services.audit.domain.log.append_buffer import AppendBufferReader
 from services.audit.domain.log.append_records import AppendRecords
+from services.audit.domain.log.shared_head import SharedHead
+from services.audit.domain.log.stream_slots import StreamLimits, StreamSlots
 from services.audit.domain.log.tail import Tail
 from services.audit.domain.log.watch_records import WatchRecords
 from services.audit.domain.merkle.note import Origin
@@ -70,16 +72,20 @@ SHARD_SECONDS = 31 * 86_400.0
 async def build(settings: Settings, log: Log, tracing: Tracing) -> RpcApplication:
     """Assemble the service. Nothing is connected yet."""
     engine = engine_for(settings.database_url, schema=SCHEMA)
+    # Readers have a pool of their own: however many there are, the log's own work finds a connection.
+    readers = engine_for(settings.database_url, schema=SCHEMA)
     authz = authz_channel(settings.authz_address, settings)
-    reader, writer, tail = PostgresReader(engine), _writer(settings, log), Tail()
-    evidence, issuer = _evidence(settings, engine, writer, tail, log)
+    reader, writer, tail = PostgresReader(readers), _writer(settings, log), Tail()
+    slots = StreamSlots(_stream_limits(settings))
+    issuer = _issuer(settings, engine, tail, log)
+    evidence = _evidence(settings, engine, readers, writer, tail, issuer, slots)
     append, streams = AppendRecords(MeteredWriter(writer), tail), OpenStreams()
     export = ExportRecords(reader, evidence.shards, evidence.checkpoints, evidence.store, evidence.prover)
-    watch = WatchRecords(reader, evidence.shards, tail)
-    handlers = AuditHandlers(reader, append, watch, evidence.checkpoints, streams, export, evidence.origin)
+    watch = WatchRecords(reader, evidence.shards, tail, SharedHead(reader))
+    handlers = AuditHandlers(reader, append, watch, evidence.checkpoints, streams, export, evidence.origin, slots)
 
-    usage, counting = UsageHandlers(PostgresUsageReader(engine), SystemClock()), _counting(engine, tail, log)
-    relay, relay_state = _relay(settings, log, AppendBufferReader(reader, tail.buffer), tail)
+    usage, counting = UsageHandlers(PostgresUsageReader(readers), SystemClock()), _counting(engine, tail, log)
+    relay, relay_state = _relay(settings, log, AppendBufferReader(PostgresReader(engine), tail.buffer), tail)
 
     async def announce() -> None:
         log.info("log open", verifier_key=await evidence.checkpoints.verifier_key())
@@ -97,6 +103,7 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> RpcApplicatio
         ],
         resources=[
             engine_resource(engine, lambda: _migrate(settings, engine, log)),
+            Resource(stop=readers.dispose),
             channel_resource(authz),
             Resource(writer.start, writer.stop),
             Resource(append.start, append.stop),
@@ -132,29 +139,49 @@ def _writer(settings: Settings, log: Log) -> PostgresWriter:
     )
 
 
-def _evidence(
-    settings: Settings, engine: AsyncEngine, writer: PostgresWriter, tail: Tail, log: Log
-) -> tuple[LogHandlers, CheckpointIssuer]:
-    """Return the handlers of LogService and the background issuer of checkpoints."""
-    clock, origin, key = SystemClock(), Origin(settings.trust_domain), FileCheckpointKey(settings.checkpoint_key)
-    reader, shards, trees, store = _stores(engine)
-    signer = CheckpointSigner(reader, shards, trees, store, key, clock, origin)
+def _stream_limits(settings: Settings) -> StreamLimits:
+    return StreamLimits(settings.streams_per_subject, settings.streams_per_tenant, settings.streams_per_process)
+
+
+def _signer(settings: Settings, engine: AsyncEngine) -> CheckpointSigner:
+    key, origin = FileCheckpointKey(settings.checkpoint_key), Origin(settings.trust_domain)
+    return CheckpointSigner(*_stores(engine), key, SystemClock(), origin)
+
+
+def _issuer(settings: Settings, engine: AsyncEngine, tail: Tail, log: Log) -> CheckpointIssuer:
+    """Return the background issuer of checkpoints."""
     interval = CheckpointInterval(settings.checkpoint_records, settings.checkpoint_seconds)
     anchor = FolderAnchor(settings.anchor_folder) if settings.anchor_folder else None
-    issuer = CheckpointIssuer(signer, shards, tail, CheckpointMetrics(log), interval, anchor)
+    shards = PostgresShardStore(engine)
+    return CheckpointIssuer(_signer(settings, engine), shards, tail, CheckpointMetrics(log), interval, anchor)
+
+
+def _evidence(
+    settings: Settings,
+    engine: AsyncEngine,
+    readers: AsyncEngine,
+    writer: PostgresWriter,
+    tail: Tail,
+    issuer: CheckpointIssuer,
+    slots: StreamSlots,
+) -> LogHandlers:
+    """Return the handlers of LogService. Changes of the log use the pool of the service, reads that of the readers."""
+    clock, origin, key = SystemClock(), Origin(settings.trust_domain), FileCheckpointKey(settings.checkpoint_key)
+    reader, shards, trees, store = _stores(readers)
+    own_reader, own_shards, _, _ = _stores(engine)
     known = read_witness_keys(settings.witness_keys) if settings.witness_keys else []
-    years = settings.retention_years
-    handlers = LogHandlers(
-        signer,
+    years, recorder = settings.retention_years, ProtoSelfRecorder(clock)
+    return LogHandlers(
+        _signer(settings, readers),
         store,
         shards,
         Prover(reader, shards, trees),
         VerifyRange(reader, shards, trees, store, key, verify_signature, origin, decode_entry),
-        Retention(reader, shards, writer, ProtoSelfRecorder(clock), tail, issuer, retention_years=years),
+        Retention(own_reader, own_shards, writer, recorder, tail, issuer, retention_years=years),
         Witnesses(known, verify_signature),
         origin,
+        slots,
     )
-    return handlers, issuer
 
 
 def _stores(

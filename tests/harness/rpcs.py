@@ -87,7 +87,7 @@ def call(
         (False, True): channel.unary_stream,
         (True, True): channel.stream_stream,
     }
-    make = kinds[method.client_streaming, method.server_streaming]
+    make: Any = kinds[method.client_streaming, method.server_streaming]
     stub: Any = make(
         rpc.path, lambda message: message.SerializeToString(), GetMessageClass(method.output_type).FromString
     )

@@ -1,7 +1,9 @@
 """Strict JSON: nothing is rounded, dropped or ambiguous.
 
 orjson is lenient in two ways that matter for evidence: a duplicate key silently wins over the first, and an integer
-past 64 bits silently becomes a float. Both are found here with a cheap second check instead of a slow parser.
+past 64 bits silently becomes a float. Both are found here with a cheap second check instead of a slow parser. A double
+between 2^64 and 10^21 has an integer as its canonical form (RFC 8785), so exactly those integers past 64 bits are
+accepted: reading and writing one gives the same digits again.
 """
 
 from __future__ import annotations
@@ -29,13 +31,17 @@ _NUMBER = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|(-?[0-9]+(?:\.[0-9]+)?(?:[eE
 # Scalars that are not floats.
 _PLAIN = frozenset({str, int, bool, type(None)})
 _LOWEST, _HIGHEST = -(2**63), 2**64 - 1
+_SHORT_DIGITS = 18
+# RFC 8785 writes doubles from 10^21 on with an exponent.
+_CANONICAL_DIGITS = 21
 
 
 def parse(payload: bytes, *, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH) -> JsonValue:
     """Parse UTF-8 JSON strictly.
 
     Raises INVALID_JSON for malformed text, duplicate keys, NaN, Infinity, numbers beyond a double's range, lone
-    surrogates and integers outside -2^63 .. 2^64-1; PAYLOAD_TOO_LARGE for too many bytes or levels.
+    surrogates and integers outside -2^63 .. 2^64-1 that are not the canonical form of a double; PAYLOAD_TOO_LARGE for
+    too many bytes or levels.
     """
     if len(payload) > max_bytes:
         raise MeshError(Reason.PAYLOAD_TOO_LARGE, metadata={"limit_bytes": str(max_bytes)})
@@ -106,5 +112,16 @@ def _too_deep(max_depth: int) -> MeshError:
 
 def _refuse_wide_integers(payload: bytes) -> None:
     for token in _NUMBER.findall(payload):
-        if token and token.lstrip(b"-").isdigit() and (len(token) > 20 or not _LOWEST <= int(token) <= _HIGHEST):
+        if len(token) > _SHORT_DIGITS and token.lstrip(b"-").isdigit() and not _survives(token):
             raise MeshError(Reason.INVALID_JSON, message="an integer does not fit into 64 bits")
+
+
+def _survives(token: bytes) -> bool:
+    """Return whether an integer keeps all its digits: in 64 bits, or as the canonical form of a double."""
+    if len(token.lstrip(b"-")) > _CANONICAL_DIGITS:
+        return False
+    if _LOWEST <= int(token) <= _HIGHEST:
+        return True
+    # Python writes a double of this size as its shortest digits and an exponent; RFC 8785 fills them up with zeros.
+    mantissa = repr(float(token)).partition("e")[0]
+    return mantissa.replace(".", "").encode() == token.rstrip(b"0")

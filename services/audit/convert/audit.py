@@ -28,6 +28,7 @@ from libs.common.json.canonical import canonical
 from libs.common.json.jsonio import dump, parse
 from services.audit.convert import form
 from services.audit.domain.errors import batch_kind_invalid, record_invalid, time_out_of_range
+from services.audit.domain.log.append_batch import AppendedBatch, Candidate, all_or_none
 from services.audit.domain.log.query_records import RecordPage, RecordQuery
 from services.audit.domain.model import Entry, LoggedRecord, RecordFilter, SignedCheckpoint, searchable
 
@@ -62,6 +63,7 @@ _AS_IS = (
     "state_path",
     "compensation",
     "preview",
+    "reduced_reason",
 )
 _LISTS = ("determining_policies", "side_effects", "argument_changes", "hooks", "violations")
 _SUMMARIES = ("arguments_summary", "result_summary")
@@ -114,18 +116,28 @@ class _NoFormError(Exception):
 # ---- records on their way in
 
 
-def entries_of(request: pb.AppendRecordsRequest, writer: str) -> list[Entry]:
-    """Return the batch as entries of `writer`. A record without a canonical form, or of a class that only the log
-    writes, raises AUDIT_RECORD_INVALID for the whole batch; an empty batch or one of both kinds raises INVALID_REQUEST.
-    """
+def candidates_of(request: pb.AppendRecordsRequest, writer: str) -> list[Candidate]:
+    """Return each record of the batch as an entry of `writer`, or as AUDIT_RECORD_INVALID if it has no canonical form or
+    is of a class that only the log writes. An empty batch or one of both kinds raises INVALID_REQUEST."""
     if bool(request.records) == bool(request.canonical_records):
         raise batch_kind_invalid()
     if request.canonical_records:
-        return form.entries_of(request.canonical_records, writer)
-    for index, record in enumerate(request.records):
-        if record.event_class in _OWN_CLASSES:
-            raise record_invalid(record.record_id, f"records[{index}].event_class", "event_class.own")
-    return [entry_of(record, writer, index) for index, record in enumerate(request.records)]
+        return form.candidates_of(request.canonical_records, writer)
+    return [_candidate(record, writer, index) for index, record in enumerate(request.records)]
+
+
+def entries_of(request: pb.AppendRecordsRequest, writer: str) -> list[Entry]:
+    """Return the batch as entries of `writer`; raise the first refusal of `candidates_of`."""
+    return all_or_none(candidates_of(request, writer))
+
+
+def _candidate(record: record_pb.AuditRecord, writer: str, index: int) -> Candidate:
+    if record.event_class in _OWN_CLASSES:
+        return record_invalid(record.record_id, f"records[{index}].event_class", "event_class.own")
+    try:
+        return entry_of(record, writer, index)
+    except MeshError as error:
+        return error
 
 
 def entry_of(record: record_pb.AuditRecord, writer: str, index: int = 0) -> Entry:
@@ -349,6 +361,15 @@ def _bound(message: pb.RecordFilter, name: str) -> datetime | None:
         return _moment(getattr(message, name), name)
     except _NoFormError:
         raise time_out_of_range(f"filter.{name}") from None
+
+
+def appended_message(batch: int, appended: AppendedBatch) -> pb.AppendRecordsResponse:
+    """Return the acknowledgement of a batch."""
+    refused = [
+        pb.RecordRefusal(index=refusal.index, record_id=refusal.record_id, path=refusal.path, rule=refusal.rule)
+        for refusal in appended.refused
+    ]
+    return pb.AppendRecordsResponse(batch=batch, last_sequence=appended.last_sequence, refused=refused)
 
 
 def page_message(page: RecordPage) -> pb.QueryRecordsResponse:

@@ -24,6 +24,7 @@ from libs.common.errors import MeshError
 from libs.common.json.canonical import canonical
 from libs.common.json.jsonio import MAX_DEPTH, parse
 from services.audit.domain.errors import record_invalid
+from services.audit.domain.log.append_batch import Candidate, all_or_none
 from services.audit.domain.model import SEARCHABLE_CHARACTERS, Entry, searchable
 
 _MOMENT = Annotated[str, Meta(min_length=27, max_length=27)]
@@ -125,19 +126,23 @@ class _InvalidFormError(Exception):
         self.path, self.rule, self.record_id = path, rule, record_id
 
 
-def entries_of(forms: Iterable[bytes], writer: str) -> list[Entry]:
-    """Return canonical forms as entries. One that is not canonical, or has another writer, raises AUDIT_RECORD_INVALID
-    for the whole batch."""
+def candidates_of(forms: Iterable[bytes], writer: str) -> list[Candidate]:
+    """Return canonical forms as entries; one that is not canonical, or has another writer, as AUDIT_RECORD_INVALID."""
     payloads = list(forms)
     records = _decode_batch(payloads)
-    entries = []
+    candidates: list[Candidate] = []
     for index, payload in enumerate(payloads):
         try:
-            entries.append(_entry(records[index] if records else _decode_one(payload), payload, writer))
+            candidates.append(_entry(records[index] if records else _decode_one(payload), payload, writer))
         except _InvalidFormError as error:
             path = f"canonical_records[{index}].{error.path}".rstrip(".")
-            raise record_invalid(error.record_id, path, error.rule) from error
-    return entries
+            candidates.append(record_invalid(error.record_id, path, error.rule))
+    return candidates
+
+
+def entries_of(forms: Iterable[bytes], writer: str) -> list[Entry]:
+    """Return canonical forms as entries; raise the first refusal of `candidates_of`."""
+    return all_or_none(candidates_of(forms, writer))
 
 
 def _decode_batch(payloads: Sequence[bytes]) -> list[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from libs.common.errors import MeshError, Reason, Violation
 
@@ -20,13 +20,6 @@ def append_backpressure() -> MeshError:
 def record_invalid(record_id: str, path: str, rule: str) -> MeshError:
     """A record has no canonical form. Names the record, the field and the violated rule, never the value."""
     violation = Violation(path=path, rule=rule, message="has no canonical form")
-    return MeshError(Reason.AUDIT_RECORD_INVALID, violations=[violation], metadata={"record_id": record_id})
-
-
-def record_id_taken(record_id: str) -> MeshError:
-    """Another record has this id, in the log or earlier in the same commit. Treating this one as a repetition would
-    acknowledge a record that is not stored."""
-    violation = Violation(path="record_id", rule="record_id.taken", message="belongs to another record")
     return MeshError(Reason.AUDIT_RECORD_INVALID, violations=[violation], metadata={"record_id": record_id})
 
 
@@ -58,9 +51,28 @@ def batch_out_of_order(expected: int) -> MeshError:
     return MeshError(Reason.INVALID_REQUEST, violations=[violation], metadata={"expected": str(expected)})
 
 
+def too_many_streams(scope: str, limit: int) -> MeshError:
+    """A subject, a tenant or the process has as many long reads as it may have."""
+    metadata = {"scope": scope, "limit_streams": str(limit)}
+    if scope == "process":
+        return MeshError(Reason.OVERLOADED, metadata=metadata, retry_after=1.0)
+    message = f"The {scope} has {limit} watches, exports and verifications open, and may have no more: end one first."
+    return MeshError(Reason.RATE_LIMITED, message=message, metadata=metadata, retry_after=1.0)
+
+
 def shutting_down() -> MeshError:
     """The process is shutting down; another replica or its successor continues the stream."""
     return MeshError(Reason.SERVICE_UNAVAILABLE, retry_after=0.2)
+
+
+class TakenIdsError(MeshError):
+    """Other records have ids of this batch, in the log or earlier in the same commit. Treating these as repetitions would
+    acknowledge records that are not stored. `positions` are the refused records of the batch."""
+
+    def __init__(self, record_id: str, positions: Sequence[int]) -> None:
+        violation = Violation(path="record_id", rule="record_id.taken", message="belongs to another record")
+        super().__init__(Reason.AUDIT_RECORD_INVALID, violations=[violation], metadata={"record_id": record_id})
+        self.positions = tuple(positions)
 
 
 class RecordIdTakenError(Exception):

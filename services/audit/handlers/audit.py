@@ -14,13 +14,15 @@ from services.audit.convert import audit as convert
 from services.audit.convert import export as convert_export
 from services.audit.domain.evidence.checkpoints import CheckpointSigner
 from services.audit.domain.export.export_records import ExportRecords
+from services.audit.domain.log.append_batch import append_accepted, append_all
 from services.audit.domain.log.append_records import AppendRecords, BatchSequence
 from services.audit.domain.log.get_record import get_record
 from services.audit.domain.log.query_records import query_records
+from services.audit.domain.log.stream_slots import StreamSlots
 from services.audit.domain.log.watch_records import WatchRecords
 from services.audit.domain.merkle.note import Origin
 from services.audit.domain.ports import LogReader
-from services.audit.streams import OpenStreams
+from services.audit.streams import OpenStreams, stream_holder
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class AuditHandlers(rpc.AuditServiceServicer):
     streams: OpenStreams
     exporter: ExportRecords
     origin: Origin
+    slots: StreamSlots
 
     async def AppendRecords(
         self, request_iterator: AsyncIterator[pb.AppendRecordsRequest], context: Any
@@ -41,8 +44,9 @@ class AuditHandlers(rpc.AuditServiceServicer):
         writer, batches = serving().peer, BatchSequence()
         async for request in self.streams.until_closed(request_iterator):
             batches.accept(request.batch)
-            last = await self.appender.append(convert.entries_of(request, writer))
-            yield pb.AppendRecordsResponse(batch=request.batch, last_sequence=last)
+            append = append_accepted if request.return_partial_success else append_all
+            appended = await append(self.appender, convert.candidates_of(request, writer))
+            yield convert.appended_message(request.batch, appended)
 
     async def GetRecord(self, request: pb.GetRecordRequest, context: Any) -> pb.GetRecordResponse:
         record = await get_record(self.log, request.name, serving().tenant)
@@ -55,11 +59,12 @@ class AuditHandlers(rpc.AuditServiceServicer):
         self, request: pb.WatchRecordsRequest, context: Any
     ) -> AsyncIterator[pb.WatchRecordsResponse]:
         record_filter = convert.filter_of(request.filter, serving().tenant)
-        position = await self.watch.begin(request.from_sequence)
-        # Sent before the first record, so that the client knows from when on the watch is complete.
-        await context.send_initial_metadata(())
-        async for logged in self.streams.until_closed(self.watch.follow(position, record_filter)):
-            yield pb.WatchRecordsResponse(record=convert.logged_record(logged))
+        with self.slots.hold(*stream_holder()):
+            position = await self.watch.begin(request.from_sequence)
+            # Sent before the first record, so that the client knows from when on the watch is complete.
+            await context.send_initial_metadata(())
+            async for logged in self.streams.until_closed(self.watch.follow(position, record_filter)):
+                yield pb.WatchRecordsResponse(record=convert.logged_record(logged))
 
     async def GetCheckpoint(self, request: pb.GetCheckpointRequest, context: Any) -> pb.GetCheckpointResponse:
         return pb.GetCheckpointResponse(checkpoint=convert.checkpoint_message(await self.checkpoints.current()))
@@ -68,5 +73,6 @@ class AuditHandlers(rpc.AuditServiceServicer):
         self, request: pb.ExportRecordsRequest, context: Any
     ) -> AsyncIterator[pb.ExportRecordsResponse]:
         export = convert_export.export_request(request)
-        async for part in self.streams.until_closed(self.exporter.stream(export)):
-            yield convert_export.part_message(part, self.origin)
+        with self.slots.hold(*stream_holder()):
+            async for part in self.streams.until_closed(self.exporter.stream(export)):
+                yield convert_export.part_message(part, self.origin)

@@ -19,7 +19,9 @@ from services.audit.domain.evidence.ports import CheckpointStore, ShardStore
 from services.audit.domain.evidence.prove import Prover
 from services.audit.domain.evidence.retention import Retention
 from services.audit.domain.evidence.verify_range import VerifyRange
+from services.audit.domain.log.stream_slots import StreamSlots
 from services.audit.domain.merkle.note import Origin
+from services.audit.streams import stream_holder
 
 
 def _requester() -> Requester:
@@ -39,6 +41,7 @@ class LogHandlers(rpc.LogServiceServicer):
     retention: Retention
     witnesses: Witnesses
     origin: Origin
+    slots: StreamSlots
 
     async def ListCheckpoints(self, request: pb.ListCheckpointsRequest, context: Any) -> pb.ListCheckpointsResponse:
         paging = PageRequest(request.page_size, request.page_token)
@@ -50,7 +53,8 @@ class LogHandlers(rpc.LogServiceServicer):
         self, request: pb.GetInclusionProofRequest, context: Any
     ) -> pb.GetInclusionProofResponse:
         sequence_or_id = request.record_id if request.HasField("record_id") else request.sequence
-        return convert.inclusion_message(await self.prover.prove_inclusion(sequence_or_id, request.tree_size))
+        proof = await self.prover.prove_inclusion(sequence_or_id, request.tree_size, serving().tenant)
+        return convert.inclusion_message(proof)
 
     async def GetConsistencyProof(
         self, request: pb.GetConsistencyProofRequest, context: Any
@@ -59,7 +63,9 @@ class LogHandlers(rpc.LogServiceServicer):
         return convert.consistency_message(proof)
 
     async def VerifyRange(self, request: pb.VerifyRangeRequest, context: Any) -> pb.VerifyRangeResponse:
-        return convert.verification_message(await self.verifier.verify(request.first_sequence, request.end_sequence))
+        with self.slots.hold(*stream_holder()):
+            verification = await self.verifier.verify(request.first_sequence, request.end_sequence)
+        return convert.verification_message(verification)
 
     async def ListShards(self, request: pb.ListShardsRequest, context: Any) -> pb.ListShardsResponse:
         page = await list_shards(self.shards, PageRequest(request.page_size, request.page_token))

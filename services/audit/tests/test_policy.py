@@ -44,7 +44,7 @@ ACCESS = {
 }
 # Callers with a tenant are refused: these concern the records of all tenants.
 WITHOUT_TENANT = {
-    *("ExportRecords", "ListCheckpoints", "GetInclusionProof", "GetConsistencyProof", "VerifyRange"),
+    *("ExportRecords", "ListCheckpoints", "GetConsistencyProof", "VerifyRange"),
     *("ListShards", "ListLegalHolds"),
     *(name for name, access in ACCESS.items() if access is ADMIN),
 }

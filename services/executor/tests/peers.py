@@ -81,6 +81,9 @@ class AuditPeer(audit_rpc.AuditServiceServicer):
         self.breaks_with = Reason.AUDIT_UNAVAILABLE
         self.withholds: Callable[[Any], bool] = lambda records: False
         self.refused: set[str] = set()
+        self.refuses: Callable[[rpb.AuditRecord], bool] = lambda record: record.record_id in self.refused
+        self.answers_per_record = True
+        """False for a log that ends its stream for a refused record."""
 
     def add(self, server: grpc.aio.Server) -> None:
         audit_rpc.add_AuditServiceServicer_to_server(self, server)
@@ -96,8 +99,11 @@ class AuditPeer(audit_rpc.AuditServiceServicer):
         self.streams += 1
         async for request in request_iterator:
             records = read(request)
-            if self.refused & {record.record_id for record in records}:
+            refused = [index for index, record in enumerate(records) if self.refuses(record)]
+            partial = self.answers_per_record and request.return_partial_success
+            if refused and not partial:
                 await refuse(context, Reason.AUDIT_RECORD_INVALID)
+            records = [record for index, record in enumerate(records) if index not in refused]
             self.batches.append(len(records))
             known = set(self.ids)
             self.records.extend({r.record_id: r for r in records if r.record_id not in known}.values())
@@ -108,7 +114,9 @@ class AuditPeer(audit_rpc.AuditServiceServicer):
                 self.breaks_before_ack -= 1
                 await refuse(context, self.breaks_with)
             await self.acknowledging.wait()
-            yield audit_pb.AppendRecordsResponse(batch=request.batch, last_sequence=len(self.records) - 1)
+            refusals = [audit_pb.RecordRefusal(index=i, path="result_summary", rule="record.json") for i in refused]
+            last = len(self.records) - 1
+            yield audit_pb.AppendRecordsResponse(batch=request.batch, last_sequence=last, refused=refusals)
 
 
 class RegistryPeer(registry_rpc.RegistryServiceServicer):

@@ -29,7 +29,7 @@ from toolmesh.audit.v1 import checkpoint_pb2 as toolmesh_dot_audit_dot_v1_dot_ch
 from toolmesh.audit.v1 import shard_pb2 as toolmesh_dot_audit_dot_v1_dot_shard__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%toolmesh/audit/v1/audit_service.proto\x12\x11toolmesh.audit.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a$toolmesh/audit/v1/audit_record.proto\x1a\"toolmesh/audit/v1/checkpoint.proto\x1a\x1dtoolmesh/audit/v1/shard.proto\"\x9a\x01\n\x14\x41ppendRecordsRequest\x12\x16\n\x05\x62\x61tch\x18\x01 \x01(\x03\x42\x07\xbaH\x04\"\x02 \x00\x12:\n\x07records\x18\x02 \x03(\x0b\x32\x1e.toolmesh.audit.v1.AuditRecordB\t\xbaH\x06\x92\x01\x03\x10\xe8\x07\x12.\n\x11\x63\x61nonical_records\x18\x03 \x03(\x0c\x42\x13\xbaH\x10\x92\x01\r\x10\xe8\x07\"\x08z\x06\x10\x01\x18\x80\x80@\"=\n\x15\x41ppendRecordsResponse\x12\r\n\x05\x62\x61tch\x18\x01 \x01(\x03\x12\x15\n\rlast_sequence\x18\x02 \x01(\x03\"d\n\x10GetRecordRequest\x12P\n\x04name\x18\x01 \x01(\tBB\xbaH?r=\x18\xc8\x01\x32\x38^(logs/[a-z0-9-]+/records/[0-9]+|records/[0-9a-zA-Z-]+)$\"D\n\x11GetRecordResponse\x12/\n\x06record\x18\x01 \x01(\x0b\x32\x1f.toolmesh.audit.v1.LoggedRecord\"\xff\x02\n\x0cRecordFilter\x12-\n\tfrom_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12+\n\x07to_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x19\n\x07subject\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x04\x12\x1d\n\x0btool_prefix\x18\x04 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x04\x12\x19\n\x08trace_id\x18\x05 \x01(\tB\x07\xbaH\x04r\x02\x18@\x12\x1f\n\rinvocation_id\x18\x06 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\x12H\n\rauthorization\x18\x07 \x01(\x0e\x32\'.toolmesh.audit.v1.AuthorizationOutcomeB\x08\xbaH\x05\x82\x01\x02\x10\x01\x12\x39\n\x06status\x18\x08 \x01(\x0e\x32\x1f.toolmesh.audit.v1.RecordStatusB\x08\xbaH\x05\x82\x01\x02\x10\x01\x12\x18\n\x06ticket\x18\t \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\"\x96\x01\n\x13QueryRecordsRequest\x12/\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x1f.toolmesh.audit.v1.RecordFilter\x12\x1d\n\tpage_size\x18\x02 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12\x1c\n\npage_token\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x08\x12\x11\n\tascending\x18\x04 \x01(\x08\"a\n\x14QueryRecordsResponse\x12\x30\n\x07records\x18\x01 \x03(\x0b\x32\x1f.toolmesh.audit.v1.LoggedRecord\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"o\n\x13WatchRecordsRequest\x12\'\n\rfrom_sequence\x18\x01 \x01(\x03\x42\x10\xbaH\r\"\x0b(\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x12/\n\x06\x66ilter\x18\x02 \x01(\x0b\x32\x1f.toolmesh.audit.v1.RecordFilter\"G\n\x14WatchRecordsResponse\x12/\n\x06record\x18\x01 \x01(\x0b\x32\x1f.toolmesh.audit.v1.LoggedRecord\"\x16\n\x14GetCheckpointRequest\"J\n\x15GetCheckpointResponse\x12\x31\n\ncheckpoint\x18\x01 \x01(\x0b\x32\x1d.toolmesh.audit.v1.Checkpoint\"\x8d\x02\n\x14\x45xportRecordsRequest\x12\x18\n\x05shard\x18\x01 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00H\x00\x12\x31\n\x05range\x18\x02 \x01(\x0b\x32 .toolmesh.audit.v1.SequenceRangeH\x00\x12-\n\tfrom_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12+\n\x07to_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12 \n\x0fresume_sequence\x18\x05 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00\x12\x1b\n\nknown_size\x18\x06 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00\x42\r\n\x04part\x12\x05\xbaH\x02\x08\x01\"O\n\rSequenceRange\x12\x1f\n\x0e\x66irst_sequence\x18\x01 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00\x12\x1d\n\x0c\x65nd_sequence\x18\x02 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00\"\xa6\x02\n\x15\x45xportRecordsResponse\x12\x31\n\x06header\x18\x01 \x01(\x0b\x32\x1f.toolmesh.audit.v1.ExportHeaderH\x00\x12\x35\n\x07records\x18\x02 \x01(\x0b\x32\".toolmesh.audit.v1.ExportedRecordsH\x00\x12\x33\n\ncheckpoint\x18\x03 \x01(\x0b\x32\x1d.toolmesh.audit.v1.CheckpointH\x00\x12\x35\n\x07\x65rasure\x18\x04 \x01(\x0b\x32\".toolmesh.audit.v1.ErasureEvidenceH\x00\x12/\n\x05proof\x18\x05 \x01(\x0b\x32\x1e.toolmesh.audit.v1.ExportProofH\x00\x42\x06\n\x04part\"\xae\x01\n\x0c\x45xportHeader\x12\'\n\x05shard\x18\x01 \x01(\x0b\x32\x18.toolmesh.audit.v1.Shard\x12\x16\n\x0e\x66irst_sequence\x18\x02 \x01(\x03\x12\x14\n\x0c\x65nd_sequence\x18\x03 \x01(\x03\x12\x31\n\ncheckpoint\x18\x04 \x01(\x0b\x32\x1d.toolmesh.audit.v1.Checkpoint\x12\x14\n\x0cverifier_key\x18\x05 \x01(\t\"C\n\x0f\x45xportedRecords\x12\x30\n\x07records\x18\x01 \x03(\x0b\x32\x1f.toolmesh.audit.v1.LoggedRecord\"\x97\x01\n\x0f\x45rasureEvidence\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12/\n\x06record\x18\x02 \x01(\x0b\x32\x1f.toolmesh.audit.v1.LoggedRecord\x12\x0e\n\x06hashes\x18\x03 \x03(\x0c\x12\x31\n\ncheckpoint\x18\x04 \x01(\x0b\x32\x1d.toolmesh.audit.v1.Checkpoint\"\x98\x01\n\x0b\x45xportProof\x12\x14\n\x0c\x66irst_hashes\x18\x01 \x03(\x0c\x12\x13\n\x0blast_hashes\x18\x02 \x03(\x0c\x12\x30\n\x07opening\x18\x03 \x01(\x0b\x32\x1f.toolmesh.audit.v1.LoggedRecord\x12\x16\n\x0eopening_hashes\x18\x04 \x03(\x0c\x12\x14\n\x0cknown_hashes\x18\x05 \x03(\x0c\x32\xdc\x04\n\x0c\x41uditService\x12\x66\n\rAppendRecords\x12\'.toolmesh.audit.v1.AppendRecordsRequest\x1a(.toolmesh.audit.v1.AppendRecordsResponse(\x01\x30\x01\x12V\n\tGetRecord\x12#.toolmesh.audit.v1.GetRecordRequest\x1a$.toolmesh.audit.v1.GetRecordResponse\x12_\n\x0cQueryRecords\x12&.toolmesh.audit.v1.QueryRecordsRequest\x1a\'.toolmesh.audit.v1.QueryRecordsResponse\x12\x61\n\x0cWatchRecords\x12&.toolmesh.audit.v1.WatchRecordsRequest\x1a\'.toolmesh.audit.v1.WatchRecordsResponse0\x01\x12\x62\n\rGetCheckpoint\x12\'.toolmesh.audit.v1.GetCheckpointRequest\x1a(.toolmesh.audit.v1.GetCheckpointResponse\x12\x64\n\rExportRecords\x12\'.toolmesh.audit.v1.ExportRecordsRequest\x1a(.toolmesh.audit.v1.ExportRecordsResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%toolmesh/audit/v1/audit_service.proto\x12\x11toolmesh.audit.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a$toolmesh/audit/v1/audit_record.proto\x1a\"toolmesh/audit/v1/checkpoint.proto\x1a\x1dtoolmesh/audit/v1/shard.proto\"\xba\x01\n\x14\x41ppendRecordsRequest\x12\x16\n\x05\x62\x61tch\x18\x01 \x01(\x03\x42\x07\xbaH\x04\"\x02 \x00\x12:\n\x07records\x18\x02 \x03(\x0b\x32\x1e.toolmesh.audit.v1.AuditRecordB\t\xbaH\x06\x92\x01\x03\x10\xe8\x07\x12.\n\x11\x63\x61nonical_records\x18\x03 \x03(\x0c\x42\x13\xbaH\x10\x92\x01\r\x10\xe8\x07\"\x08z\x06\x10\x01\x18\x80\x80@\x12\x1e\n\x16return_partial_success\x18\x04 \x01(\x08\"p\n\x15\x41ppendRecordsResponse\x12\r\n\x05\x62\x61tch\x18\x01 \x01(\x03\x12\x15\n\rlast_sequence\x18\x02 \x01(\x03\x12\x31\n\x07refused\x18\x03 \x03(\x0b\x32 .toolmesh.audit.v1.RecordRefusal\"M\n\rRecordRefusal\x12\r\n\x05index\x18\x01 \x01(\x05\x12\x11\n\trecord_id\x18\x02 \x01(\t\x12\x0c\n\x04path\x18\x03 \x01(\t\x12\x0c\n\x04rule\x18\x04 \x01(\t\"d\n\x10GetRecordRequest\x12P\n\x04name\x18\x01 \x01(\tBB\xbaH?r=\x18\xc8\x01\x32\x38^(logs/[a-z0-9-]+/records/[0-9]+|records/[0-9a-zA-Z-]+)$\"D\n\x11GetRecordResponse\x12/\n\x06record\x18\x01 \x01(\x0b\x32\x1f.toolmesh.audit.v1.LoggedRecord\"\xff\x02\n\x0cRecordFilter\x12-\n\tfrom_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12+\n\x07to_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x19\n\x07subject\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x04\x12\x1d\n\x0btool_prefix\x18\x04 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x04\x12\x19\n\x08trace_id\x18\x05 \x01(\tB\x07\xbaH\x04r\x02\x18@\x12\x1f\n\rinvocation_id\x18\x06 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\x12H\n\rauthorization\x18\x07 \x01(\x0e\x32\'.toolmesh.audit.v1.AuthorizationOutcomeB\x08\xbaH\x05\x82\x01\x02\x10\x01\x12\x39\n\x06status\x18\x08 \x01(\x0e\x32\x1f.toolmesh.audit.v1.RecordStatusB\x08\xbaH\x05\x82\x01\x02\x10\x01\x12\x18\n\x06ticket\x18\t \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\"\x96\x01\n\x13QueryRecordsRequest\x12/\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x1f.toolmesh.audit.v1.RecordFilter\x12\x1d\n\tpage_size\x18\x02 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12\x1c\n\npage_token\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x08\x12\x11\n\tascending\x18\x04 \x01(\x08\"a\n\x14QueryRecordsResponse\x12\x30\n\x07records\x18\x01 \x03(\x0b\x32\x1f.toolmesh.audit.v1.LoggedRecord\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"o\n\x13WatchRecordsRequest\x12\'\n\rfrom_sequence\x18\x01 \x01(\x03\x42\x10\xbaH\r\"\x0b(\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x12/\n\x06\x66ilter\x18\x02 \x01(\x0b\x32\x1f.toolmesh.audit.v1.RecordFilter\"G\n\x14WatchRecordsResponse\x12/\n\x06record\x18\x01 \x01(\x0b\x32\x1f.toolmesh.audit.v1.LoggedRecord\"\x16\n\x14GetCheckpointRequest\"J\n\x15GetCheckpointResponse\x12\x31\n\ncheckpoint\x18\x01 \x01(\x0b\x32\x1d.toolmesh.audit.v1.Checkpoint\"\x8d\x02\n\x14\x45xportRecordsRequest\x12\x18\n\x05shard\x18\x01 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00H\x00\x12\x31\n\x05range\x18\x02 \x01(\x0b\x32 .toolmesh.audit.v1.SequenceRangeH\x00\x12-\n\tfrom_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12+\n\x07to_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12 \n\x0fresume_sequence\x18\x05 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00\x12\x1b\n\nknown_size\x18\x06 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00\x42\r\n\x04part\x12\x05\xbaH\x02\x08\x01\"O\n\rSequenceRange\x12\x1f\n\x0e\x66irst_sequence\x18\x01 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00\x12\x1d\n\x0c\x65nd_sequence\x18\x02 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00\"\xa6\x02\n\x15\x45xportRecordsResponse\x12\x31\n\x06header\x18\x01 \x01(\x0b\x32\x1f.toolmesh.audit.v1.ExportHeaderH\x00\x12\x35\n\x07records\x18\x02 \x01(\x0b\x32\".toolmesh.audit.v1.ExportedRecordsH\x00\x12\x33\n\ncheckpoint\x18\x03 \x01(\x0b\x32\x1d.toolmesh.audit.v1.CheckpointH\x00\x12\x35\n\x07\x65rasure\x18\x04 \x01(\x0b\x32\".toolmesh.audit.v1.ErasureEvidenceH\x00\x12/\n\x05proof\x18\x05 \x01(\x0b\x32\x1e.toolmesh.audit.v1.ExportProofH\x00\x42\x06\n\x04part\"\xae\x01\n\x0c\x45xportHeader\x12\'\n\x05shard\x18\x01 \x01(\x0b\x32\x18.toolmesh.audit.v1.Shard\x12\x16\n\x0e\x66irst_sequence\x18\x02 \x01(\x03\x12\x14\n\x0c\x65nd_sequence\x18\x03 \x01(\x03\x12\x31\n\ncheckpoint\x18\x04 \x01(\x0b\x32\x1d.toolmesh.audit.v1.Checkpoint\x12\x14\n\x0cverifier_key\x18\x05 \x01(\t\"C\n\x0f\x45xportedRecords\x12\x30\n\x07records\x18\x01 \x03(\x0b\x32\x1f.toolmesh.audit.v1.LoggedRecord\"\x97\x01\n\x0f\x45rasureEvidence\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12/\n\x06record\x18\x02 \x01(\x0b\x32\x1f.toolmesh.audit.v1.LoggedRecord\x12\x0e\n\x06hashes\x18\x03 \x03(\x0c\x12\x31\n\ncheckpoint\x18\x04 \x01(\x0b\x32\x1d.toolmesh.audit.v1.Checkpoint\"\x98\x01\n\x0b\x45xportProof\x12\x14\n\x0c\x66irst_hashes\x18\x01 \x03(\x0c\x12\x13\n\x0blast_hashes\x18\x02 \x03(\x0c\x12\x30\n\x07opening\x18\x03 \x01(\x0b\x32\x1f.toolmesh.audit.v1.LoggedRecord\x12\x16\n\x0eopening_hashes\x18\x04 \x03(\x0c\x12\x14\n\x0cknown_hashes\x18\x05 \x03(\x0c\x32\xdc\x04\n\x0c\x41uditService\x12\x66\n\rAppendRecords\x12\'.toolmesh.audit.v1.AppendRecordsRequest\x1a(.toolmesh.audit.v1.AppendRecordsResponse(\x01\x30\x01\x12V\n\tGetRecord\x12#.toolmesh.audit.v1.GetRecordRequest\x1a$.toolmesh.audit.v1.GetRecordResponse\x12_\n\x0cQueryRecords\x12&.toolmesh.audit.v1.QueryRecordsRequest\x1a\'.toolmesh.audit.v1.QueryRecordsResponse\x12\x61\n\x0cWatchRecords\x12&.toolmesh.audit.v1.WatchRecordsRequest\x1a\'.toolmesh.audit.v1.WatchRecordsResponse0\x01\x12\x62\n\rGetCheckpoint\x12\'.toolmesh.audit.v1.GetCheckpointRequest\x1a(.toolmesh.audit.v1.GetCheckpointResponse\x12\x64\n\rExportRecords\x12\'.toolmesh.audit.v1.ExportRecordsRequest\x1a(.toolmesh.audit.v1.ExportRecordsResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -77,41 +77,43 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SEQUENCERANGE'].fields_by_name['end_sequence']._loaded_options = None
   _globals['_SEQUENCERANGE'].fields_by_name['end_sequence']._serialized_options = b'\272H\004\"\002(\000'
   _globals['_APPENDRECORDSREQUEST']._serialized_start=228
-  _globals['_APPENDRECORDSREQUEST']._serialized_end=382
-  _globals['_APPENDRECORDSRESPONSE']._serialized_start=384
-  _globals['_APPENDRECORDSRESPONSE']._serialized_end=445
-  _globals['_GETRECORDREQUEST']._serialized_start=447
-  _globals['_GETRECORDREQUEST']._serialized_end=547
-  _globals['_GETRECORDRESPONSE']._serialized_start=549
-  _globals['_GETRECORDRESPONSE']._serialized_end=617
-  _globals['_RECORDFILTER']._serialized_start=620
-  _globals['_RECORDFILTER']._serialized_end=1003
-  _globals['_QUERYRECORDSREQUEST']._serialized_start=1006
-  _globals['_QUERYRECORDSREQUEST']._serialized_end=1156
-  _globals['_QUERYRECORDSRESPONSE']._serialized_start=1158
-  _globals['_QUERYRECORDSRESPONSE']._serialized_end=1255
-  _globals['_WATCHRECORDSREQUEST']._serialized_start=1257
-  _globals['_WATCHRECORDSREQUEST']._serialized_end=1368
-  _globals['_WATCHRECORDSRESPONSE']._serialized_start=1370
-  _globals['_WATCHRECORDSRESPONSE']._serialized_end=1441
-  _globals['_GETCHECKPOINTREQUEST']._serialized_start=1443
-  _globals['_GETCHECKPOINTREQUEST']._serialized_end=1465
-  _globals['_GETCHECKPOINTRESPONSE']._serialized_start=1467
-  _globals['_GETCHECKPOINTRESPONSE']._serialized_end=1541
-  _globals['_EXPORTRECORDSREQUEST']._serialized_start=1544
-  _globals['_EXPORTRECORDSREQUEST']._serialized_end=1813
-  _globals['_SEQUENCERANGE']._serialized_start=1815
-  _globals['_SEQUENCERANGE']._serialized_end=1894
-  _globals['_EXPORTRECORDSRESPONSE']._serialized_start=1897
-  _globals['_EXPORTRECORDSRESPONSE']._serialized_end=2191
-  _globals['_EXPORTHEADER']._serialized_start=2194
-  _globals['_EXPORTHEADER']._serialized_end=2368
-  _globals['_EXPORTEDRECORDS']._serialized_start=2370
-  _globals['_EXPORTEDRECORDS']._serialized_end=2437
-  _globals['_ERASUREEVIDENCE']._serialized_start=2440
-  _globals['_ERASUREEVIDENCE']._serialized_end=2591
-  _globals['_EXPORTPROOF']._serialized_start=2594
-  _globals['_EXPORTPROOF']._serialized_end=2746
-  _globals['_AUDITSERVICE']._serialized_start=2749
-  _globals['_AUDITSERVICE']._serialized_end=3353
+  _globals['_APPENDRECORDSREQUEST']._serialized_end=414
+  _globals['_APPENDRECORDSRESPONSE']._serialized_start=416
+  _globals['_APPENDRECORDSRESPONSE']._serialized_end=528
+  _globals['_RECORDREFUSAL']._serialized_start=530
+  _globals['_RECORDREFUSAL']._serialized_end=607
+  _globals['_GETRECORDREQUEST']._serialized_start=609
+  _globals['_GETRECORDREQUEST']._serialized_end=709
+  _globals['_GETRECORDRESPONSE']._serialized_start=711
+  _globals['_GETRECORDRESPONSE']._serialized_end=779
+  _globals['_RECORDFILTER']._serialized_start=782
+  _globals['_RECORDFILTER']._serialized_end=1165
+  _globals['_QUERYRECORDSREQUEST']._serialized_start=1168
+  _globals['_QUERYRECORDSREQUEST']._serialized_end=1318
+  _globals['_QUERYRECORDSRESPONSE']._serialized_start=1320
+  _globals['_QUERYRECORDSRESPONSE']._serialized_end=1417
+  _globals['_WATCHRECORDSREQUEST']._serialized_start=1419
+  _globals['_WATCHRECORDSREQUEST']._serialized_end=1530
+  _globals['_WATCHRECORDSRESPONSE']._serialized_start=1532
+  _globals['_WATCHRECORDSRESPONSE']._serialized_end=1603
+  _globals['_GETCHECKPOINTREQUEST']._serialized_start=1605
+  _globals['_GETCHECKPOINTREQUEST']._serialized_end=1627
+  _globals['_GETCHECKPOINTRESPONSE']._serialized_start=1629
+  _globals['_GETCHECKPOINTRESPONSE']._serialized_end=1703
+  _globals['_EXPORTRECORDSREQUEST']._serialized_start=1706
+  _globals['_EXPORTRECORDSREQUEST']._serialized_end=1975
+  _globals['_SEQUENCERANGE']._serialized_start=1977
+  _globals['_SEQUENCERANGE']._serialized_end=2056
+  _globals['_EXPORTRECORDSRESPONSE']._serialized_start=2059
+  _globals['_EXPORTRECORDSRESPONSE']._serialized_end=2353
+  _globals['_EXPORTHEADER']._serialized_start=2356
+  _globals['_EXPORTHEADER']._serialized_end=2530
+  _globals['_EXPORTEDRECORDS']._serialized_start=2532
+  _globals['_EXPORTEDRECORDS']._serialized_end=2599
+  _globals['_ERASUREEVIDENCE']._serialized_start=2602
+  _globals['_ERASUREEVIDENCE']._serialized_end=2753
+  _globals['_EXPORTPROOF']._serialized_start=2756
+  _globals['_EXPORTPROOF']._serialized_end=2908
+  _globals['_AUDITSERVICE']._serialized_start=2911
+  _globals['_AUDITSERVICE']._serialized_end=3515
 # @@protoc_insertion_point(module_scope)

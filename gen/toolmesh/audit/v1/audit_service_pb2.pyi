@@ -31,8 +31,11 @@ class AppendRecordsRequest(_message.Message):
     BATCH_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
     CANONICAL_RECORDS_FIELD_NUMBER: _builtins.int
+    RETURN_PARTIAL_SUCCESS_FIELD_NUMBER: _builtins.int
     batch: _builtins.int
     """Counts the batches of this stream, from 1."""
+    return_partial_success: _builtins.bool
+    """True if the writer reads `refused` of the answer: a refused record then costs neither the rest of its batch nor the stream."""
     @_builtins.property
     def records(self) -> _containers.RepeatedCompositeFieldContainer[_audit_record_pb2.AuditRecord]:
         """The records, in order, for a writer that leaves their canonical form to the log. Either these or `canonical_records`."""
@@ -50,10 +53,11 @@ class AppendRecordsRequest(_message.Message):
         batch: _builtins.int = ...,
         records: _abc.Iterable[_audit_record_pb2.AuditRecord] | None = ...,
         canonical_records: _abc.Iterable[_builtins.bytes] | None = ...,
+        return_partial_success: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "canonical_records", b"canonical_records", "records", b"records"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "canonical_records", b"canonical_records", "records", b"records", "return_partial_success", b"return_partial_success"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -61,29 +65,69 @@ Global___AppendRecordsRequest: _TypeAlias = AppendRecordsRequest  # noqa: Y015
 
 @_typing.final
 class AppendRecordsResponse(_message.Message):
-    """Acknowledges one batch: it is durable."""
+    """Acknowledges one batch: all of it that was not refused is durable."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     BATCH_FIELD_NUMBER: _builtins.int
     LAST_SEQUENCE_FIELD_NUMBER: _builtins.int
+    REFUSED_FIELD_NUMBER: _builtins.int
     batch: _builtins.int
     """The batch."""
     last_sequence: _builtins.int
-    """The sequence of the batch's last record in the log."""
+    """The sequence of the batch's last stored record in the log; -1 if every record was refused."""
+    @_builtins.property
+    def refused(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecordRefusal]:
+        """The records that were refused, in order; only with `return_partial_success`. Sending one again is refused again."""
+
     def __init__(
         self,
         *,
         batch: _builtins.int = ...,
         last_sequence: _builtins.int = ...,
+        refused: _abc.Iterable[Global___RecordRefusal] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "last_sequence", b"last_sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "last_sequence", b"last_sequence", "refused", b"refused"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AppendRecordsResponse: _TypeAlias = AppendRecordsResponse  # noqa: Y015
+
+@_typing.final
+class RecordRefusal(_message.Message):
+    """Names a record that the log refused, and why. Never contains a value of the record."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INDEX_FIELD_NUMBER: _builtins.int
+    RECORD_ID_FIELD_NUMBER: _builtins.int
+    PATH_FIELD_NUMBER: _builtins.int
+    RULE_FIELD_NUMBER: _builtins.int
+    index: _builtins.int
+    """The position of the record in its batch, from 0."""
+    record_id: _builtins.str
+    """The id of the record; empty if it could not be read."""
+    path: _builtins.str
+    """The field that violates a rule; empty for the record as a whole."""
+    rule: _builtins.str
+    """The violated rule."""
+    def __init__(
+        self,
+        *,
+        index: _builtins.int = ...,
+        record_id: _builtins.str = ...,
+        path: _builtins.str = ...,
+        rule: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["index", b"index", "path", b"path", "record_id", b"record_id", "rule", b"rule"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecordRefusal: _TypeAlias = RecordRefusal  # noqa: Y015
 
 @_typing.final
 class GetRecordRequest(_message.Message):

@@ -77,8 +77,9 @@ class AuditServiceServicer:
         """Appends records, many at a time. Callable by mesh services only. One batch may be unacknowledged at a time and streams do not
         wait for each other. Guarantees that an acknowledged batch is durable, each record once and in the order sent; a record that
         is already in the log is acknowledged and not stored again. A record without a canonical form, or with the id of another
-        record, ends the stream with AUDIT_RECORD_INVALID and the batch is not stored; a log that cannot write ends it with AUDIT_UNAVAILABLE, and whatever was
-        not acknowledged may be sent again. A server that is behind ends it with AUDIT_BACKPRESSURE.
+        record, is refused: with `return_partial_success` the answer names it and the rest of the batch is stored; without, it ends the
+        stream with AUDIT_RECORD_INVALID and the batch is not stored. A log that cannot write ends the stream with AUDIT_UNAVAILABLE, and
+        whatever was not acknowledged may be sent again. A server that is behind ends it with AUDIT_BACKPRESSURE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -103,7 +104,9 @@ class AuditServiceServicer:
     def WatchRecords(self, request, context):
         """Streams records in log order from a position onward and keeps going. Callable like GetRecord. Guarantees no gap and no
         repetition: resume with the sequence after the last one seen. Fails with FAILED_PRECONDITION (condition `dropped`, and the
-        `next_sequence` behind that shard) where records were dropped when their time was over: they are in their archive.
+        `next_sequence` behind that shard) where records were dropped when their time was over: they are in their archive. Watches,
+        exports and verifications are counted together: one more than a subject or a tenant may have open fails with RATE_LIMITED, one
+        more than the process serves with OVERLOADED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -121,7 +124,7 @@ class AuditServiceServicer:
         callers with scope `audit:read` that belong to no tenant; others fail with AUTHORITY_EXCEEDED: a proof covers all tenants. The
         first message says what will follow and fixes it: what is appended meanwhile is not a part of it. Guarantees no gap and no
         repetition; an export that broke off goes on with `resume_sequence`. Fails with NOT_FOUND without such a shard or without a
-        record in the range, and with FAILED_PRECONDITION if the shard's records were dropped.
+        record in the range, and with FAILED_PRECONDITION if the shard's records were dropped. Counted like WatchRecords.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -39,8 +39,9 @@ class AuditServiceStub:
     """Appends records, many at a time. Callable by mesh services only. One batch may be unacknowledged at a time and streams do not
     wait for each other. Guarantees that an acknowledged batch is durable, each record once and in the order sent; a record that
     is already in the log is acknowledged and not stored again. A record without a canonical form, or with the id of another
-    record, ends the stream with AUDIT_RECORD_INVALID and the batch is not stored; a log that cannot write ends it with AUDIT_UNAVAILABLE, and whatever was
-    not acknowledged may be sent again. A server that is behind ends it with AUDIT_BACKPRESSURE.
+    record, is refused: with `return_partial_success` the answer names it and the rest of the batch is stored; without, it ends the
+    stream with AUDIT_RECORD_INVALID and the batch is not stored. A log that cannot write ends the stream with AUDIT_UNAVAILABLE, and
+    whatever was not acknowledged may be sent again. A server that is behind ends it with AUDIT_BACKPRESSURE.
     """
     GetRecord: _grpc.UnaryUnaryMultiCallable[_audit_service_pb2.GetRecordRequest, _audit_service_pb2.GetRecordResponse]
     """Returns one record. Callable by the operator and by callers with scope `audit:read`. Fails with NOT_FOUND, for a record of another
@@ -53,7 +54,9 @@ class AuditServiceStub:
     WatchRecords: _grpc.UnaryStreamMultiCallable[_audit_service_pb2.WatchRecordsRequest, _audit_service_pb2.WatchRecordsResponse]
     """Streams records in log order from a position onward and keeps going. Callable like GetRecord. Guarantees no gap and no
     repetition: resume with the sequence after the last one seen. Fails with FAILED_PRECONDITION (condition `dropped`, and the
-    `next_sequence` behind that shard) where records were dropped when their time was over: they are in their archive.
+    `next_sequence` behind that shard) where records were dropped when their time was over: they are in their archive. Watches,
+    exports and verifications are counted together: one more than a subject or a tenant may have open fails with RATE_LIMITED, one
+    more than the process serves with OVERLOADED.
     """
     GetCheckpoint: _grpc.UnaryUnaryMultiCallable[_audit_service_pb2.GetCheckpointRequest, _audit_service_pb2.GetCheckpointResponse]
     """Returns a checkpoint that covers everything that was durable when it was asked for. Callable like GetRecord."""
@@ -62,7 +65,7 @@ class AuditServiceStub:
     callers with scope `audit:read` that belong to no tenant; others fail with AUTHORITY_EXCEEDED: a proof covers all tenants. The
     first message says what will follow and fixes it: what is appended meanwhile is not a part of it. Guarantees no gap and no
     repetition; an export that broke off goes on with `resume_sequence`. Fails with NOT_FOUND without such a shard or without a
-    record in the range, and with FAILED_PRECONDITION if the shard's records were dropped.
+    record in the range, and with FAILED_PRECONDITION if the shard's records were dropped. Counted like WatchRecords.
     """
 
 @_typing.type_check_only
@@ -76,8 +79,9 @@ class AuditServiceAsyncStub(AuditServiceStub):
     """Appends records, many at a time. Callable by mesh services only. One batch may be unacknowledged at a time and streams do not
     wait for each other. Guarantees that an acknowledged batch is durable, each record once and in the order sent; a record that
     is already in the log is acknowledged and not stored again. A record without a canonical form, or with the id of another
-    record, ends the stream with AUDIT_RECORD_INVALID and the batch is not stored; a log that cannot write ends it with AUDIT_UNAVAILABLE, and whatever was
-    not acknowledged may be sent again. A server that is behind ends it with AUDIT_BACKPRESSURE.
+    record, is refused: with `return_partial_success` the answer names it and the rest of the batch is stored; without, it ends the
+    stream with AUDIT_RECORD_INVALID and the batch is not stored. A log that cannot write ends the stream with AUDIT_UNAVAILABLE, and
+    whatever was not acknowledged may be sent again. A server that is behind ends it with AUDIT_BACKPRESSURE.
     """
     GetRecord: _aio.UnaryUnaryMultiCallable[_audit_service_pb2.GetRecordRequest, _audit_service_pb2.GetRecordResponse]  # type: ignore[assignment]
     """Returns one record. Callable by the operator and by callers with scope `audit:read`. Fails with NOT_FOUND, for a record of another
@@ -90,7 +94,9 @@ class AuditServiceAsyncStub(AuditServiceStub):
     WatchRecords: _aio.UnaryStreamMultiCallable[_audit_service_pb2.WatchRecordsRequest, _audit_service_pb2.WatchRecordsResponse]  # type: ignore[assignment]
     """Streams records in log order from a position onward and keeps going. Callable like GetRecord. Guarantees no gap and no
     repetition: resume with the sequence after the last one seen. Fails with FAILED_PRECONDITION (condition `dropped`, and the
-    `next_sequence` behind that shard) where records were dropped when their time was over: they are in their archive.
+    `next_sequence` behind that shard) where records were dropped when their time was over: they are in their archive. Watches,
+    exports and verifications are counted together: one more than a subject or a tenant may have open fails with RATE_LIMITED, one
+    more than the process serves with OVERLOADED.
     """
     GetCheckpoint: _aio.UnaryUnaryMultiCallable[_audit_service_pb2.GetCheckpointRequest, _audit_service_pb2.GetCheckpointResponse]  # type: ignore[assignment]
     """Returns a checkpoint that covers everything that was durable when it was asked for. Callable like GetRecord."""
@@ -99,7 +105,7 @@ class AuditServiceAsyncStub(AuditServiceStub):
     callers with scope `audit:read` that belong to no tenant; others fail with AUTHORITY_EXCEEDED: a proof covers all tenants. The
     first message says what will follow and fixes it: what is appended meanwhile is not a part of it. Guarantees no gap and no
     repetition; an export that broke off goes on with `resume_sequence`. Fails with NOT_FOUND without such a shard or without a
-    record in the range, and with FAILED_PRECONDITION if the shard's records were dropped.
+    record in the range, and with FAILED_PRECONDITION if the shard's records were dropped. Counted like WatchRecords.
     """
 
 class AuditServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -116,8 +122,9 @@ class AuditServiceServicer(metaclass=_abc_1.ABCMeta):
         """Appends records, many at a time. Callable by mesh services only. One batch may be unacknowledged at a time and streams do not
         wait for each other. Guarantees that an acknowledged batch is durable, each record once and in the order sent; a record that
         is already in the log is acknowledged and not stored again. A record without a canonical form, or with the id of another
-        record, ends the stream with AUDIT_RECORD_INVALID and the batch is not stored; a log that cannot write ends it with AUDIT_UNAVAILABLE, and whatever was
-        not acknowledged may be sent again. A server that is behind ends it with AUDIT_BACKPRESSURE.
+        record, is refused: with `return_partial_success` the answer names it and the rest of the batch is stored; without, it ends the
+        stream with AUDIT_RECORD_INVALID and the batch is not stored. A log that cannot write ends the stream with AUDIT_UNAVAILABLE, and
+        whatever was not acknowledged may be sent again. A server that is behind ends it with AUDIT_BACKPRESSURE.
         """
 
     @_abc_1.abstractmethod
@@ -148,7 +155,9 @@ class AuditServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_audit_service_pb2.WatchRecordsResponse], _abc.AsyncIterator[_audit_service_pb2.WatchRecordsResponse]]:
         """Streams records in log order from a position onward and keeps going. Callable like GetRecord. Guarantees no gap and no
         repetition: resume with the sequence after the last one seen. Fails with FAILED_PRECONDITION (condition `dropped`, and the
-        `next_sequence` behind that shard) where records were dropped when their time was over: they are in their archive.
+        `next_sequence` behind that shard) where records were dropped when their time was over: they are in their archive. Watches,
+        exports and verifications are counted together: one more than a subject or a tenant may have open fails with RATE_LIMITED, one
+        more than the process serves with OVERLOADED.
         """
 
     @_abc_1.abstractmethod
@@ -169,7 +178,7 @@ class AuditServiceServicer(metaclass=_abc_1.ABCMeta):
         callers with scope `audit:read` that belong to no tenant; others fail with AUTHORITY_EXCEEDED: a proof covers all tenants. The
         first message says what will follow and fixes it: what is appended meanwhile is not a part of it. Guarantees no gap and no
         repetition; an export that broke off goes on with `resume_sequence`. Fails with NOT_FOUND without such a shard or without a
-        record in the range, and with FAILED_PRECONDITION if the shard's records were dropped.
+        record in the range, and with FAILED_PRECONDITION if the shard's records were dropped. Counted like WatchRecords.
         """
 
 def add_AuditServiceServicer_to_server(servicer: AuditServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -103,15 +103,17 @@ class LogServiceServicer:
 
     def ListCheckpoints(self, request, context):
         """Lists the checkpoints of a shard, newest first unless asked otherwise. Callable by the operator and by callers with scope
-        `audit:read`. Pages are stable under new checkpoints; a page token of another query fails with PAGE_TOKEN_INVALID.
+        `audit:read` that belong to no tenant; others fail with AUTHORITY_EXCEEDED: the log as a whole is that of all tenants. Pages are
+        stable under new checkpoints; a page token of another query fails with PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetInclusionProof(self, request, context):
-        """Proves that a record is in its shard's tree of a given size. Callable like ListCheckpoints. Reads a few hundred hashes whatever
-        the size of the shard. Fails with NOT_FOUND without such a record, with FAILED_PRECONDITION for a size that the shard has not
+        """Proves that a record is in its shard's tree of a given size. Callable by the operator and by callers with scope `audit:read`;
+        callers that belong to a tenant prove the records of that tenant. Reads a few hundred hashes whatever
+        the size of the shard. Fails with NOT_FOUND without such a record, for a record of another tenant too, with FAILED_PRECONDITION for a size that the shard has not
         reached or that ends before the record, and for a shard whose records were dropped.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -129,7 +131,8 @@ class LogServiceServicer:
     def VerifyRange(self, request, context):
         """Recomputes a range of the log from the bytes of its records and compares it with everything that the log has stored about it:
         leaf hashes, index columns, subtrees, links between shards, checkpoints and the head. Of a shard that was dropped it looks for the
-        record that says so. Callable like ListCheckpoints. Verifies at most 100000 records in a call and says where it stopped. Finding a
+        record that says so. Callable like ListCheckpoints, and counted like WatchRecords of AuditService. Verifies at most 100000 records
+        in a call and says where it stopped. Finding a
         bad place is an answer, not a failure. What the database's owner changed everywhere at once is found only with a checkpoint that
         was kept elsewhere.
         """

@@ -35,11 +35,13 @@ class LogServiceStub:
     def __new__(cls, channel: _aio.Channel) -> LogServiceAsyncStub: ...
     ListCheckpoints: _grpc.UnaryUnaryMultiCallable[_log_service_pb2.ListCheckpointsRequest, _log_service_pb2.ListCheckpointsResponse]
     """Lists the checkpoints of a shard, newest first unless asked otherwise. Callable by the operator and by callers with scope
-    `audit:read`. Pages are stable under new checkpoints; a page token of another query fails with PAGE_TOKEN_INVALID.
+    `audit:read` that belong to no tenant; others fail with AUTHORITY_EXCEEDED: the log as a whole is that of all tenants. Pages are
+    stable under new checkpoints; a page token of another query fails with PAGE_TOKEN_INVALID.
     """
     GetInclusionProof: _grpc.UnaryUnaryMultiCallable[_log_service_pb2.GetInclusionProofRequest, _log_service_pb2.GetInclusionProofResponse]
-    """Proves that a record is in its shard's tree of a given size. Callable like ListCheckpoints. Reads a few hundred hashes whatever
-    the size of the shard. Fails with NOT_FOUND without such a record, with FAILED_PRECONDITION for a size that the shard has not
+    """Proves that a record is in its shard's tree of a given size. Callable by the operator and by callers with scope `audit:read`;
+    callers that belong to a tenant prove the records of that tenant. Reads a few hundred hashes whatever
+    the size of the shard. Fails with NOT_FOUND without such a record, for a record of another tenant too, with FAILED_PRECONDITION for a size that the shard has not
     reached or that ends before the record, and for a shard whose records were dropped.
     """
     GetConsistencyProof: _grpc.UnaryUnaryMultiCallable[_log_service_pb2.GetConsistencyProofRequest, _log_service_pb2.GetConsistencyProofResponse]
@@ -49,7 +51,8 @@ class LogServiceStub:
     VerifyRange: _grpc.UnaryUnaryMultiCallable[_log_service_pb2.VerifyRangeRequest, _log_service_pb2.VerifyRangeResponse]
     """Recomputes a range of the log from the bytes of its records and compares it with everything that the log has stored about it:
     leaf hashes, index columns, subtrees, links between shards, checkpoints and the head. Of a shard that was dropped it looks for the
-    record that says so. Callable like ListCheckpoints. Verifies at most 100000 records in a call and says where it stopped. Finding a
+    record that says so. Callable like ListCheckpoints, and counted like WatchRecords of AuditService. Verifies at most 100000 records
+    in a call and says where it stopped. Finding a
     bad place is an answer, not a failure. What the database's owner changed everywhere at once is found only with a checkpoint that
     was kept elsewhere.
     """
@@ -95,11 +98,13 @@ class LogServiceAsyncStub(LogServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListCheckpoints: _aio.UnaryUnaryMultiCallable[_log_service_pb2.ListCheckpointsRequest, _log_service_pb2.ListCheckpointsResponse]  # type: ignore[assignment]
     """Lists the checkpoints of a shard, newest first unless asked otherwise. Callable by the operator and by callers with scope
-    `audit:read`. Pages are stable under new checkpoints; a page token of another query fails with PAGE_TOKEN_INVALID.
+    `audit:read` that belong to no tenant; others fail with AUTHORITY_EXCEEDED: the log as a whole is that of all tenants. Pages are
+    stable under new checkpoints; a page token of another query fails with PAGE_TOKEN_INVALID.
     """
     GetInclusionProof: _aio.UnaryUnaryMultiCallable[_log_service_pb2.GetInclusionProofRequest, _log_service_pb2.GetInclusionProofResponse]  # type: ignore[assignment]
-    """Proves that a record is in its shard's tree of a given size. Callable like ListCheckpoints. Reads a few hundred hashes whatever
-    the size of the shard. Fails with NOT_FOUND without such a record, with FAILED_PRECONDITION for a size that the shard has not
+    """Proves that a record is in its shard's tree of a given size. Callable by the operator and by callers with scope `audit:read`;
+    callers that belong to a tenant prove the records of that tenant. Reads a few hundred hashes whatever
+    the size of the shard. Fails with NOT_FOUND without such a record, for a record of another tenant too, with FAILED_PRECONDITION for a size that the shard has not
     reached or that ends before the record, and for a shard whose records were dropped.
     """
     GetConsistencyProof: _aio.UnaryUnaryMultiCallable[_log_service_pb2.GetConsistencyProofRequest, _log_service_pb2.GetConsistencyProofResponse]  # type: ignore[assignment]
@@ -109,7 +114,8 @@ class LogServiceAsyncStub(LogServiceStub):
     VerifyRange: _aio.UnaryUnaryMultiCallable[_log_service_pb2.VerifyRangeRequest, _log_service_pb2.VerifyRangeResponse]  # type: ignore[assignment]
     """Recomputes a range of the log from the bytes of its records and compares it with everything that the log has stored about it:
     leaf hashes, index columns, subtrees, links between shards, checkpoints and the head. Of a shard that was dropped it looks for the
-    record that says so. Callable like ListCheckpoints. Verifies at most 100000 records in a call and says where it stopped. Finding a
+    record that says so. Callable like ListCheckpoints, and counted like WatchRecords of AuditService. Verifies at most 100000 records
+    in a call and says where it stopped. Finding a
     bad place is an answer, not a failure. What the database's owner changed everywhere at once is found only with a checkpoint that
     was kept elsewhere.
     """
@@ -158,7 +164,8 @@ class LogServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_log_service_pb2.ListCheckpointsResponse, _abc.Awaitable[_log_service_pb2.ListCheckpointsResponse]]:
         """Lists the checkpoints of a shard, newest first unless asked otherwise. Callable by the operator and by callers with scope
-        `audit:read`. Pages are stable under new checkpoints; a page token of another query fails with PAGE_TOKEN_INVALID.
+        `audit:read` that belong to no tenant; others fail with AUTHORITY_EXCEEDED: the log as a whole is that of all tenants. Pages are
+        stable under new checkpoints; a page token of another query fails with PAGE_TOKEN_INVALID.
         """
 
     @_abc_1.abstractmethod
@@ -167,8 +174,9 @@ class LogServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _log_service_pb2.GetInclusionProofRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_log_service_pb2.GetInclusionProofResponse, _abc.Awaitable[_log_service_pb2.GetInclusionProofResponse]]:
-        """Proves that a record is in its shard's tree of a given size. Callable like ListCheckpoints. Reads a few hundred hashes whatever
-        the size of the shard. Fails with NOT_FOUND without such a record, with FAILED_PRECONDITION for a size that the shard has not
+        """Proves that a record is in its shard's tree of a given size. Callable by the operator and by callers with scope `audit:read`;
+        callers that belong to a tenant prove the records of that tenant. Reads a few hundred hashes whatever
+        the size of the shard. Fails with NOT_FOUND without such a record, for a record of another tenant too, with FAILED_PRECONDITION for a size that the shard has not
         reached or that ends before the record, and for a shard whose records were dropped.
         """
 
@@ -190,7 +198,8 @@ class LogServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_log_service_pb2.VerifyRangeResponse, _abc.Awaitable[_log_service_pb2.VerifyRangeResponse]]:
         """Recomputes a range of the log from the bytes of its records and compares it with everything that the log has stored about it:
         leaf hashes, index columns, subtrees, links between shards, checkpoints and the head. Of a shard that was dropped it looks for the
-        record that says so. Callable like ListCheckpoints. Verifies at most 100000 records in a call and says where it stopped. Finding a
+        record that says so. Callable like ListCheckpoints, and counted like WatchRecords of AuditService. Verifies at most 100000 records
+        in a call and says where it stopped. Finding a
         bad place is an answer, not a failure. What the database's owner changed everywhere at once is found only with a checkpoint that
         was kept elsewhere.
         """

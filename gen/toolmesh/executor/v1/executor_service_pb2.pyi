@@ -72,7 +72,7 @@ class InvokeRequest(_message.Message):
     """Which version: exact, `latest`, `^1.2`, `~1.2`, `1.x`, or comparisons. Empty means `latest`."""
     arguments: _builtins.bytes
     """The arguments, as a JSON object. Empty means `{}`. The rules for JSON are those of ToolManifest's file: duplicate keys, NaN,
-    Infinity and integers past 64 bits are refused, and every 64-bit integer survives.
+    Infinity and integers past 64 bits are refused, and every 64-bit integer and every double survives.
     """
     idempotency_key: _builtins.str
     """The caller's key, scoped to the tool and the caller's tenant, subject and session, never to its token. It is remembered for at least

@@ -5,8 +5,8 @@ The manifest: everything a tool promises, in one immutable document.
 
 JSON inside messages. Schemas, examples and payloads travel as bytes of UTF-8 JSON (RFC 8259), never as Struct, so that every
 64-bit integer survives. One rule holds wherever a field says JSON: duplicate keys, NaN, Infinity, numbers beyond the range of a
-double, lone surrogates, and integers outside -2^63 .. 2^64-1 are refused with INVALID_JSON, never rounded and never dropped;
-nesting deeper than 64 levels is refused with PAYLOAD_TOO_LARGE.
+double, lone surrogates, and integers outside -2^63 .. 2^64-1 are refused with INVALID_JSON, never rounded and never dropped. Of the
+larger integers only those are accepted that RFC 8785 writes a double as, such as 100000000000000000000 for 1e20. A nesting deeper than 64 levels is refused with PAYLOAD_TOO_LARGE.
 """
 
 from collections import abc as _abc

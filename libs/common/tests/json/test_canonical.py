@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from libs.common.errors import MeshError, Reason
 from libs.common.json.canonical import canonical, digest
+from tests.harness.es6_numbers import PUBLISHED, es6_doubles, file_line
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 VALUES: Any = st.recursive(
@@ -39,6 +41,11 @@ def test_the_examples_of_the_rfc() -> None:
         b'{"literals":[null,true,false],"numbers":[333333333.3333333,1e+30,4.5,0.002,1e-27],'
         b'"string":"\xe2\x82\xac$\\u000f\\nA\'B\\"\\\\\\\\\\"/"}'
     )
+
+
+def test_it_reproduces_the_published_vector_of_numbers() -> None:
+    file = hashlib.sha256(b"".join(file_line(number, canonical(number)) for number in es6_doubles(100_000)))
+    assert file.hexdigest() == PUBLISHED[100_000]
 
 
 def test_keys_are_ordered_by_utf16_units() -> None:

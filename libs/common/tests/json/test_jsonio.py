@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from libs.common.errors import MeshError, Reason
 from libs.common.json import jsonio
+from libs.common.json.canonical import canonical
+from tests.harness.es6_numbers import es6_doubles
 
 VALUES: Any = st.recursive(
     st.none()
@@ -53,6 +55,9 @@ def test_no_bytes_at_all_raise_anything_but_a_mesh_error(payload: bytes) -> None
         b'{"a":1,"\\u0061":2}',
         b"[18446744073709551616]",
         b"[-9223372036854775809]",
+        b"[100000000000000000001]",
+        b"[1000000000000000000000]",
+        b"[0.5,18446744073709551617]",
         b"[" + b"9" * 5000 + b"]",
         b'"\\ud800"',
         b"\xff\xfe",
@@ -73,11 +78,27 @@ def test_what_the_contract_forbids_is_refused(payload: bytes) -> None:
         (b'{"a\\":1":2,"b":"x\\":"}', {'a":1': 2, "b": 'x":'}),
         (b"[0.1234567890123456789012]", [0.12345678901234568]),
         (b"[1e300]", [1e300]),
+        (b"[100000000000000000000,-100000000000000000000]", [1e20, -1e20]),
+        (b"[18446744073709552000,-9223372036854776000]", [2.0**64, -(2.0**63)]),
+        (b"[999999999999999900000]", [999999999999999900000.0]),
         (b'{"a":"b",":":1,"c":":"}', {"a": "b", ":": 1, "c": ":"}),
     ],
 )
 def test_what_only_looks_forbidden_is_accepted(payload: bytes, value: Any) -> None:
     assert jsonio.parse(payload) == value
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False) | st.integers(2**63, 10**21).map(float))
+def test_the_canonical_form_of_every_double_is_read_as_the_same_form(number: float) -> None:
+    for signed in (number, -number):
+        form = canonical({"n": signed})
+        assert canonical(jsonio.parse(form)) == form
+
+
+def test_the_published_numbers_keep_their_form() -> None:
+    for number in es6_doubles(10_000):
+        form = canonical(number)
+        assert canonical(jsonio.parse(form)) == form
 
 
 def test_too_deep_and_too_large_are_told_apart_from_malformed() -> None:

@@ -1,6 +1,7 @@
 """Strict JSON parsing and canonical JSON (RFC 8785), independent of the audit service.
 
-RFC 8785 has no form for integers past 2^53; like the log, this module writes all their digits.
+RFC 8785 has no form for integers past 2^53; like the log, this module writes all digits of 64-bit integers. A larger
+integer is accepted only if it is the form of a double: then the log wrote it.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ class UnreadableJsonError(ValueError):
 
 
 def parse(text: bytes | str) -> Any:
-    """Parse UTF-8 JSON. Raises UnreadableJsonError for malformed text, duplicate keys, NaN and Infinity."""
+    """Parse UTF-8 JSON. Raises UnreadableJsonError for malformed text, duplicate keys, NaN, Infinity and integers past 64
+    bits that are not the form of a double."""
     try:
         return _DECODER.decode(text if isinstance(text, str) else text.decode())
-    except (ValueError, RecursionError) as error:
+    except (ValueError, OverflowError, RecursionError) as error:
         raise UnreadableJsonError(str(error)) from None
 
 
@@ -27,7 +29,7 @@ def canonical(value: Any) -> bytes:
     """Return the canonical bytes of a parsed value. Raises UnreadableJsonError if there are none."""
     try:
         return _write(value)
-    except (ValueError, RecursionError) as error:
+    except (ValueError, OverflowError, RecursionError) as error:
         raise UnreadableJsonError(str(error)) from None
 
 
@@ -36,7 +38,7 @@ def quick_canonical(value: Any) -> bytes:
     bytes may differ. Use it for a fast first try that a hash confirms."""
     try:
         return _encode(value).encode()
-    except (ValueError, RecursionError) as error:
+    except (ValueError, OverflowError, RecursionError) as error:
         raise UnreadableJsonError(str(error)) from None
 
 
@@ -44,8 +46,12 @@ _encode = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", 
 
 
 _DECODER = json.JSONDecoder(
-    object_pairs_hook=lambda pairs: _refuse_duplicates(pairs), parse_constant=lambda name: _refuse_constant(name)
+    object_pairs_hook=lambda pairs: _refuse_duplicates(pairs),
+    parse_constant=lambda name: _refuse_constant(name),
+    parse_int=lambda digits: int(digits) if len(digits) < _WIDE else _wide_integer(int(digits)),
 )
+# Integers with fewer digits fit into 64 bits.
+_WIDE = 19
 
 
 def _write(value: Any) -> bytes:
@@ -55,8 +61,14 @@ def _write(value: Any) -> bytes:
     if isinstance(value, list):
         return b"[" + b",".join(map(_write, value)) + b"]"
     if isinstance(value, int) and not isinstance(value, bool):
-        return str(value).encode()
+        return b"%d" % _wide_integer(value)
     return bytes(rfc8785.dumps(value))
+
+
+def _wide_integer(value: int) -> int:
+    if not -(2**63) <= value < 2**64 and rfc8785.dumps(float(value)) != b"%d" % value:
+        raise ValueError("an integer past 64 bits is not the form of a double")
+    return value
 
 
 def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from services.audit.domain.errors import record_not_found
 from services.audit.domain.evidence.errors import condition_error, size_out_of_range
 from services.audit.domain.evidence.model import Shard
 from services.audit.domain.evidence.ports import ShardStore, TreeStore
+from services.audit.domain.log.tenancy import is_visible_to
 from services.audit.domain.merkle.merkle import (
     EMPTY_ROOT,
     LeafRange,
@@ -52,9 +53,10 @@ class Prover:
     def __init__(self, log: LogReader, shards: ShardStore, trees: TreeStore) -> None:
         self._log, self._shards, self._trees = log, shards, trees
 
-    async def prove_inclusion(self, sequence_or_id: int | str, tree_size: int) -> InclusionProof:
-        """Prove that a record is in the tree of this size; 0 means the current size."""
-        record = await self._find_record(sequence_or_id)
+    async def prove_inclusion(self, sequence_or_id: int | str, tree_size: int, tenant: str = "") -> InclusionProof:
+        """Prove that a record is in the tree of this size; 0 means the current size. To a reader of a tenant, records of
+        others do not exist."""
+        record = await self._find_record(sequence_or_id, tenant)
         shard = await self._undropped_shard(record.shard)
         size, leaf = tree_size or shard.size, record.sequence - shard.first_sequence
         if not leaf < size <= shard.size:
@@ -72,7 +74,7 @@ class Prover:
         first_root, root, *path = await self._hashes(shard, spans)
         return ConsistencyProof(first_size, first_root, size, root, path)
 
-    async def _find_record(self, sequence_or_id: int | str) -> LoggedRecord:
+    async def _find_record(self, sequence_or_id: int | str, tenant: str) -> LoggedRecord:
         if isinstance(sequence_or_id, str):
             record = await self._log.get_by_record_id(sequence_or_id)
         else:
@@ -81,9 +83,10 @@ class Prover:
                 await self._log.get_by_sequence(head.log_id, sequence_or_id) if sequence_or_id < head.size else None
             )
             shard = await self._shards.find_containing(sequence_or_id) if record is None else None
-            if shard is not None and shard.drop_time is not None:
+            # Of a dropped record nobody knows the tenant.
+            if shard is not None and shard.drop_time is not None and not tenant:
                 raise condition_error("dropped")
-        if record is None:
+        if record is None or not is_visible_to(tenant, record):
             raise record_not_found(str(sequence_or_id))
         return record
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from itertools import chain
 
+from services.audit.domain.log.matcher import Matcher
 from services.audit.domain.model import Commit, LoggedRecord, Page, RecordFilter, Span, TreeHead
 from services.audit.domain.ports import LogReader
 
@@ -75,16 +75,19 @@ class AppendBufferReader:
 
     async def page(self, record_filter: RecordFilter, span: Span, limit: int) -> Page:
         """Implement `LogReader.page`."""
-        if record_filter != _ALL_RECORDS or not span.ascending or not self._buffer.covers(span.first, span.end):
+        if not span.ascending or not self._buffer.covers(span.first, span.end):
             return await self._log.page(record_filter, span, limit)
-        end, bytes_left, records = min(span.first + limit, span.end), PAGE_BYTES, []
-        for record in _records_of(self._buffer.slices(span.first, end)):
-            if bytes_left <= 0:
-                break
-            records.append(record)
-            bytes_left -= len(record.canonical)
-        return Page(records, more=span.first + len(records) < span.end)
+        matches = None if record_filter == _ALL_RECORDS else Matcher(record_filter).matches
+        bytes_left, records = PAGE_BYTES, list[LoggedRecord]()
+        for commit, index in _entries_of(self._buffer.slices(span.first, span.end)):
+            if matches is not None and not matches(commit.entries[index]):
+                continue
+            if bytes_left <= 0 or len(records) == limit:
+                return Page(records, more=True)
+            records.append(commit.record_at(index))
+            bytes_left -= len(records[-1].canonical)
+        return Page(records, more=False)
 
 
-def _records_of(parts: list[tuple[Commit, range]]) -> Iterator[LoggedRecord]:
-    return chain.from_iterable(map(commit.record_at, indexes) for commit, indexes in parts)
+def _entries_of(parts: list[tuple[Commit, range]]) -> Iterator[tuple[Commit, int]]:
+    return ((commit, index) for commit, indexes in parts for index in indexes)

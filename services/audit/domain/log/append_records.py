@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from services.audit.domain.errors import (
     RecordIdTakenError,
+    TakenIdsError,
     append_backpressure,
     batch_out_of_order,
     log_unavailable,
-    record_id_taken,
 )
 from services.audit.domain.log.tail import Tail
 from services.audit.domain.merkle.merkle import leaf_hash
@@ -169,10 +169,13 @@ def _refuse_taken_ids(group: _Group, held_leaves: Mapping[str, bytes]) -> _Group
     accepted, leaves = _Group([], []), dict(held_leaves)
     for queued in group.queued:
         batch_leaves: dict[str, bytes] = {}
-        for record_id, leaf in [(entry.record_id, leaf_hash(entry.canonical)) for entry in queued.batch]:
+        taken = []
+        for position, entry in enumerate(queued.batch):
+            leaf, record_id = leaf_hash(entry.canonical), entry.record_id
             if leaf != (leaves.get(record_id) or batch_leaves.setdefault(record_id, leaf)):
-                _refuse(queued, record_id_taken(record_id))
-                break
+                taken.append(position)
+        if taken:
+            _refuse(queued, TakenIdsError(queued.batch[taken[0]].record_id, taken))
         else:
             leaves |= batch_leaves
             accepted.queued.append(queued)

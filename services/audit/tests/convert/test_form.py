@@ -16,10 +16,12 @@ from toolmesh.audit.v1 import audit_record_pb2 as record_pb
 from toolmesh.common.v1 import caller_pb2, error_reason_pb2
 
 from libs.common.errors import MeshError, Reason
+from libs.common.json.canonical import canonical
 from services.audit.convert.audit import canonical_form, entry_of, record_of
 from services.audit.convert.form import entries_of
 from services.audit.domain.model import Entry
 from services.audit.tests.sample import a_record
+from tests.harness.es6_numbers import es6_doubles
 
 WRITER = "executor"
 TEXT = st.text(max_size=20)
@@ -97,6 +99,7 @@ summaries = st.recursive(
     | st.booleans()
     | st.integers(-(2**63), 2**64 - 1)
     | st.floats(allow_nan=False, allow_infinity=False)
+    | st.integers(2**63, 10**21).map(float)
     | TEXT,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=8,
@@ -256,3 +259,15 @@ def test_a_batch_is_taken_as_its_records_would_be_alone(good: list[bool]) -> Non
         with pytest.raises(MeshError) as caught:
             entries_of(batch, WRITER)
         assert caught.value.violations[0].path == f"canonical_records[{good.index(False)}]"
+
+
+def test_every_published_number_is_accepted_in_a_summary() -> None:
+    for number in es6_doubles(10_000):
+        summary = canonical([number])
+        assert taken(entry_of(a_record(result_summary=summary), WRITER).canonical)
+
+
+@pytest.mark.parametrize("digits", [b"18446744073709551616", b"100000000000000000001", b"1000000000000000000000"])
+def test_an_integer_that_no_double_is_written_as_is_refused_in_a_summary(digits: bytes) -> None:
+    payload = entry_of(a_record(result_summary=b'"here"'), WRITER).canonical.replace(b'"here"', digits)
+    assert [violation.path for violation in refusal(payload).violations] == ["canonical_records[0].result_summary"]

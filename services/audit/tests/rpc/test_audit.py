@@ -14,6 +14,7 @@ from toolmesh.audit.v1 import audit_service_pb2 as pb
 from toolmesh.common.v1 import caller_pb2
 
 from libs.common.errors import MeshError, Reason
+from services.audit.convert.audit import entry_of
 from services.audit.tests.database import check_log, head_locked, kill_writers, sql, writer_waits
 from services.audit.tests.replicas import Replica, Start, answer, append, reason_of, reply
 from services.audit.tests.sample import a_record
@@ -53,6 +54,48 @@ async def test_a_record_without_a_form_ends_the_stream_and_nothing_of_its_batch_
     assert caught.value.metadata["record_id"] == bad.record_id
     assert [violation.path for violation in caught.value.violations] == ["records[1].result_summary"]
     check_log(audit.url, 1)
+
+
+async def test_with_partial_success_a_refused_record_costs_neither_its_batch_nor_the_stream(audit: Replica) -> None:
+    known, bad = a_record(), a_record(result_summary=b"{not json")
+    taken = a_record(record_id=known.record_id)
+    await audit.append(known)
+    call = audit.stub("executor").AppendRecords()
+    batches = [[a_record(), bad, taken, a_record()], [bad, taken], [a_record()]]
+    answers = []
+    for number, records in enumerate(batches, start=1):
+        await call.write(pb.AppendRecordsRequest(batch=number, records=records, return_partial_success=True))
+        answers.append(await answer(call))
+    assert [each.last_sequence for each in answers] == [2, -1, 3]
+    refusals = [[(r.index, r.record_id, r.path, r.rule) for r in each.refused] for each in answers]
+    invalid = (bad.record_id, "result_summary", "invalid_json")
+    repeated = (known.record_id, "record_id", "record_id.taken")
+    assert refusals == [[(1, *invalid), (2, *repeated)], [(0, *invalid), (1, *repeated)], []]
+    check_log(audit.url, 4)
+
+
+async def test_canonical_forms_are_refused_one_by_one_too(audit: Replica) -> None:
+    forms = [entry_of(a_record(), "executor").canonical for _ in range(4)]
+    forms[1:3] = [b"{not json", forms[2].replace(b'"writer":"executor"', b'"writer":"gateway"')]
+    call = audit.stub("executor").AppendRecords()
+    await call.write(pb.AppendRecordsRequest(batch=1, canonical_records=forms, return_partial_success=True))
+    acknowledged = await answer(call)
+    assert [(r.index, r.path, r.rule) for r in acknowledged.refused] == [
+        (1, "", "record.json"),
+        (2, "writer", "record.writer"),
+    ]
+    assert [row[2] for row in audit.stored()] == [forms[0], forms[3]]
+
+
+async def test_of_two_records_with_one_id_in_a_batch_the_first_is_stored(audit: Replica) -> None:
+    first = a_record()
+    second, other = a_record(record_id=first.record_id), a_record()
+    call = audit.stub("executor").AppendRecords()
+    batch = [first, second, first, other]
+    await call.write(pb.AppendRecordsRequest(batch=1, records=batch, return_partial_success=True))
+    acknowledged = await answer(call)
+    assert [refusal.index for refusal in acknowledged.refused] == [1]
+    assert [row[1] for row in audit.stored()] == [first.record_id, other.record_id]
 
 
 @pytest.mark.parametrize("numbers", [[2], [1, 1], [1, 3], [1, 2, 1]])

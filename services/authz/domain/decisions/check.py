@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -95,7 +96,7 @@ class Check:
         if asker.tenant:
             if subject.tenant not in ("", asker.tenant):
                 raise other_tenant()
-            subject = replace(subject, tenant=asker.tenant)
+            subject = dataclasses.replace(subject, tenant=asker.tenant)
         engine, request = self.engines.current, self._request(_identity(subject, asker.expires_at), call)
         request, verdict, context_fields = await self._evaluate(engine, request)
         decision = replace(self._decision(verdict, request, engine.version), cacheable=False)

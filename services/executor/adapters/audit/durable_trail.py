@@ -35,7 +35,7 @@ class DurableTrail:
     """Appends records to the log.
 
     Outcomes that the log does not confirm in time go to the outbox, which delivers them later. Outcomes that the log
-    refuses stay in the outbox for inspection.
+    refuses are sent in their reduced form; if it refuses that too, they stay in the outbox for inspection.
     """
 
     def __init__(self, stream: AuditStream, outbox: RecordOutbox, log: Log) -> None:
@@ -76,7 +76,7 @@ class DurableTrail:
     async def conclude(self, record: Record, *, within: float) -> None:
         """Return once the log or the outbox has the record.
 
-        Raises AUDIT_RECORD_INVALID if the log refused it; the outbox then stores it for inspection.
+        Raises AUDIT_RECORD_INVALID if the log refused it in full and reduced; the outbox then stores it for inspection.
         """
         pending: PendingRecord | None = None
         log_seconds = max(within - OUTBOX_SECONDS, within / 2)

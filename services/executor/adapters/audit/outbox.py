@@ -117,7 +117,8 @@ class Outbox:
         self._due.set()
 
     def _encoded(self, record: Record, pending: PendingRecord | None) -> bytes:
-        return self._encoder.encode(record) if pending is None else pending.encoded
+        """Return the record in full, also if the stream sends its reduced form."""
+        return self._encoder.encode(record) if pending is None or pending.reduced else pending.encoded
 
     async def _write_pending(self) -> None:
         """Commit all pending records together; records that arrive meanwhile go into the next commit."""

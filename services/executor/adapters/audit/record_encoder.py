@@ -6,6 +6,7 @@ Each record is encoded once; the log hashes these bytes. docs/audit.md specifies
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
@@ -15,7 +16,7 @@ from toolmesh.audit.v1 import audit_service_pb2 as pb
 
 from libs.common.redaction.tenant_scanners import TenantScanners
 from libs.common.runtime.bounded_cache import BoundedCache
-from services.executor.domain.model import Caller, Event, Record, Request, Status, Verdict
+from services.executor.domain.model import Caller, Event, PayloadDigest, Record, Request, Status, Verdict
 from services.executor.domain.tool import Effect, Tool
 
 WRITER = "executor"
@@ -33,6 +34,16 @@ _CACHED_CALLERS = 4096
 _TAG = bytes([pb.AppendRecordsRequest.CANONICAL_RECORDS_FIELD_NUMBER << 3 | 2])
 
 
+def encode_fragment(form: bytes) -> bytes:
+    """Return a canonical form as a fragment of a batch."""
+    return _TAG + _varint(len(form)) + form
+
+
+def decode_fragment(fragment: bytes) -> bytes:
+    """Return the canonical form of a fragment."""
+    return pb.AppendRecordsRequest.FromString(fragment).canonical_records[0]
+
+
 class RecordEncoder:
     """Encodes records as fragments of an AppendRecordsRequest.
 
@@ -46,8 +57,12 @@ class RecordEncoder:
     def encode(self, record: Record) -> bytes:
         """Return a serialized batch of this one record, without a batch number."""
         # Equal to RFC 8785 for ASCII keys and values that are strings, integers and booleans.
-        form = orjson.dumps(self._form(record), option=orjson.OPT_SORT_KEYS)
-        return _TAG + _varint(len(form)) + form
+        return encode_fragment(orjson.dumps(self._form(record), option=orjson.OPT_SORT_KEYS))
+
+    def encode_without_summaries(self, record: Record) -> bytes:
+        """Return `encode` of a record without the content of its arguments and its result."""
+        arguments, result = _digest_only(record.arguments), _digest_only(record.result)
+        return self.encode(replace(record, arguments=arguments, result=result))
 
     def _form(self, record: Record) -> dict[str, Any]:
         """Return the non-empty fields."""
@@ -176,6 +191,10 @@ def _add_outcome(form: dict[str, Any], record: Record) -> None:
         form["error_reason"] = f"E{int(reason)} {reason.name}"
     if record.latency is not None:
         form["latency_us"] = int(record.latency * 1e6)
+
+
+def _digest_only(payload: PayloadDigest | None) -> PayloadDigest | None:
+    return None if payload is None else PayloadDigest(payload.digest)
 
 
 def _path(tool: Tool | None, pointer: str) -> str:

@@ -9,6 +9,7 @@ compressed, because compressing a small batch takes longer than sending it.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -23,7 +24,8 @@ from libs.common.errors import MeshError, Reason
 from libs.common.rpc.status import from_rpc_error
 from libs.common.runtime.backoff import Backoff
 from libs.common.telemetry.log import Log
-from services.executor.adapters.audit.record_encoder import RecordEncoder
+from services.executor.adapters.audit.record_encoder import RecordEncoder, decode_fragment, encode_fragment
+from services.executor.adapters.audit.reduced_record import reduce_form
 from services.executor.domain import errors
 from services.executor.domain.model import Record
 
@@ -40,6 +42,8 @@ ACK_SECONDS = 15.0
 FLUSH_SECONDS = 1.5
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 _NEVER = float("inf")
+# The position of a record in its batch, at the start of a violation's path.
+_POSITION = re.compile(r"^(?:canonical_)?records\[\d+\]\.?")
 _REFUSALS = frozenset({Reason.AUDIT_RECORD_INVALID, Reason.INVALID_REQUEST})
 
 
@@ -57,7 +61,13 @@ class PendingRecord:
     stored: bool = False
     """True once the log has it; the waiter may have been canceled at the same moment."""
     refused: bool = False
-    """True once the log has refused it."""
+    """True once the log has refused it, in its reduced form too if it has one."""
+    record: Record | None = None
+    """None if it comes from the outbox."""
+    reduced: bool = False
+    """True if `encoded` is the reduced form."""
+    reducible: bool = True
+    """False for a record that its call depends on: its refusal ends the call, which then records its outcome."""
 
 
 class AuditStream:
@@ -121,13 +131,16 @@ class AuditStream:
         await asyncio.wait([self._running])
 
     async def append(self, record: Record, *, within: float) -> None:
-        """Queue a record and wait until it is durable. Raises AUDIT_UNAVAILABLE or AUDIT_BACKPRESSURE after `within`
-        seconds; the record stays queued."""
-        await self.wait_confirmed(self.enqueue(record), within=within)
+        """Queue a record that its call depends on and wait until it is durable. Raises AUDIT_UNAVAILABLE or
+        AUDIT_BACKPRESSURE after `within` seconds; the record stays queued. Raises AUDIT_RECORD_INVALID if the log refuses
+        it."""
+        pending = self._enqueue(record, asyncio.get_running_loop().create_future(), reducible=False)
+        await self.wait_confirmed(pending, within=within)
 
     def enqueue(self, record: Record) -> PendingRecord:
-        """Queue a record for `wait_confirmed`. Raises AUDIT_BACKPRESSURE if the queue is full."""
-        return self._enqueue(record, asyncio.get_running_loop().create_future())
+        """Queue a record of what has happened, for `wait_confirmed`. If the log refuses it, its reduced form is sent.
+        Raises AUDIT_BACKPRESSURE if the queue is full."""
+        return self._enqueue(record, asyncio.get_running_loop().create_future(), reducible=True)
 
     async def wait_confirmed(self, pending: PendingRecord, *, within: float) -> None:
         """Wait until a queued record is durable; raises like `append`."""
@@ -143,7 +156,7 @@ class AuditStream:
     def enqueue_unawaited(self, record: Record) -> None:
         """Queue a record without a waiter. A record that does not fit is logged and dropped."""
         try:
-            self._enqueue(record, None)
+            self._enqueue(record, None, reducible=True)
         except MeshError:
             self._log.error("record dropped: the log is behind", record_id=record.record_id)
 
@@ -152,7 +165,10 @@ class AuditStream:
         loop, waiters = asyncio.get_running_loop(), []
         for record_id, encoded in records:
             waiters.append(loop.create_future())
-            self._put(PendingRecord(record_id, encoded, waiters[-1]))
+            pending = PendingRecord(record_id, encoded, waiters[-1])
+            if len(encoded) > RECORD_BYTES:
+                self._reduce(pending, "", "record.max_bytes")
+            self._put(pending)
         self._schedule_send()
         return waiters
 
@@ -160,12 +176,14 @@ class AuditStream:
         """Return the records that the log has not confirmed, in order."""
         return [*self._in_flight, *self._queue]
 
-    def _enqueue(self, record: Record, waiter: asyncio.Future[None] | None) -> PendingRecord:
+    def _enqueue(self, record: Record, waiter: asyncio.Future[None] | None, *, reducible: bool) -> PendingRecord:
         # Records that follow a decision describe what has already happened, so they get twice the capacity.
         if self.waiting >= (2 * self._capacity if record.follows else self._capacity):
             raise errors.log_behind()
-        pending = PendingRecord(record.record_id, self._encoder.encode(record), waiter)
-        if len(pending.encoded) > RECORD_BYTES:
+        pending = PendingRecord(
+            record.record_id, self._encoder.encode(record), waiter, record=record, reducible=reducible
+        )
+        if len(pending.encoded) > RECORD_BYTES and not self._reduce(pending, "", "record.max_bytes"):
             raise errors.record_refused()
         self._put(pending)
         self._schedule_send()
@@ -227,9 +245,9 @@ class AuditStream:
                     continue
                 self._log.warning("audit stream ended", waiting=self.waiting)
             except grpc.aio.AioRpcError as error:
-                self._on_broken(from_rpc_error(error).reason)
+                self._on_broken(from_rpc_error(error))
             except TimeoutError:
-                self._on_broken(Reason.DEADLINE_EXCEEDED)
+                self._on_broken(MeshError(Reason.DEADLINE_EXCEEDED))
             except Exception as error:
                 self._log.error("audit stream failed", cause=error)
             self._requeue_in_flight()
@@ -248,7 +266,7 @@ class AuditStream:
         try:
             async with asyncio.timeout(None) as self._ack_timeout:
                 while (ack := await call.read()) is not grpc.aio.EOF:
-                    self._acknowledge(ack.batch)
+                    self._acknowledge(ack)
         finally:
             self._ack_timeout = None
             sending.cancel()
@@ -292,43 +310,77 @@ class AuditStream:
         if self._ack_timeout is not None:
             self._ack_timeout.reschedule(asyncio.get_running_loop().time() + self._ack_seconds)
         self._batch_number += 1
-        number = pb.AppendRecordsRequest(batch=self._batch_number).SerializeToString()
-        return number + b"".join([pending.encoded for pending in self._in_flight])
+        head = pb.AppendRecordsRequest(batch=self._batch_number, return_partial_success=True).SerializeToString()
+        return head + b"".join([pending.encoded for pending in self._in_flight])
 
-    def _acknowledge(self, number: int) -> None:
-        if number != self._batch_number or not self._in_flight:
+    def _acknowledge(self, ack: pb.AppendRecordsResponse) -> None:
+        if ack.batch != self._batch_number or not self._in_flight:
             raise ValueError("the log acknowledged a batch that was not sent")
         if self._ack_timeout is not None:
             self._ack_timeout.reschedule(None)
-        confirmed, self._in_flight = self._in_flight, []
+        answered, self._in_flight = self._in_flight, []
         self._log_behind = False
-        self._acknowledged += len(confirmed)
-        self._suspects = max(0, self._suspects - len(confirmed))
-        for pending in confirmed:
-            pending.stored, waiter = True, pending.waiter
-            if waiter is not None and not waiter.done():
-                waiter.set_result(None)
-            if pending.in_outbox:
-                self._on_settled(pending.record_id, True)
+        self._acknowledged += len(answered)
+        self._suspects = max(0, self._suspects - len(answered))
+        refused = {refusal.index: refusal for refusal in ack.refused}
+        for index, pending in enumerate(answered):
+            if index not in refused:
+                self._confirm(pending)
+        for index in sorted(refused, reverse=True):
+            self._refuse(answered[index], refused[index].path, refused[index].rule)
         if self._queue:
             self._schedule_send()
         else:
             self._empty.set()
 
-    def _on_broken(self, reason: Reason) -> None:
-        """Handle a broken stream. A refused batch is sent again record by record; a record refused alone is dropped."""
-        self._log.warning("audit stream broke", reason=reason.name, waiting=self.waiting)
-        self._log_behind = reason is Reason.AUDIT_BACKPRESSURE
-        if reason not in _REFUSALS or not self._in_flight:
+    def _confirm(self, pending: PendingRecord) -> None:
+        pending.stored, waiter = True, pending.waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+        if pending.in_outbox:
+            self._on_settled(pending.record_id, True)
+
+    def _refuse(self, pending: PendingRecord, path: str, rule: str) -> bool:
+        """Queue the reduced form of a refused record first and return True; without one, tell its waiter and the
+        outbox."""
+        self._log.error("record refused by the log", record_id=pending.record_id, path=path, rule=rule)
+        if self._reduce(pending, path, rule):
+            self._queue.appendleft(pending)
+            self._queued_bytes += len(pending.encoded)
+            return True
+        pending.refused = True
+        if pending.waiter is not None and not pending.waiter.done():
+            pending.waiter.set_exception(errors.record_refused())
+        if pending.in_outbox:
+            self._on_settled(pending.record_id, False)
+        return False
+
+    def _on_broken(self, error: MeshError) -> None:
+        """Handle a broken stream. A log that does not answer for each record ends the stream for a refused one: the
+        batch is then sent again record by record."""
+        self._log.warning("audit stream broke", reason=error.reason.name, waiting=self.waiting)
+        self._log_behind = error.reason is Reason.AUDIT_BACKPRESSURE
+        if error.reason not in _REFUSALS or not self._in_flight:
             return
         if len(self._in_flight) > 1:
             self._suspects = len(self._in_flight)
             return
-        self._suspects = max(0, self._suspects - 1)
-        refused = self._in_flight.pop()
-        refused.refused = True
-        self._log.error("record refused by the log", record_id=refused.record_id)
-        if refused.waiter is not None and not refused.waiter.done():
-            refused.waiter.set_exception(errors.record_refused())
-        if refused.in_outbox:
-            self._on_settled(refused.record_id, False)
+        path, rule = (
+            (error.violations[0].path, error.violations[0].rule)
+            if error.violations
+            else ("", error.reason.name.lower())
+        )
+        if not self._refuse(self._in_flight.pop(), _POSITION.sub("", path), rule):
+            self._suspects = max(0, self._suspects - 1)
+
+    def _reduce(self, pending: PendingRecord, path: str, rule: str) -> bool:
+        """Replace the encoded record by its reduced form; return False if there is none."""
+        if pending.reduced or not pending.reducible:
+            return False
+        form = reduce_form(decode_fragment(pending.encoded), path, rule)
+        if not form and pending.record is not None:
+            # A summary that is not JSON makes the whole record unreadable.
+            form = reduce_form(decode_fragment(self._encoder.encode_without_summaries(pending.record)), path, rule)
+        if form:
+            pending.encoded, pending.reduced = encode_fragment(form), True
+        return pending.reduced

@@ -16,6 +16,7 @@ from libs.common.errors import MeshError, Reason
 from libs.common.sql.engine import engine_for
 from services.audit.adapters.evidence.shards import PostgresShardStore
 from services.audit.adapters.log.reader import PostgresReader
+from services.audit.domain.log.shared_head import SharedHead
 from services.audit.domain.log.tail import Tail
 from services.audit.domain.log.watch_records import WatchRecords
 from services.audit.domain.model import RecordFilter
@@ -198,7 +199,8 @@ async def test_a_watch_does_not_skip_dropped_records(audit: Replica, superuser: 
 async def test_a_watch_ends_when_unseen_records_are_dropped(audit: Replica, superuser: Superuser) -> None:
     await dropped(audit, superuser)
     engine = engine_for(audit.url, schema="audit")
-    watch = WatchRecords(PostgresReader(engine), PostgresShardStore(engine), Tail())
+    reader = PostgresReader(engine)
+    watch = WatchRecords(reader, PostgresShardStore(engine), Tail(), SharedHead(reader))
     # The watch began before the drop and has reached this position.
     with pytest.raises(MeshError) as caught:
         await anext(watch.follow(1, RecordFilter()))

@@ -107,7 +107,7 @@ class CountingReader:
         (EVERYTHING, Span(3, 8, ascending=True)),
         (EVERYTHING, Span(4, 9, ascending=True)),
         (EVERYTHING, Span(4, 8, ascending=False)),
-        (RecordFilter(subject="did:web:alice"), Span(4, 8, ascending=True)),
+        (RecordFilter(subject="did:web:alice"), Span(3, 8, ascending=True)),
     ],
     ids=["before", "behind", "backwards", "filtered"],
 )

@@ -107,6 +107,39 @@ async def test_the_log_as_a_whole_is_not_a_tenants(audit: Replica, ours: list[st
                 await call
 
 
+async def test_what_concerns_the_whole_log_is_not_a_tenants(audit: Replica, ours: list[str], bearer: Bearer) -> None:
+    log = audit.log("edge")
+    hold = log_pb.PlaceLegalHoldRequest(hold_id="case", end_sequence=3, reason="a case about globex")
+    await reply(log.PlaceLegalHold(hold, metadata=bearer("")))
+    reads = [
+        (log.ListCheckpoints, log_pb.ListCheckpointsRequest()),
+        (log.GetConsistencyProof, log_pb.GetConsistencyProofRequest(first_size=1)),
+        (log.VerifyRange, log_pb.VerifyRangeRequest()),
+        (log.ListShards, log_pb.ListShardsRequest()),
+        (log.ListLegalHolds, log_pb.ListLegalHoldsRequest()),
+    ]
+    for read, request in reads:
+        assert await reason_of(reply(read(request, metadata=bearer(OURS)))) is Reason.AUTHORITY_EXCEEDED
+        await reply(read(request, metadata=bearer("")))
+
+
+async def test_a_tenant_proves_its_own_records_and_learns_of_no_other(
+    audit: Replica, ours: list[str], bearer: Bearer
+) -> None:
+    log = audit.log("edge")
+    for sequence in range(14):
+        wanted = log_pb.GetInclusionProofRequest(sequence=sequence)
+        proof = log.GetInclusionProof(wanted, metadata=bearer(OURS))
+        if sequence % 2 and sequence < 10:
+            assert (await reply(proof)).sequence == sequence
+        else:
+            assert await reason_of(reply(proof)) is Reason.NOT_FOUND
+    for record_id in ours:
+        wanted = log_pb.GetInclusionProofRequest(record_id=record_id)
+        assert (await reply(log.GetInclusionProof(wanted, metadata=bearer(OURS)))).hashes
+        assert await reason_of(reply(log.GetInclusionProof(wanted, metadata=bearer(THEIRS)))) is Reason.NOT_FOUND
+
+
 async def test_usage_is_that_of_the_callers_tenant(audit: Replica, pki: Any, bearer: Bearer) -> None:
     await audit.append(*(an_ending(tenant=tenant) for tenant in (OURS, THEIRS, THEIRS)))
     await until_counted(audit.url, 3)

@@ -7,8 +7,11 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
 from toolmesh.audit.v1 import audit_service_pb2 as pb
 
+from services.audit.adapters.log.reader import PostgresReader
+from services.audit.domain.log.shared_head import SharedHead
 from services.audit.domain.log.tail import Tail
 from services.audit.domain.log.watch_records import WatchRecords
 from services.audit.domain.merkle.merkle import CompactRange
@@ -96,7 +99,7 @@ async def _next(records: AsyncIterator[LoggedRecord]) -> LoggedRecord:
 async def test_a_commit_of_this_process_wakes_a_watch_that_would_not_look_for_an_hour() -> None:
     log, tail = ListLog(), Tail()
     shards: Any = None  # all of the list is in the open one
-    records = WatchRecords(log, shards, tail, poll=3600, min_interval=0).follow(0, RecordFilter())
+    records = WatchRecords(log, shards, tail, SharedHead(log, min_interval=0), poll=3600).follow(0, RecordFilter())
     for size in (1, 2, 5):
         waiting = asyncio.ensure_future(_next(records))
         await asyncio.sleep(0)
@@ -114,3 +117,30 @@ async def test_a_watch_sees_what_another_replica_appends(start: Start) -> None:
     await there.append(a_record())
     assert [logged.sequence for logged in await take(watch, 3)] == [0, 1, 2]
     watch.cancel()
+
+
+async def test_many_watches_share_the_reads_of_the_head_and_new_records_come_from_memory(
+    monkeypatch: pytest.MonkeyPatch, audit: Replica
+) -> None:
+    reads: list[str] = []
+    for name in ("head", "page"):
+        monkeypatch.setattr(PostgresReader, name, counted(getattr(PostgresReader, name), reads))
+    stub = audit.stub("operator")
+    watches = [stub.WatchRecords(pb.WatchRecordsRequest(from_sequence=-1)) for _ in range(100)]
+    for watch in watches:
+        await watch.initial_metadata()
+    reads.clear()
+    await audit.append(a_record())
+    assert [[logged.sequence for logged in await take(watch, 1)] for watch in watches] == [[0]] * 100
+    for watch in watches:
+        watch.cancel()
+    # The relay and the counting read for themselves, a few times.
+    assert reads.count("page") < 20
+
+
+def counted(method: Any, reads: list[str]) -> Any:
+    async def read(*arguments: Any) -> Any:
+        reads.append(method.__name__)
+        return await method(*arguments)
+
+    return read

@@ -264,16 +264,40 @@ async def test_a_refused_outcome_is_stored_in_the_outbox(
     assert await one.outbox._rows.oldest() == []
 
 
-async def test_an_oversized_outcome_is_stored_in_the_outbox(
+async def test_an_oversized_outcome_is_recorded_in_its_reduced_form(
     replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = await replica(audit.address)
     monkeypatch.setattr("services.executor.adapters.audit.stream.RECORD_BYTES", 10)
     [record] = outcomes(1)
-    with pytest.raises(MeshError) as caught:
-        await one.trail.conclude(record, within=10)
-    assert caught.value.reason is Reason.AUDIT_RECORD_INVALID
-    await set_aside(engines[0], one, record)
+    await one.trail.conclude(record, within=10)
+    assert [(each.record_id, bool(each.reduced_reason)) for each in audit.records] == [(record.record_id, True)]
+    assert await waiting(engines[0]) == []
+
+
+async def test_an_outcome_that_the_log_refuses_in_full_is_recorded_reduced(
+    replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
+) -> None:
+    one = await replica(audit.address)
+    audit.refuses = lambda record: not record.reduced_reason
+    records = outcomes(3)
+    await conclude_all(one, records)
+    assert {record.record_id for record in audit.records} == {record.record_id for record in records}
+    assert await waiting(engines[0]) == []
+
+
+async def test_an_outcome_delivered_from_the_outbox_is_reduced_too(
+    replica: MakeReplica, audit: AuditPeer, engines: tuple[AsyncEngine, AsyncEngine]
+) -> None:
+    audit.refuses = lambda record: not record.reduced_reason
+    away = await replica(NOWHERE)
+    [record] = outcomes(1)
+    await away.trail.conclude(record, within=2.0)
+    await away.outbox.stop()
+    other = await replica(audit.address, which=1)
+    await until(lambda: bool(audit.records))
+    await until(lambda: other.stream.waiting == 0)
+    assert [(each.record_id, bool(each.reduced_reason)) for each in audit.records] == [(record.record_id, True)]
 
 
 async def test_a_canceled_caller_of_a_refused_outcome_still_gets_it_stored(
@@ -319,13 +343,14 @@ async def test_cancellation_at_the_moment_of_the_answer_leaves_no_pending_task(
     one = await replica(audit.address)
     [record] = outcomes(1)
     audit.refused = {record.record_id} if refused else set()
-    method = "_on_broken" if refused else "_acknowledge"
+    method = "_refuse" if refused else "_acknowledge"
     take_note = getattr(one.stream, method)
 
-    def and_leave(what: Any) -> None:
-        take_note(what)
+    def and_leave(*answer: Any) -> Any:
+        taken = take_note(*answer)
         # Its future is done but the task has not resumed, so the cancellation hides the answer.
         concluding.cancel()
+        return taken
 
     monkeypatch.setattr(one.stream, method, and_leave)
     concluding = asyncio.ensure_future(one.trail.conclude(record, within=10))

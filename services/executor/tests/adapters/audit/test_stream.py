@@ -162,7 +162,11 @@ async def test_an_overdue_acknowledgement_reopens_the_stream_and_resends(opened:
     assert audit.ids == [record.record_id]
 
 
-async def test_a_refused_record_does_not_block_the_others(opened: OpenStream, audit: AuditPeer) -> None:
+@pytest.mark.parametrize("per_record", [True, False], ids=["answered per record", "stream ended"])
+async def test_a_refused_record_does_not_block_the_others(
+    opened: OpenStream, audit: AuditPeer, per_record: bool
+) -> None:
+    audit.answers_per_record = per_record
     stream = await opened(audit.address, active=9)
     records = [a_record() for _ in range(6)]
     audit.refused = {records[3].record_id}
@@ -172,6 +176,54 @@ async def test_a_refused_record_does_not_block_the_others(opened: OpenStream, au
     assert isinstance(refused, MeshError)
     assert refused.reason is Reason.AUDIT_RECORD_INVALID
     assert audit.ids == [record.record_id for record in records if record is not records[3]]
+
+
+async def test_a_refused_record_does_not_end_the_stream(opened: OpenStream, audit: AuditPeer) -> None:
+    stream = await opened(audit.address, active=9)
+    refused, other = a_record(), a_record()
+    audit.refused = {refused.record_id}
+    for _ in range(3):
+        outcomes = await asyncio.gather(
+            stream.append(refused, within=20), stream.append(other, within=20), return_exceptions=True
+        )
+        assert [isinstance(outcome, MeshError) for outcome in outcomes] == [True, False]
+    assert audit.streams == 1
+
+
+@pytest.mark.parametrize("per_record", [True, False], ids=["answered per record", "stream ended"])
+async def test_a_refused_outcome_is_stored_in_its_reduced_form(
+    opened: OpenStream, audit: AuditPeer, per_record: bool
+) -> None:
+    audit.answers_per_record = per_record
+    audit.refuses = lambda record: bool(record.result_summary)
+    stream = await opened(audit.address, active=9)
+    poisoned = [a_record(follows="d", result=PayloadDigest(f"sha256:{n}", b"1")) for n in range(3)]
+    good = [a_record() for _ in range(3)]
+    pending = [stream.enqueue(record) for pair in zip(poisoned, good, strict=True) for record in pair]
+    await asyncio.gather(*(stream.wait_confirmed(each, within=20) for each in pending))
+    stored = {record.record_id: record for record in audit.records}
+    assert set(stored) == {record.record_id for record in (*poisoned, *good)}
+    for record in poisoned:
+        assert record.result is not None
+        assert stored[record.record_id].reduced_reason
+        assert stored[record.record_id].result_digest == record.result.digest
+    assert not any(stored[record.record_id].reduced_reason for record in good)
+
+
+async def test_a_refused_decision_is_not_reduced(opened: OpenStream, audit: AuditPeer) -> None:
+    audit.refuses = lambda record: bool(record.arguments_summary)
+    stream = await opened(audit.address)
+    poisoned = a_record(arguments=PayloadDigest("sha256:a", b"1"))
+    assert (await failure(stream.append(poisoned, within=20))).reason is Reason.AUDIT_RECORD_INVALID
+    assert audit.ids == []
+
+
+async def test_an_unawaited_record_is_reduced_too(opened: OpenStream, audit: AuditPeer) -> None:
+    audit.refuses = lambda record: bool(record.arguments_summary)
+    stream = await opened(audit.address)
+    stream.enqueue_unawaited(a_record(arguments=PayloadDigest("sha256:a", b"1")))
+    await until(lambda: stream.waiting == 0)
+    assert [bool(record.reduced_reason) for record in audit.records] == [True]
 
 
 async def test_a_full_queue_refuses_new_calls_and_accepts_outcomes(opened: OpenStream, audit: AuditPeer) -> None:
@@ -227,6 +279,19 @@ async def test_a_record_that_is_too_large_is_refused_before_it_is_sent(opened: O
     huge = a_record(arguments=PayloadDigest("sha256:a", b"x" * (RECORD_BYTES + 1)))
     assert (await failure(stream.append(huge, within=10))).reason is Reason.AUDIT_RECORD_INVALID
     assert stream.waiting == 0
+
+
+async def test_an_outcome_that_is_too_large_is_sent_in_its_reduced_form(opened: OpenStream, audit: AuditPeer) -> None:
+    stream = await opened(audit.address)
+    text = b'"%s"' % (b"x" * RECORD_BYTES)
+    huge = a_record(follows="d", arguments=PayloadDigest("sha256:a", text))
+    await stream.wait_confirmed(stream.enqueue(huge), within=10)
+    encoded = RecordEncoder("e-0").encode(huge)
+    [waiter] = stream.enqueue_encoded([(huge.record_id, encoded)])
+    await waiter
+    assert [(record.reduced_reason, record.arguments_digest) for record in audit.records] == [
+        ("record.max_bytes", "sha256:a")
+    ]
 
 
 async def test_an_unawaited_record_arrives(opened: OpenStream, audit: AuditPeer) -> None:
