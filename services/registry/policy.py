@@ -24,7 +24,8 @@ _READERS = _ITSELF | _for_callers("tools:read")
 _REGISTRARS: dict[str, Access] = {OPERATOR: AS_PEER} | _for_callers("tools:register")
 _ADMINS: dict[str, Access] = {OPERATOR: AS_PEER} | _for_callers("tools:admin")
 
-# The catalogue is shared: every tenant reads all of it. A caller of a tenant changes tools only in namespaces where it may
+# The catalogue is shared: every tenant reads all of it. A caller of a tenant changes tools only in namespaces where
+# it may
 # publish, and what the mesh thinks of a tool concerns all tenants.
 POLICY: Policy = {
     _PREFIX + "RegisterTool": Row(

@@ -1,4 +1,5 @@
-"""Two tenants share the stream of one executor to a real log: records of one that the log refuses cost the other nothing."""
+"""Two tenants share the stream of one executor to a real log: records of one that the log refuses cost the other
+nothing."""
 
 from __future__ import annotations
 

@@ -87,7 +87,8 @@ class ConstraintChecker:
 
 
 def constraint_cost(schema: bytes) -> int:
-    """Return the cost of a constraint that can be checked, for a sum of at most `MAX_CONSTRAINTS_COST`. Raises ConstraintError."""
+    """Return the cost of a constraint that can be checked, for a sum of at most `MAX_CONSTRAINTS_COST`. Raises
+    ConstraintError."""
     constraint = Constraint(schema)
     assert constraint.validator is not None
     return constraint.cost

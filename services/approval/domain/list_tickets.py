@@ -20,7 +20,8 @@ async def list_tickets(
 ) -> tuple[list[Ticket], str]:
     """Return a page, newest first, and the next page token, which is empty after the last page.
 
-    A reader with a tenant sees the tickets of that tenant, a reader without one all tickets. An overdue ticket counts as denied, also before that is stored. A token of another query raises PAGE_TOKEN_INVALID;
+    A reader with a tenant sees the tickets of that tenant, a reader without one all tickets. An overdue ticket counts
+    as denied, also before that is stored. A token of another query raises PAGE_TOKEN_INVALID;
     the page size may change from page to page.
     """
     query = {"list": "tickets", "state": state, "tenant": tenant}

@@ -117,7 +117,8 @@ class _NoFormError(Exception):
 
 
 def candidates_of(request: pb.AppendRecordsRequest, writer: str) -> list[Candidate]:
-    """Return each record of the batch as an entry of `writer`, or as AUDIT_RECORD_INVALID if it has no canonical form or
+    """Return each record of the batch as an entry of `writer`, or as AUDIT_RECORD_INVALID if it has no canonical form
+    or
     is of a class that only the log writes. An empty batch or one of both kinds raises INVALID_REQUEST."""
     if bool(request.records) == bool(request.canonical_records):
         raise batch_kind_invalid()

@@ -66,7 +66,8 @@ def shutting_down() -> MeshError:
 
 
 class TakenIdsError(MeshError):
-    """Other records have ids of this batch, in the log or earlier in the same commit. Treating these as repetitions would
+    """Other records have ids of this batch, in the log or earlier in the same commit. Treating these as repetitions
+    would
     acknowledge records that are not stored. `positions` are the refused records of the batch."""
 
     def __init__(self, record_id: str, positions: Sequence[int]) -> None:

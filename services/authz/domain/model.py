@@ -316,7 +316,8 @@ class Revocation:
     expires_at: datetime
     """When every token that it applies to has expired."""
     tenant: str = ""
-    """The tenant that it concerns. A subject loses only its tokens of this tenant; empty means those of every tenant."""
+    """The tenant that it concerns. A subject loses only its tokens of this tenant; empty means those of every
+    tenant."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,8 @@ class UnreadableJsonError(ValueError):
 
 
 def parse(text: bytes | str) -> Any:
-    """Parse UTF-8 JSON. Raises UnreadableJsonError for malformed text, duplicate keys, NaN, Infinity and integers past 64
+    """Parse UTF-8 JSON. Raises UnreadableJsonError for malformed text, duplicate keys, NaN, Infinity and integers
+    past 64
     bits that are not the form of a double."""
     try:
         return _DECODER.decode(text if isinstance(text, str) else text.decode())

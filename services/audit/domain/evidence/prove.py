@@ -54,7 +54,8 @@ class Prover:
         self._log, self._shards, self._trees = log, shards, trees
 
     async def prove_inclusion(self, sequence_or_id: int | str, tree_size: int, tenant: str = "") -> InclusionProof:
-        """Prove that a record is in the tree of this size; 0 means the current size. To a reader of a tenant, records of
+        """Prove that a record is in the tree of this size; 0 means the current size. To a reader of a tenant, records
+        of
         others do not exist."""
         record = await self._find_record(sequence_or_id, tenant)
         shard = await self._undropped_shard(record.shard)

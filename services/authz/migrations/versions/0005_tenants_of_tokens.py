@@ -8,7 +8,8 @@ down_revision = "0004"
 
 
 def upgrade() -> None:
-    # The tenant of a token from before this migration is unknown; empty means that only the operator and callers without
+    # The tenant of a token from before this migration is unknown; empty means that only the operator and callers
+    # without
     # a tenant revoke it for others. The default stays, so that replicas of the release before can still write.
     for table in ("issued_tokens", "revocations"):
         op.add_column(table, sa.Column("tenant", sa.Text, nullable=False, server_default=""))

@@ -1,6 +1,7 @@
 """Reduces a record that the log refuses, so that what has happened is recorded all the same.
 
-What a caller or a tool can put into a record (summaries, lists, identifiers of the caller's choice) is left out. What the
+What a caller or a tool can put into a record (summaries, lists, identifiers of the caller's choice) is left out. What
+the
 mesh itself states (ids, digests, decision, status, error, latency) is kept, with the reason of the refusal.
 """
 

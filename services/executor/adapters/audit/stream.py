@@ -132,7 +132,8 @@ class AuditStream:
 
     async def append(self, record: Record, *, within: float) -> None:
         """Queue a record that its call depends on and wait until it is durable. Raises AUDIT_UNAVAILABLE or
-        AUDIT_BACKPRESSURE after `within` seconds; the record stays queued. Raises AUDIT_RECORD_INVALID if the log refuses
+        AUDIT_BACKPRESSURE after `within` seconds; the record stays queued. Raises AUDIT_RECORD_INVALID if the log
+        refuses
         it."""
         pending = self._enqueue(record, asyncio.get_running_loop().create_future(), reducible=False)
         await self.wait_confirmed(pending, within=within)

@@ -11,7 +11,8 @@ from services.registry.domain.ports import Ledger
 async def require_administrator(tool: ToolName, actor: Actor, ledger: Ledger) -> None:
     """Raise PERMISSION_DENIED if the actor may not administer the tool.
 
-    The RPC chain has checked the scope, which is enough for peers and for callers without a tenant. A caller of a tenant
+    The RPC chain has checked the scope, which is enough for peers and for callers without a tenant. A caller of a
+    tenant
     administers only the tools of namespaces where it may publish: all other tools belong to others or to all tenants.
     """
     if not actor.tenant:
