@@ -10,8 +10,10 @@ from toolmesh_sdk.audit.format.merkle import (
     EMPTY_ROOT,
     Frontier,
     consistency_holds,
+    consistency_path_length,
     frontier_before,
     inclusion_holds,
+    inclusion_path_length,
     leaf_hash,
     root_of_inclusion,
 )
@@ -93,6 +95,71 @@ def test_the_empty_tree_is_the_beginning_of_every_tree() -> None:
     assert consistency_holds(0, 8, [], EMPTY_ROOT, bytes.fromhex(ROOTS[7]))
     assert not consistency_holds(0, 8, [], LEAVES[0], bytes.fromhex(ROOTS[7]))
     assert not consistency_holds(8, 7, [], bytes.fromhex(ROOTS[7]), bytes.fromhex(ROOTS[6]))
+
+
+def test_a_path_has_as_many_hashes_as_the_tree_has_for_it() -> None:
+    for size in range(1, 70):
+        leaves = [leaf_hash(bytes([number])) for number in range(size)]
+        assert [len(path_of(index, leaves)) for index in range(size)] == [
+            inclusion_path_length(index, size) for index in range(size)
+        ]
+        for first in range(1, size):
+            assert len(consistency_of(first, leaves)) == consistency_path_length(first, size)
+
+
+def test_degenerate_inclusion_proofs_are_refused() -> None:
+    root, path = bytes.fromhex(ROOTS[7]), path_of(3, LEAVES)
+    degenerate: list[tuple[int, int, bytes, list[bytes]]] = [
+        (0, 0, LEAVES[3], []),
+        (0, 0, LEAVES[3], list(path)),
+        (8, 8, LEAVES[3], list(path)),
+        (-1, 8, LEAVES[3], list(path)),
+        (3, 8, LEAVES[3], []),
+        (3, 8, root, []),
+        (3, 8, LEAVES[3], [*path, *path]),
+        (3, 8, LEAVES[3], list(path) * 1000),
+        (3, 2**70, LEAVES[3], [*path, *[root] * 67]),
+        (0, 1, b"", []),
+        (0, 1, root + root, []),
+    ]
+    for index, size, leaf, hashes in degenerate:
+        assert root_of_inclusion(index, size, leaf, hashes) is None
+        assert not inclusion_holds(index, size, leaf, hashes, root)
+        if hashes != [] or size != 1:
+            assert frontier_before(index, size, hashes) is None
+
+
+def test_hashes_of_another_length_do_not_pass_for_a_different_pair() -> None:
+    left, right = LEAVES[0], LEAVES[1]
+    root = root_of([left, right])
+    assert inclusion_holds(0, 2, left, [right], root)
+    for cut in (0, 1, 31, 33, 63, 64):
+        both = left + right
+        assert not inclusion_holds(0, 2, both[:cut], [both[cut:]], root)
+        assert not inclusion_holds(1, 2, both[cut:], [both[:cut]], root)
+        assert frontier_before(1, 2, [both[:cut]]) is None
+        assert not consistency_holds(1, 2, [both[cut:]], both[:cut], root)
+
+
+def test_degenerate_consistency_proofs_are_refused() -> None:
+    root, old, proof = bytes.fromhex(ROOTS[7]), bytes.fromhex(ROOTS[2]), consistency_of(3, LEAVES)
+    assert consistency_holds(3, 8, proof, old, root)
+    degenerate: list[tuple[int, int, list[bytes], bytes, bytes]] = [
+        (0, 0, [], root, root),
+        (0, 0, [], b"", b""),
+        (0, 8, list(proof), EMPTY_ROOT, root),
+        (0, 8, [], old, root),
+        (0, 8, [], EMPTY_ROOT, b""),
+        (3, 8, [], old, root),
+        (3, 8, [*proof, *proof], old, root),
+        (8, 3, list(proof), root, old),
+        (-1, 8, list(proof), old, root),
+        (8, 8, list(proof), root, root),
+        (8, 8, [], b"", b""),
+        (4, 2**70, [root] * 68, old, root),
+    ]
+    for first, second, hashes, first_root, second_root in degenerate:
+        assert not consistency_holds(first, second, hashes, first_root, second_root)
 
 
 def test_a_frontier_has_one_node_for_each_bit_of_its_size() -> None:
