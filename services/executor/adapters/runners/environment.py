@@ -18,6 +18,7 @@ from services.executor.adapters.sandbox.egress.proxy import EgressProxy
 from services.executor.adapters.sandbox.port import Sandbox
 from services.executor.adapters.sandbox.scratch.locked_tempdir import LockedTempDir
 from services.executor.domain.tool import Tool
+from services.executor.domain.volumes import Volume
 
 _WORKER_SOURCE = Path(__file__).resolve().parents[2] / "worker" / "toolmesh_tool"
 
@@ -31,7 +32,7 @@ class RunnerEnvironment:
         log: Log,
         *,
         packs: Sequence[Path] = (),
-        volumes: Mapping[str, Path] | None = None,
+        volumes: Mapping[str, Volume] | None = None,
         egress: Callable[[], EgressProxy] = EgressProxy,
     ) -> None:
         self.tiers = Tiers(sandboxes)

@@ -20,9 +20,11 @@ from libs.common.errors import MeshError
 from services.executor.adapters.runners.workspace import file_tree
 from services.executor.adapters.runners.workspace.apply_changes import Change, apply_changes
 from services.executor.adapters.runners.workspace.file_tree import Tree, TreeTooLargeError
+from services.executor.adapters.runners.workspace.tenant_folder import open_tenant_folder
 from services.executor.adapters.sandbox.scratch.remove_tree import remove_tree
 from services.executor.domain import errors
 from services.executor.domain.tool import VOLUMES, Effect, Tool
+from services.executor.domain.volumes import Volume
 
 _POLL_SECONDS = 0.1
 T = TypeVar("T")
@@ -138,7 +140,7 @@ class Workspace:
 class Volumes:
     """The volumes of this executor by name."""
 
-    def __init__(self, volumes: Mapping[str, Path], scratch: Callable[[], Path]) -> None:
+    def __init__(self, volumes: Mapping[str, Volume], scratch: Callable[[], Path]) -> None:
         self._volumes = dict(volumes)
         self._scratch = scratch
 
@@ -146,15 +148,15 @@ class Volumes:
         """Return whether every volume in the tool's manifest exists here."""
         return all(volume in self._volumes for volume in tool.confinement.reads)
 
-    async def open(self, tool: Tool) -> Workspace:
-        """Copy the tool's volumes for one run.
+    async def open(self, tool: Tool, tenant: str) -> Workspace:
+        """Copy what a tenant has in the tool's volumes for one run.
 
         Raises RESOURCE_LIMIT_EXCEEDED if a writable one exceeds its scratch space.
         """
         if not tool.confinement.reads:
             return Workspace()
         folder, canceled = self._scratch() / secrets.token_hex(12), threading.Event()
-        opening = asyncio.ensure_future(asyncio.to_thread(self._copy, tool, folder, canceled))
+        opening = asyncio.ensure_future(asyncio.to_thread(self._copy, tool, tenant, folder, canceled))
         try:
             return await asyncio.shield(opening)
         except BaseException:
@@ -164,14 +166,15 @@ class Volumes:
             opening.add_done_callback(lambda _: (opening.exception(), loop.run_in_executor(None, _remove, folder)))
             raise
 
-    def _copy(self, tool: Tool, folder: Path, canceled: threading.Event) -> Workspace:
+    def _copy(self, tool: Tool, tenant: str, folder: Path, canceled: threading.Event) -> Workspace:
         confined = tool.confinement
         folder.mkdir(mode=0o711)
         folder.chmod(0o711)
         copies, shown = [], []
         for volume in confined.reads:
-            original, target = self._volumes[volume], folder / volume
+            target = folder / volume
             try:
+                original = open_tenant_folder(self._volumes[volume], tenant)
                 before = file_tree.copy_tree(original, target, confined.scratch_bytes, lambda: not canceled.is_set())
                 copies.append(_VolumeCopy(volume, original, target, before))
             except TreeTooLargeError:

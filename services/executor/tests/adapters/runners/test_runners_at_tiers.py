@@ -16,6 +16,7 @@ from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.factory import RunnerConfig, SandboxedRunners
 from services.executor.adapters.sandbox.port import Sandbox
 from services.executor.domain.tool import Access, Effect
+from services.executor.domain.volumes import Volume
 from services.executor.tests.packing import command_tool, confined, python_tool, work
 from services.executor.tests.running import PACKS, Running, processes_with
 from services.executor.tests.sandboxes import sandbox
@@ -37,7 +38,7 @@ async def running(sandbox: Sandbox, tmp_path: Path, volume: Path) -> AsyncIterat
     log = tmp_path / "log"
     descriptor = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
     tier = sandbox.name.partition("/")[0]
-    config = RunnerConfig(packs=[PACKS], volumes={"files": volume})
+    config = RunnerConfig(packs=[PACKS], volumes={"files": Volume(volume, shared=True)})
     runners = SandboxedRunners({tier: sandbox}, config, Log("executor", descriptor=descriptor))
     await runners.start()
     yield Running(runners, log)

@@ -20,6 +20,7 @@ from services.executor.adapters.runners.workspace.file_tree import FOLDER, STAGI
 from services.executor.adapters.runners.workspace.workspace import Volumes, Workspace, difference
 from services.executor.adapters.sandbox.port import ExitKind, ExitReport
 from services.executor.domain.tool import Access
+from services.executor.domain.volumes import Volume
 from services.executor.tests.packing import MIB, confined, python_tool
 from services.executor.tests.waiting import until
 
@@ -49,8 +50,13 @@ def tool(**changes: Any) -> Any:
     return python_tool("x/y:z", confinement=confined(**reach))
 
 
+def volumes_of(volume: Path, scratch: Path) -> Volumes:
+    """One volume that all tenants share, so that tests find its files in the folder itself."""
+    return Volumes({"files": Volume(volume, shared=True)}, lambda: scratch)
+
+
 async def opened(volume: Path, scratch: Path, **changes: Any) -> tuple[Workspace, Path]:
-    workspace = await Volumes({"files": volume}, lambda: scratch).open(tool(**changes))
+    workspace = await volumes_of(volume, scratch).open(tool(**changes), "acme")
     return workspace, Path(workspace.writable[0][0])
 
 
@@ -247,8 +253,8 @@ async def test_a_writable_volume_must_fit_into_the_scratch_space(volume: Path, s
 
 async def test_a_read_only_volume_that_does_not_fit_is_bound(volume: Path, scratch: Path) -> None:
     (volume / "big").write_bytes(b"x" * 2 * MIB)
-    volumes = Volumes({"files": volume}, lambda: scratch)
-    workspace = await volumes.open(tool(scratch_bytes=MIB, writes=()))
+    volumes = volumes_of(volume, scratch)
+    workspace = await volumes.open(tool(scratch_bytes=MIB, writes=()), "acme")
     assert workspace.writable == ()
     assert workspace.readable == ((str(volume), "/volumes/files"),)
     assert await workspace.observe_effects() == ()
@@ -311,7 +317,7 @@ async def test_a_size_violation_is_reported_before_the_error_of_the_killed_proce
 
 
 def test_only_existing_volumes_are_available(volume: Path, scratch: Path) -> None:
-    volumes = Volumes({"files": volume}, lambda: scratch)
+    volumes = volumes_of(volume, scratch)
     assert volumes.has_all(tool())
     assert not volumes.has_all(tool(reads=("files", "others")))
 
