@@ -84,7 +84,8 @@ class RunnerEnvironment:
 
     def _volume_scratch(self) -> Path:
         scratch = self._own_path() / "volumes"
-        scratch.mkdir(mode=0o711, exist_ok=True)
+        # No other user of the machine passes: mounts of it are made before a sandbox switches to its own user.
+        scratch.mkdir(mode=0o700, exist_ok=True)
         return scratch
 
 

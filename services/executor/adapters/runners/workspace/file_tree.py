@@ -52,19 +52,19 @@ class TreeEntry:
 
 
 def copy_tree(source: Path, target: Path, max_bytes: int, is_wanted: Callable[[], bool] = lambda: True) -> Tree:
-    """Copy the files and folders of a volume with open permissions and return the tree.
+    """Copy the files and folders of a volume, for their owner alone, and return the tree.
 
     Other entries, and entries that disappear meanwhile, are skipped. Raises TreeTooLargeError, and CopyCanceledError as
     soon as the copy is no longer wanted.
     """
     tree: dict[str, str] = {}
-    target.mkdir()
+    target.mkdir(mode=0o700)
     for entry in _entries(source, tolerant=True):
         if not is_wanted():
             raise CopyCanceledError
         copy = target / entry.relative
         if stat.S_ISDIR(entry.status.st_mode):
-            copy.mkdir()
+            copy.mkdir(mode=0o700)
             tree[entry.relative] = FOLDER
             continue
         try:
@@ -73,14 +73,13 @@ def copy_tree(source: Path, target: Path, max_bytes: int, is_wanted: Callable[[]
             # The volume is being changed at this moment: the copy has the later state.
             continue
         max_bytes -= size
-    grant_access(target)
     return tree
 
 
 def copy_file(source: Path, target: Path, max_bytes: int) -> tuple[int, str]:
     """Copy a file to a new path and return its size and digest. Raises TreeTooLargeError and FileExistsError."""
     size, hashed = 0, hashlib.sha256()
-    with _open_regular(source) as reading, target.open("xb") as writing:
+    with _open_regular(source) as reading, open(target, "xb", opener=_create_private) as writing:  # noqa: PTH123
         while chunk := os.read(reading, _CHUNK):
             size += len(chunk)
             if size > max_bytes:
@@ -91,7 +90,10 @@ def copy_file(source: Path, target: Path, max_bytes: int) -> tuple[int, str]:
 
 
 def read_tree(folder: Path, max_bytes: int) -> Tree:
-    """Return the tree of a folder after a run. Raises TreeTooLargeError, and UnsupportedFileError for other entries."""
+    """Return the tree of a folder after a run.
+
+    Raises TreeTooLargeError, and UnsupportedFileError for other entries and for those of another user than the folder's.
+    """
     tree: dict[str, str] = {}
     for entry in _entries(folder, tolerant=False):
         if stat.S_ISDIR(entry.status.st_mode):
@@ -163,12 +165,8 @@ def _open_folder(parent: int, name: str) -> int:
         return os.open(name, OPEN_DIR_FLAGS, dir_fd=parent)
 
 
-def grant_access(folder: Path) -> None:
-    """Make a copy readable and writable for the sandbox's user, whichever that is."""
-    for path, _, files in os.walk(folder):
-        Path(path).chmod(0o777)
-        for name in files:
-            (Path(path) / name).chmod(0o666)
+def _create_private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
 @contextmanager
@@ -186,9 +184,10 @@ def _open_regular(path: Path) -> Iterator[int]:
 def _entries(root: Path, *, tolerant: bool) -> Iterator[TreeEntry]:
     """Yield everything below a folder, folders before their content.
 
-    `tolerant` skips other file types and entries that disappear; otherwise they raise.
+    `tolerant` skips other file types and entries that disappear; otherwise they raise, as do entries of another owner.
     """
     count = 0
+    owner = root.lstat().st_uid
     folders = [(root, "", 0)]
     while folders:
         folder, prefix, depth = folders.pop()
@@ -202,6 +201,9 @@ def _entries(root: Path, *, tolerant: bool) -> Iterator[TreeEntry]:
             status = _status(path, tolerant=tolerant)
             if status is None:
                 continue
+            if not tolerant and status.st_uid != owner:
+                # The tool opened its copy to other users of the machine, and one of them put this there.
+                raise UnsupportedFileError
             is_folder = stat.S_ISDIR(status.st_mode)
             count += 1
             if count > MAX_ENTRIES:
@@ -216,7 +218,7 @@ def _entries(root: Path, *, tolerant: bool) -> Iterator[TreeEntry]:
 def _names(folder: Path, *, tolerant: bool) -> list[str]:
     if not tolerant:
         # The tool may have removed the permissions; the run is over, so they are restored.
-        folder.chmod(0o777)
+        folder.chmod(0o700)
         return os.listdir(folder)  # noqa: PTH208  (names, in one call)
     try:
         return os.listdir(folder)  # noqa: PTH208

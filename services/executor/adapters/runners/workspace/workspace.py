@@ -168,8 +168,7 @@ class Volumes:
 
     def _copy(self, tool: Tool, tenant: str, folder: Path, canceled: threading.Event) -> Workspace:
         confined = tool.confinement
-        folder.mkdir(mode=0o711)
-        folder.chmod(0o711)
+        folder.mkdir(mode=0o700)
         copies, shown = [], []
         for volume in confined.reads:
             target = folder / volume

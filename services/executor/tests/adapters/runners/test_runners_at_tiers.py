@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,11 @@ from services.executor.adapters.sandbox.port import Sandbox
 from services.executor.domain.tool import Access, Effect
 from services.executor.domain.volumes import Volume
 from services.executor.tests.packing import command_tool, confined, python_tool, work
-from services.executor.tests.running import PACKS, Running, processes_with
+from services.executor.tests.running import PACKS, Running, own_tmp, processes_with
 from services.executor.tests.sandboxes import sandbox
 from services.executor.tests.waiting import until
 
-__all__ = ["sandbox"]
+__all__ = ["own_tmp", "sandbox"]
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def volume(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def running(sandbox: Sandbox, tmp_path: Path, volume: Path) -> AsyncIterator[Running]:
+async def running(sandbox: Sandbox, tmp_path: Path, own_tmp: Path, volume: Path) -> AsyncIterator[Running]:
     log = tmp_path / "log"
     descriptor = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
     tier = sandbox.name.partition("/")[0]
@@ -104,3 +105,17 @@ async def test_a_volume_is_changed_only_by_a_commit(running: Running, volume: Pa
 async def test_a_program_answers(running: Running) -> None:
     speak = command_tool("pack:tricks/bin/speak.py", "echo", "{word}")
     assert (await running.value(speak, work(word="hello")))["rest"] == ["hello"]
+
+
+async def test_no_other_user_of_the_machine_reaches_a_copy(running: Running, own_tmp: Path) -> None:
+    waiting = tool("plain:waits", access=Access.FILES, reads=("files",), writes=("files",))
+    run = asyncio.create_task(running.value(waiting, work(marker=f"9999{secrets.randbelow(10**12)}")))
+    await until(lambda: bool(list(own_tmp.glob("toolmesh-runners-*/volumes/*/files"))))
+    modes = {
+        stat.S_IMODE(path.lstat().st_mode)
+        for folder in own_tmp.glob("toolmesh-runners-*/volumes")
+        for path in (folder, *folder.rglob("*"))
+    }
+    run.cancel()
+    await asyncio.wait([run])
+    assert modes <= {0o700, 0o600}

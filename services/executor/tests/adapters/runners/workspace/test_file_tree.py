@@ -50,8 +50,8 @@ def test_a_copy_shares_no_inode_with_the_original(volume: Path, tmp_path: Path) 
 def test_a_copy_is_writable_for_every_user(volume: Path, tmp_path: Path) -> None:
     (volume / "a.txt").chmod(0o400)
     copy_tree(volume, tmp_path / "copy", ROOM)
-    assert stat.S_IMODE((tmp_path / "copy" / "a.txt").stat().st_mode) == 0o666
-    assert stat.S_IMODE((tmp_path / "copy" / "sub").stat().st_mode) == 0o777
+    assert stat.S_IMODE((tmp_path / "copy" / "a.txt").stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "copy" / "sub").stat().st_mode) == 0o700
 
 
 def test_links_devices_and_the_staging_folder_are_not_copied(volume: Path, tmp_path: Path) -> None:
@@ -185,3 +185,16 @@ def test_a_missing_path_and_another_type_have_different_digests(volume: Path) ->
     (volume / "link").symlink_to("a.txt")
     assert digest_of(volume / "gone") == digest_of(volume / "a.txt" / "below") == ""
     assert digest_of(volume / "link") not in ("", FOLDER, digest_of(volume / "a.txt"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
+    """A tool may open its copy to every user of the machine; what they put there is not the tool's."""
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    (copy / "planted").touch()
+    os.chown(copy / "planted", 4321, 4321)
+    with pytest.raises(UnsupportedFileError):
+        read_tree(copy, 1 << 20)
+    os.chown(copy, 4321, 4321)
+    assert set(read_tree(copy, 1 << 20)) == {"planted"}
