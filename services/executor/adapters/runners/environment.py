@@ -16,6 +16,7 @@ from services.executor.adapters.runners.workspace.workspace import Volumes
 from services.executor.adapters.sandbox.egress.listener import EgressListener
 from services.executor.adapters.sandbox.egress.proxy import EgressProxy
 from services.executor.adapters.sandbox.port import Sandbox
+from services.executor.adapters.sandbox.scratch.bounded_scratch import BoundedScratch
 from services.executor.adapters.sandbox.scratch.locked_tempdir import LockedTempDir
 from services.executor.domain.tool import Tool
 from services.executor.domain.volumes import Volume
@@ -37,7 +38,8 @@ class RunnerEnvironment:
     ) -> None:
         self.tiers = Tiers(sandboxes)
         self.packs: Mapping[str, Pack] = {}
-        self.volumes = Volumes(volumes or {}, self._volume_scratch)
+        self._scratch = BoundedScratch(self._volume_scratch)
+        self.volumes = Volumes(volumes or {}, self._scratch)
         self._log = log
         self._pack_folders = tuple(packs)
         self._new_egress = egress
@@ -54,6 +56,7 @@ class RunnerEnvironment:
         await self.tiers.close()
         if self._egress is not None:
             await self._egress.close()
+        await asyncio.to_thread(self._scratch.close)
         if self._folder is not None:
             await asyncio.to_thread(self._folder.remove)
 

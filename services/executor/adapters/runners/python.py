@@ -140,6 +140,7 @@ class PythonRunner:
             WORKER_ARGV,
             readable=[(self._environment.worker_code(), WORKER), *entry_point.binds, *workspace.readable],
             writable=workspace.writable,
+            mount_namespace=workspace.mount_namespace,
             cpu_seconds=cpu_limit_seconds(tool, tool.own_limit) * (calls or self._lifetime_calls),
             egress_socket="" if gate is None else gate.path,
         )

@@ -1,4 +1,4 @@
-"""Copies, measures and hashes folder trees. Links and devices are never followed, opened or copied.
+"""Copies and hashes folder trees. Links and devices are never followed, opened or copied.
 
 Blocking: run it in a thread.
 """
@@ -9,11 +9,9 @@ import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-
-from services.executor.adapters.sandbox.scratch.remove_tree import OPEN_DIR_FLAGS, grant_owner_access
 
 FOLDER = "folder"
 """Marks a folder where a file has the digest of its content."""
@@ -79,7 +77,7 @@ def copy_tree(source: Path, target: Path, max_bytes: int, is_wanted: Callable[[]
 def copy_file(source: Path, target: Path, max_bytes: int) -> tuple[int, str]:
     """Copy a file to a new path and return its size and digest. Raises TreeTooLargeError and FileExistsError."""
     size, hashed = 0, hashlib.sha256()
-    with _open_regular(source) as reading, open(target, "xb", opener=_create_private) as writing:  # noqa: PTH123
+    with _open_regular(source) as reading, open(target, "xb", opener=_create_private) as writing:
         while chunk := os.read(reading, _CHUNK):
             size += len(chunk)
             if size > max_bytes:
@@ -92,7 +90,8 @@ def copy_file(source: Path, target: Path, max_bytes: int) -> tuple[int, str]:
 def read_tree(folder: Path, max_bytes: int) -> Tree:
     """Return the tree of a folder after a run.
 
-    Raises TreeTooLargeError, and UnsupportedFileError for other entries and for those of another user than the folder's.
+    Raises TreeTooLargeError, and UnsupportedFileError for other entries and for those that the folder's owner does not
+    own.
     """
     tree: dict[str, str] = {}
     for entry in _entries(folder, tolerant=False):
@@ -121,48 +120,6 @@ def digest_of(path: Path) -> str:
         while chunk := os.read(reading, _CHUNK):
             hashed.update(chunk)
     return hashed.hexdigest()
-
-
-def disk_usage(folder: Path) -> tuple[int, int]:
-    """Return the bytes and entries of a folder that may be written to meanwhile.
-
-    Raises TreeTooLargeError if it is nested too deeply.
-    """
-    # By descriptors: a concurrent writer may create very long paths or replace a folder by a link.
-    descriptor = os.open(folder, OPEN_DIR_FLAGS)
-    try:
-        return _disk_usage(descriptor, 0)
-    finally:
-        os.close(descriptor)
-
-
-def _disk_usage(descriptor: int, depth: int) -> tuple[int, int]:
-    if depth > _MAX_DEPTH:
-        raise TreeTooLargeError
-    with os.scandir(descriptor) as scan:
-        listing = list(scan)
-    size, entries = 0, len(listing)
-    for entry in listing:
-        with suppress(OSError):
-            if not entry.is_dir(follow_symlinks=False):
-                size += entry.stat(follow_symlinks=False).st_blocks * 512
-                continue
-            child = _open_folder(descriptor, entry.name)
-            try:
-                child_size, child_entries = _disk_usage(child, depth + 1)
-            finally:
-                os.close(child)
-            size, entries = size + child_size, entries + child_entries
-    return size, entries
-
-
-def _open_folder(parent: int, name: str) -> int:
-    try:
-        return os.open(name, OPEN_DIR_FLAGS, dir_fd=parent)
-    except PermissionError:
-        # The tool removed the permissions, which would hide what it writes there.
-        grant_owner_access(name, parent)
-        return os.open(name, OPEN_DIR_FLAGS, dir_fd=parent)
 
 
 def _create_private(path: str, flags: int) -> int:
