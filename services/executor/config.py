@@ -97,7 +97,9 @@ class Settings(ProcessSettings):
     egress_internal: Networks = Field(
         (), description="Private networks that confined tools may connect to. Metadata services stay blocked."
     )
-    runsc: FilePath | None = Field(None, description="gVisor's program. Empty: `runsc` on the PATH.")
+    runsc: FilePath | None = Field(
+        None, description="gVisor's program. Empty: `runsc` on the PATH, else what `make gvisor` fetched."
+    )
     result_ttl_seconds: float = Field(
         3600.0, ge=1, le=604_800, description="Time that a result too large for the response can be fetched."
     )
