@@ -23,7 +23,7 @@ from services.executor.adapters.runners.workspace.tenant_folder import open_tena
 from services.executor.adapters.sandbox.scratch.bounded_scratch import BoundedScratch, ScratchFolder
 from services.executor.adapters.sandbox.scratch.remove_tree import remove_tree
 from services.executor.domain import errors
-from services.executor.domain.tool import VOLUMES, Effect, Tool
+from services.executor.domain.tool import VOLUMES, Confinement, Effect, Tool
 from services.executor.domain.volumes import Volume
 
 _POLL_SECONDS = 0.1
@@ -201,10 +201,10 @@ class Volumes:
 
     def _open(self, tool: Tool, tenant: str, canceled: threading.Event) -> Workspace:
         confined = tool.confinement
-        volumes = len(confined.reads)
+        volumes, limit = len(confined.reads), _copy_limit(confined)
         try:
             # Copying is bounded by itself; each file takes up to a page more than its content.
-            max_bytes = volumes * (confined.scratch_bytes + file_tree.MAX_ENTRIES * _PAGE_BYTES)
+            max_bytes = volumes * (limit + file_tree.MAX_ENTRIES * _PAGE_BYTES)
             scratch = self._scratch.create(max_bytes, volumes * (file_tree.MAX_ENTRIES + 1) + 1)
         except OSError as cause:
             raise errors.sandbox_failed("no bounded file system can be mounted for the volumes") from cause
@@ -219,22 +219,22 @@ class Volumes:
         return workspace
 
     def _copy(self, tool: Tool, tenant: str, scratch: ScratchFolder, canceled: threading.Event) -> Workspace:
-        confined = tool.confinement
+        confined, limit = tool.confinement, _copy_limit(tool.confinement)
         copies, shown = [], []
         for volume in confined.reads:
             target = scratch.path / volume
             try:
                 original = open_tenant_folder(self._volumes[volume], tenant)
-                before = file_tree.copy_tree(original, target, confined.scratch_bytes, lambda: not canceled.is_set())
+                before = file_tree.copy_tree(original, target, limit, lambda: not canceled.is_set())
                 copies.append(_VolumeCopy(volume, original, target, before))
             except TreeTooLargeError:
                 if volume in confined.writes:
-                    raise errors.volume_too_large(volume, confined.scratch_bytes) from None
+                    raise errors.volume_too_large(volume, limit) from None
                 remove_tree(target)
                 shown.append((str(original), f"{VOLUMES}/{volume}"))
             except OSError as cause:
                 raise errors.sandbox_failed(f"the volume {volume} cannot be read") from cause
-        return Workspace(scratch, copies, shown, confined.scratch_bytes)
+        return Workspace(scratch, copies, shown, limit)
 
 
 def difference(before: Tree, after: Tree) -> list[Change]:
@@ -246,6 +246,11 @@ def difference(before: Tree, after: Tree) -> list[Change]:
     ]
     deleted = [Change(path, "delete", before[path], "") for path in sorted(before, reverse=True) if path not in after]
     return [*deleted, *written]
+
+
+def _copy_limit(confined: Confinement) -> int:
+    """Return the most bytes of one copy. Copies are in memory, so the memory limit bounds them too."""
+    return min(confined.scratch_bytes, confined.memory_bytes)
 
 
 def _remove_result(opening: asyncio.Future[Workspace]) -> None:
