@@ -60,6 +60,11 @@ def program_in(package: Path) -> bytes:
     raise CannotFetchError(f"The package {package.name} holds no {PROGRAM}. {ELSEWHERE}")
 
 
+def program_in_use(fetched: Path) -> Path:
+    """Return the program that the executor and `toolmesh doctor` use: a named one, else from the PATH, else this."""
+    return Path(os.environ.get("TOOLMESH_RUNSC") or shutil.which(PACKAGE) or fetched)
+
+
 def _downloaded(place: Path) -> Path:
     apt = shutil.which("apt-get")
     if apt is None:
@@ -125,7 +130,10 @@ def main() -> int:
         print(f"usage: {sys.argv[0]} FOLDER", file=sys.stderr)
         return 2
     try:
-        print(f"gVisor is in {fetch(Path(sys.argv[1]))}")
+        fetched = fetch(Path(sys.argv[1]))
+        print(f"gVisor is in {fetched}")
+        if (used := program_in_use(fetched)) != fetched:
+            print(f"The executor uses {used} instead; TOOLMESH_RUNSC={fetched} names this one.")
     except CannotFetchError as error:
         print(error, file=sys.stderr)
         return 1

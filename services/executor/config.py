@@ -12,7 +12,9 @@ from pydantic import Field, FilePath, PlainValidator, WithJsonSchema
 from libs.common.redaction.tenant_scanners import TenantScanners, read_tenant_scanners_file
 from libs.common.runtime.setting_types import HostPort, PostgresUrl, RedisUrl, SealingKeys
 from libs.common.runtime.settings import ProcessSettings
+from services.executor.domain.volumes import Volume
 
+_SHARED = ":shared"
 _VOLUME_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 # A folder's name may hold a comma; a comma that separates two volumes stands before the next volume's name.
 _BETWEEN_VOLUMES = re.compile(r",(?=\s*[a-z][a-z0-9_-]{0,62}=/)")
@@ -33,14 +35,18 @@ def existing_folders(text: str) -> tuple[Path, ...]:
     return tuple(_existing_folder(folder.strip()) for folder in text.split(","))
 
 
-def named_folders(text: str) -> tuple[tuple[str, Path], ...]:
-    """Parse `name=/folder`, separated by commas. A name has lower case letters, digits, dashes and underscores."""
-    named: dict[str, Path] = {}
+def named_volumes(text: str) -> tuple[tuple[str, Volume], ...]:
+    """Parse `name=/folder` or `name=/folder:shared`, separated by commas.
+
+    A name has lower case letters, digits, dashes and underscores.
+    """
+    named: dict[str, Volume] = {}
     for volume in _BETWEEN_VOLUMES.split(text):
         name, _, folder = volume.strip().partition("=")
         if not _VOLUME_NAME.fullmatch(name) or name in named:
             raise ValueError("is not a list of name=/folder with a different name for each")
-        named[name] = _existing_folder(folder).resolve()
+        path = folder.removesuffix(_SHARED)
+        named[name] = Volume(_existing_folder(path).resolve(), shared=path != folder)
     return tuple(named.items())
 
 
@@ -62,9 +68,9 @@ Folders = Annotated[
     WithJsonSchema({"type": "string", "format": "list of folders"}),
 ]
 Volumes = Annotated[
-    tuple[tuple[str, Path], ...],
-    PlainValidator(named_folders),
-    WithJsonSchema({"type": "string", "format": "list of name=/folder"}),
+    tuple[tuple[str, Volume], ...],
+    PlainValidator(named_volumes),
+    WithJsonSchema({"type": "string", "format": "list of name=/folder or name=/folder:shared"}),
 ]
 RedactionRulesFile = Annotated[
     TenantScanners,
@@ -91,7 +97,9 @@ class Settings(ProcessSettings):
     egress_internal: Networks = Field(
         (), description="Private networks that confined tools may connect to. Metadata services stay blocked."
     )
-    runsc: FilePath | None = Field(None, description="gVisor's program. Empty: `runsc` on the PATH.")
+    runsc: FilePath | None = Field(
+        None, description="gVisor's program. Empty: `runsc` on the PATH, else what `make gvisor` fetched."
+    )
     result_ttl_seconds: float = Field(
         3600.0, ge=1, le=604_800, description="Time that a result too large for the response can be fetched."
     )
@@ -100,7 +108,11 @@ class Settings(ProcessSettings):
         16 << 20, ge=0, le=1 << 34, description="Memory for cached results of read-only tools. 0: no cache."
     )
     tool_packs: Folders = Field((), description="Folders of tool packs.")
-    volumes: Volumes = Field((), description="Folders that tools may read or write, by the name in their permissions.")
+    volumes: Volumes = Field(
+        (),
+        description="Folders that tools may read or write, by the name in their permissions. Each tenant has a folder"
+        " of its own in them, unless `:shared` follows.",
+    )
     workers: int = Field(16, ge=1, le=1000, description="Most warm workers. One tenant has at most half of them.")
     sandbox_cgroups: Literal["required", "preferred", "off"] = Field(
         "preferred", description="Whether control groups limit confined processes: always, where possible, or never."

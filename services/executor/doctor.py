@@ -10,14 +10,17 @@ import asyncio
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from datetime import date, datetime, timedelta
 from pathlib import Path
 
 from services.executor.adapters.sandbox.bubblewrap.sandbox import BubblewrapSandbox
-from services.executor.adapters.sandbox.gvisor.runsc import HOW_TO_GET, find_runsc
+from services.executor.adapters.sandbox.gvisor.runsc import FETCHED, HOW_TO_GET, find_runsc
 from services.executor.adapters.sandbox.gvisor.sandbox import GvisorSandbox
 from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import CgroupHierarchy
 from services.executor.adapters.sandbox.port import Sandbox
@@ -25,6 +28,12 @@ from services.executor.adapters.sandbox.seccomp import bpf
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 _ACTIONS = Path("/proc/sys/kernel/seccomp/actions_avail")
+_DATE = re.compile(r"(?<!\d)20\d{6}")
+_MAX_AGE = timedelta(days=365)
+_OLD_GVISOR = (
+    "Install a current release of gVisor, which fixes known vulnerabilities, and name it with TOOLMESH_RUNSC. "
+    "`make gvisor` fetches the one of the distribution."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +102,28 @@ def check_gvisor() -> DoctorCheck:
     """Check gVisor, which tools of the tier `kernel` need. Without it they are refused; all others run."""
     configured = Path(os.environ["TOOLMESH_RUNSC"]) if os.environ.get("TOOLMESH_RUNSC") else None
     program = find_runsc(configured)
+    if program is None and configured is not None:
+        detail = f"TOOLMESH_RUNSC names {configured}, which is not a program; tools that demand it are refused"
+        return DoctorCheck("sandbox:gvisor", WARN, detail, f"Name another, or none for {find_runsc(None) or FETCHED}.")
     if program is None:
         return DoctorCheck("sandbox:gvisor", WARN, "not found; tools that demand it are refused", _sentence(HOW_TO_GET))
     reason = asyncio.run(_probe(GvisorSandbox("doctor", runsc=program)))
     if reason:
         return DoctorCheck("sandbox:gvisor", WARN, _sentence(reason), "Tools that demand it are refused here.")
-    return DoctorCheck("sandbox:gvisor", OK, f"works: {_version(program)} at {program}")
+    version = _version(program)
+    released = release_date(version)
+    detail = f"works: {version} at {program}, {_age(released)}"
+    if released is None or date.today() - released > _MAX_AGE:  # noqa: DTZ011
+        return DoctorCheck("sandbox:gvisor", WARN, detail, _OLD_GVISOR)
+    return DoctorCheck("sandbox:gvisor", OK, detail)
+
+
+def release_date(version: str) -> date | None:
+    """Return the day of a gVisor release, which its version holds; None if it does not."""
+    for digits in _DATE.findall(version):
+        with suppress(ValueError):
+            return datetime.strptime(digits, "%Y%m%d").date()  # noqa: DTZ007
+    return None
 
 
 def main(arguments: list[str]) -> int:
@@ -124,6 +149,13 @@ async def _probe(sandbox: Sandbox) -> str:
         return await asyncio.to_thread(sandbox.unavailable_reason)
     finally:
         await sandbox.close()
+
+
+def _age(released: date | None) -> str:
+    if released is None:
+        return "of unknown age"
+    days = (date.today() - released).days  # noqa: DTZ011
+    return f"{days // 365} years old" if days >= 2 * 365 else f"{days} days old"
 
 
 def _sentence(text: str) -> str:

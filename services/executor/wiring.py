@@ -238,6 +238,7 @@ def build_scheduler(settings: Settings, clock: Clock) -> Scheduler:
         sandboxes=settings.sandbox_concurrency,
         waiting=settings.queue_limit,
         waiting_per_tool=max(1, settings.queue_limit // 2),
+        shared_volumes=frozenset(name for name, volume in settings.volumes if volume.shared),
     )
     scheduler = Scheduler(clock, bounds, QueueMetrics())
     export_queue_length(scheduler)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import sys
 import tarfile
@@ -10,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tools.fetch_gvisor import CannotFetchError, fetch, program_in
+from services.executor.adapters.sandbox.gvisor import runsc
+from tools.fetch_gvisor import CannotFetchError, fetch, program_in, program_in_use
 
 
 def _package(
@@ -90,3 +92,21 @@ def test_a_machine_that_cannot_fetch_says_so_in_a_sentence(
     command = [sys.executable, str(repository / "tools" / "fetch_gvisor.py"), str(tmp_path / "target")]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr.count("\n"), (tmp_path / "target").exists()) == (1, 1, False)
+
+
+def test_it_agrees_with_the_executor_about_the_program_in_use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fetched = runsc.FETCHED
+    for named, path in (("", ""), (str(_program(tmp_path / "named")), ""), ("", str(_program(tmp_path / "path")))):
+        monkeypatch.setenv("TOOLMESH_RUNSC", named)
+        monkeypatch.setenv("PATH", str(Path(path).parent) if path else "")
+        monkeypatch.setattr(os, "access", lambda *_: True)
+        used = runsc.find_runsc(Path(named) if named else None)
+        assert program_in_use(fetched) == used
+
+
+def _program(folder: Path) -> Path:
+    folder.mkdir()
+    program = folder / "runsc"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    return program

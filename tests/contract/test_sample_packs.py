@@ -20,6 +20,7 @@ from services.executor.adapters.runners.factory import RunnerConfig, SandboxedRu
 from services.executor.adapters.sandbox.bubblewrap.sandbox import BubblewrapSandbox
 from services.executor.domain.model import RunRequest, RunResult
 from services.executor.domain.tool import Tool
+from services.executor.domain.volumes import Volume
 from services.registry.adapters.json_schemas import JsonSchemaChecker
 from services.registry.convert.manifest import manifest_of, message_of
 from services.registry.domain.publishing.admission import violations
@@ -57,7 +58,7 @@ async def runners(tmp_path: Path) -> AsyncIterator[SandboxedRunners]:
     if why := await asyncio.to_thread(bubblewrap.unavailable_reason):
         pytest.skip(f"no bubblewrap here: {why}")
     (tmp_path / "reports").mkdir()
-    config = RunnerConfig(packs=[PACKS], volumes={"reports": tmp_path / "reports"})
+    config = RunnerConfig(packs=[PACKS], volumes={"reports": Volume(tmp_path / "reports", shared=True)})
     made = SandboxedRunners(
         {"process": bubblewrap}, config, Log("executor", descriptor=os.open(os.devnull, os.O_WRONLY))
     )

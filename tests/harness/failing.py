@@ -180,7 +180,7 @@ def failing_mesh(folder: Path) -> Iterator[Mesh]:
     gvisor.chmod(0o755)
     named = {
         "TOOLMESH_TOOL_PACKS": str(PACKS),
-        "TOOLMESH_VOLUMES": f"notes={notes}",
+        "TOOLMESH_VOLUMES": f"notes={notes}:shared",
         "TOOLMESH_HOOKS": str(hooks),
         "TOOLMESH_RUNSC": str(gvisor),
     }

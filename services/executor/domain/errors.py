@@ -278,8 +278,8 @@ def volume_too_large(volume: str, limit: int) -> MeshError:
 
 
 def not_carried_over(volume: str) -> MeshError:
-    """The tool left a link, a device or the like in a volume. The run is rolled back."""
-    message = "the tool left something in a volume that is neither a file nor a folder"
+    """A link, a device, a file of another user or the like is in a volume after the run. The run is rolled back."""
+    message = "the tool left something in a volume that is neither a file nor a folder of its own"
     return MeshError(Reason.EXECUTION_FAILED, message=message, metadata={"volume": volume})
 
 

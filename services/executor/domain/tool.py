@@ -104,6 +104,8 @@ class Confinement:
     """The readable volumes."""
     writes: tuple[str, ...] = ()
     """The writable volumes."""
+    shares_workers: bool = False
+    """True if one worker may serve all subjects of a tenant."""
 
 
 @dataclass(frozen=True, slots=True)

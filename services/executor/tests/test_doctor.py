@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
@@ -75,3 +76,41 @@ def test_missing_seccomp_is_a_failure(monkeypatch: pytest.MonkeyPatch, tmp_path:
 def test_other_systems_have_no_sandboxes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor.platform, "system", lambda: "Plan9")  # type: ignore[attr-defined]
     assert [result.status for result in doctor.run_checks()] == ["warn"]
+
+
+@pytest.mark.parametrize(
+    ("version", "released"),
+    [
+        ("runsc version 0.0~20221219.0", date(2022, 12, 19)),
+        ("runsc version release-20240729.0", date(2024, 7, 29)),
+        ("runsc version v0.0.0-20260905035102-160fafc42237", date(2026, 9, 5)),
+        ("runsc version VERSION_MISSING", None),
+        ("runsc version 20229999", None),
+    ],
+)
+def test_the_release_of_gvisor_is_in_its_version(version: str, released: date | None) -> None:
+    assert doctor.release_date(version) == released
+
+
+@pytest.mark.parametrize(("days", "status"), [(30, "ok"), (400, "warn")])
+def test_an_old_gvisor_is_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, days: int, status: str) -> None:
+    class Working(doctor.GvisorSandbox):  # type: ignore[misc, name-defined]
+        def unavailable_reason(self) -> str:
+            return ""
+
+    released = date.today() - timedelta(days=days)  # noqa: DTZ011
+    program = tmp_path / "runsc"
+    program.write_text(f"#!/bin/sh\necho runsc version release-{released:%Y%m%d}.0\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("TOOLMESH_RUNSC", str(program))
+    monkeypatch.setattr(doctor, "GvisorSandbox", Working)
+    result = doctor.check_gvisor()
+    assert (result.status, bool(result.advice)) == (status, status == "warn")
+    assert str(program) in result.detail
+
+
+def test_a_named_program_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TOOLMESH_RUNSC", str(tmp_path / "absent"))
+    result = doctor.check_gvisor()
+    assert result.status == "warn"
+    assert str(tmp_path / "absent") in result.detail

@@ -1248,6 +1248,7 @@ class ExecutionProfile(_message.Message):
     CACHE_TTL_FIELD_NUMBER: _builtins.int
     MAX_CONCURRENCY_FIELD_NUMBER: _builtins.int
     ACCESS_TIER_FIELD_NUMBER: _builtins.int
+    SHARES_WORKERS_FIELD_NUMBER: _builtins.int
     runner: Global___RunnerKind.ValueType
     """Which runner executes it."""
     entry_point: _builtins.str
@@ -1264,6 +1265,10 @@ class ExecutionProfile(_message.Message):
     """How many runs may be under way at once in one executor. 0 means the mesh's limit."""
     access_tier: Global___AccessTier.ValueType
     """What a run may do beyond computing. Unset means PURE."""
+    shares_workers: _builtins.bool
+    """True if a warm worker of a PYTHON tool may serve every subject of a tenant, one after the other: the tool keeps nothing of a call.
+    Otherwise a worker serves one subject.
+    """
     @_builtins.property
     def timeout_default(self) -> _duration_pb2.Duration:
         """The usual limit, 1 s to 2 h. Unset means the class's."""
@@ -1315,10 +1320,11 @@ class ExecutionProfile(_message.Message):
         cache_ttl: _duration_pb2.Duration | None = ...,
         max_concurrency: _builtins.int = ...,
         access_tier: Global___AccessTier.ValueType = ...,
+        shares_workers: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["cache_ttl", b"cache_ttl", "checkpoint", b"checkpoint", "circuit_breaker", b"circuit_breaker", "network_policy", b"network_policy", "resource_limits", b"resource_limits", "retry_policy", b"retry_policy", "timeout_default", b"timeout_default", "timeout_max", b"timeout_max"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["access_tier", b"access_tier", "cache_ttl", b"cache_ttl", "cancellation_supported", b"cancellation_supported", "checkpoint", b"checkpoint", "circuit_breaker", b"circuit_breaker", "entry_point", b"entry_point", "external_service", b"external_service", "max_concurrency", b"max_concurrency", "network_policy", b"network_policy", "progress_supported", b"progress_supported", "resource_limits", b"resource_limits", "retry_policy", b"retry_policy", "runner", b"runner", "timeout_class", b"timeout_class", "timeout_default", b"timeout_default", "timeout_max", b"timeout_max"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["access_tier", b"access_tier", "cache_ttl", b"cache_ttl", "cancellation_supported", b"cancellation_supported", "checkpoint", b"checkpoint", "circuit_breaker", b"circuit_breaker", "entry_point", b"entry_point", "external_service", b"external_service", "max_concurrency", b"max_concurrency", "network_policy", b"network_policy", "progress_supported", b"progress_supported", "resource_limits", b"resource_limits", "retry_policy", b"retry_policy", "runner", b"runner", "shares_workers", b"shares_workers", "timeout_class", b"timeout_class", "timeout_default", b"timeout_default", "timeout_max", b"timeout_max"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -52,6 +52,7 @@ def confinement_of(manifest: mpb.ToolManifest) -> Confinement:
         ports=tuple(network.allowed_ports) or _DEFAULT_PORTS,
         reads=tuple(dict.fromkeys(volume for _, volume in named)),
         writes=tuple(dict.fromkeys(volume for verb, volume in named if verb == "write" and writes)),
+        shares_workers=manifest.execution.shares_workers,
     )
 
 

@@ -147,6 +147,7 @@ def _plan(
         argv,
         readable=[*program.binds, *workspace.readable],
         writable=workspace.writable,
+        mount_namespace=workspace.mount_namespace,
         cpu_seconds=cpu_limit_seconds(tool, work.seconds),
         egress_socket="" if gate is None else gate.path,
         environment={

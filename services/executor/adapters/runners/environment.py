@@ -16,8 +16,10 @@ from services.executor.adapters.runners.workspace.workspace import Volumes
 from services.executor.adapters.sandbox.egress.listener import EgressListener
 from services.executor.adapters.sandbox.egress.proxy import EgressProxy
 from services.executor.adapters.sandbox.port import Sandbox
+from services.executor.adapters.sandbox.scratch.bounded_scratch import BoundedScratch
 from services.executor.adapters.sandbox.scratch.locked_tempdir import LockedTempDir
 from services.executor.domain.tool import Tool
+from services.executor.domain.volumes import Volume
 
 _WORKER_SOURCE = Path(__file__).resolve().parents[2] / "worker" / "toolmesh_tool"
 
@@ -31,12 +33,13 @@ class RunnerEnvironment:
         log: Log,
         *,
         packs: Sequence[Path] = (),
-        volumes: Mapping[str, Path] | None = None,
+        volumes: Mapping[str, Volume] | None = None,
         egress: Callable[[], EgressProxy] = EgressProxy,
     ) -> None:
         self.tiers = Tiers(sandboxes)
         self.packs: Mapping[str, Pack] = {}
-        self.volumes = Volumes(volumes or {}, self._volume_scratch)
+        self._scratch = BoundedScratch(self._volume_scratch)
+        self.volumes = Volumes(volumes or {}, self._scratch)
         self._log = log
         self._pack_folders = tuple(packs)
         self._new_egress = egress
@@ -53,6 +56,7 @@ class RunnerEnvironment:
         await self.tiers.close()
         if self._egress is not None:
             await self._egress.close()
+        await asyncio.to_thread(self._scratch.close)
         if self._folder is not None:
             await asyncio.to_thread(self._folder.remove)
 
@@ -83,7 +87,8 @@ class RunnerEnvironment:
 
     def _volume_scratch(self) -> Path:
         scratch = self._own_path() / "volumes"
-        scratch.mkdir(mode=0o711, exist_ok=True)
+        # No other user of the machine passes: mounts of it are made before a sandbox switches to its own user.
+        scratch.mkdir(mode=0o700, exist_ok=True)
         return scratch
 
 

@@ -15,6 +15,7 @@ from services.executor.adapters.runners.worker.pool import PoolLimits, WorkerPoo
 from services.executor.adapters.sandbox.egress.proxy import EgressProxy
 from services.executor.adapters.sandbox.port import Sandbox
 from services.executor.domain.ports import Runner
+from services.executor.domain.volumes import Volume
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class RunnerConfig:
     """The deployment's settings for sandboxed runners."""
 
     packs: Sequence[Path] = ()
-    volumes: Mapping[str, Path] = field(default_factory=dict)
+    volumes: Mapping[str, Volume] = field(default_factory=dict)
     workers: PoolLimits = PoolLimits()
     cold_starts: int = 4
     output_bytes: int = 16 << 20

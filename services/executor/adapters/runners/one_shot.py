@@ -19,7 +19,7 @@ async def run_one_shot(volumes: Volumes, tool: Tool, work: RunRequest, log: Log,
 
     On any failure the copies are removed and the volumes stay unchanged.
     """
-    workspace = await volumes.open(tool)
+    workspace = await volumes.open(tool, work.tenant)
     try:
         answer = await attempt(workspace)
         report_answer(log, tool, work, answer)

@@ -52,7 +52,7 @@ PythonEntryPoint = ResolvedEntryPoint[LoadMessage]
 
 
 class PythonRunner:
-    """Keeps separate workers per tenant and tool version. A tool that sees volumes gets a new worker for each call."""
+    """Keeps separate workers per subject and tool version. A tool that sees volumes gets a new worker for each call."""
 
     def __init__(
         self, environment: RunnerEnvironment, pool: WorkerPool, log: Log, *, output_bytes: int, lifetime_calls: int
@@ -73,7 +73,7 @@ class PythonRunner:
         return False
 
     async def run(self, tool: Tool, work: RunRequest) -> RunResult:
-        """Run the function in a worker that serves only this tenant and this tool version."""
+        """Run the function in a worker that serves only this subject, or tenant, and this tool version."""
         sandbox = self._environment.tiers.require(tool)
         entry_point = self._entry_points.require(tool)
         if tool.confinement.reads:
@@ -113,7 +113,8 @@ class PythonRunner:
         """Return a ready worker. An idle worker that ended is replaced, because no call had started in it."""
         # A caller without a tenant shares workers with no other subject.
         tenant = f"tenant {work.tenant}" if work.tenant else f"subject {work.subject}"
-        key = WorkerKey(tool.digest, tenant, sandbox.name)
+        subject = "" if tool.confinement.shares_workers else work.subject
+        key = WorkerKey(tool.digest, tenant, sandbox.name, subject)
         while True:
             worker = await self._pool.take(key, lambda: self.start_worker(tool, entry_point, sandbox, Workspace()))
             is_new = worker.calls == 0
@@ -140,6 +141,7 @@ class PythonRunner:
             WORKER_ARGV,
             readable=[(self._environment.worker_code(), WORKER), *entry_point.binds, *workspace.readable],
             writable=workspace.writable,
+            mount_namespace=workspace.mount_namespace,
             cpu_seconds=cpu_limit_seconds(tool, tool.own_limit) * (calls or self._lifetime_calls),
             egress_socket="" if gate is None else gate.path,
         )

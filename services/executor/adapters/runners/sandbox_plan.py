@@ -39,6 +39,7 @@ def plan_for(
     writable: Binds = (),
     cpu_seconds: float,
     egress_socket: str = "",
+    mount_namespace: int = 0,
     environment: Mapping[str, str] | None = None,
 ) -> Plan:
     """Return the plan of a process that runs a tool within its manifest's limits."""
@@ -55,4 +56,5 @@ def plan_for(
         millicpus=confined.millicpus,
         cpu_seconds=cpu_seconds,
         egress_socket=egress_socket,
+        mount_namespace=mount_namespace,
     )

@@ -33,6 +33,12 @@ class Plan:
     """Total CPU time, after which the process is killed."""
     egress_socket: str = ""
     """Host path of the egress proxy's unix socket, mounted as /run/egress.sock; empty for no network access."""
+    mount_namespace: int = 0
+    """The process in whose mount namespace the host paths are; 0 for that of the executor."""
+
+    def reachable(self, host: str) -> str:
+        """Return the path by which the executor reaches a host path of this plan."""
+        return f"/proc/{self.mount_namespace}/root{host}" if self.mount_namespace else host
 
 
 class ExitKind(StrEnum):

@@ -21,6 +21,7 @@ _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _TWISTED = re.compile(r"(^|/)\.{1,2}(/|$)|//")
 # Stands for a literal star in an argument. A resource with this character would at worst cause a needless wait.
 _STAR_AS_LETTER = "\ue000"
+_TENANT = "\ue001"
 # More patterns than this are replaced by their common prefix, so that comparing two calls stays cheap.
 MAX_PATTERNS = 8
 _MAX_LENGTH = 512
@@ -50,11 +51,14 @@ def touches_nothing(tool: Tool) -> bool:
     )
 
 
-def footprint_of(tool: Tool, arguments: dict[str, Any]) -> Footprint:
-    """Return the footprint of a call with these arguments."""
+def footprint_of(
+    tool: Tool, arguments: dict[str, Any], tenant: str = "", shared: frozenset[str] = frozenset()
+) -> Footprint:
+    """Return the footprint of a tenant's call with these arguments. `shared` names the volumes that all tenants see."""
+    private = tuple(f"file:{volume}/" for volume in tool.confinement.reads if volume not in shared)
     named = () if tool.resources is None else tool.resources(arguments)
-    reads = _few(tuple(_resource(each) for each in named))
-    writes = _few(tuple(_filled(effect.resource, arguments) for effect in tool.effects))
+    reads = _few(tuple(_scoped(_resource(each), private, tenant) for each in named))
+    writes = _few(tuple(_scoped(_filled(effect.resource, arguments), private, tenant) for effect in tool.effects))
     if not writes and tool.mutation is not Mutation.READ_ONLY:
         # The tool changes something that it does not declare.
         writes = reads or (ANY,)
@@ -105,6 +109,12 @@ def _same(ones: tuple[str, ...], others: tuple[str, ...]) -> bool:
 
 def _filled(pattern: str, arguments: dict[str, Any]) -> str:
     return _PLACEHOLDER.sub(lambda match: _value(arguments.get(match[1])), pattern)
+
+
+def _scoped(pattern: str, private: tuple[str, ...], tenant: str) -> str:
+    """Return a pattern of files in a tenant's folder, which matches no file of another tenant."""
+    # At the end: a pattern that is not scoped, such as `file:*`, still overlaps those of every tenant.
+    return f"{pattern}{_TENANT}{tenant}" if private and pattern.startswith(private) else pattern
 
 
 def _value(value: Any) -> str:

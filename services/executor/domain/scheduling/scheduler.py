@@ -49,6 +49,8 @@ class Bounds:
     waiting_per_tool: int = 256
     aging: float = 0.5
     """The seconds of waiting that outweigh one priority level."""
+    shared_volumes: frozenset[str] = frozenset()
+    """The volumes in which calls of different tenants can conflict."""
 
 
 class QueueObserver(Protocol):
@@ -148,15 +150,18 @@ class Scheduler:
         arguments: dict[str, Any],
         priority: int = 0,
         on_wait: Callable[[], None] | None = None,
+        *,
+        tenant: str = "",
     ) -> Slot:
-        """Return the slot of a call.
+        """Return the slot of a tenant's call.
 
         `on_wait` is called once if the call has to wait; priority 0 means that of the tool.
         """
         self._count += 1
         level = min(max(priority or tool.placement.priority, _LEAST), _MOST)
         rank = self._clock.monotonic() - level * self._bounds.aging
-        return Slot(self, tool, footprint_of(tool, arguments), self._capacities(tool), (rank, self._count), on_wait)
+        footprint = footprint_of(tool, arguments, tenant, self._bounds.shared_volumes)
+        return Slot(self, tool, footprint, self._capacities(tool), (rank, self._count), on_wait)
 
     def enter(self, slot: Slot) -> bool:
         """Queue a call, and return whether it starts at once."""

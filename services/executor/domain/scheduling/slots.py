@@ -34,7 +34,11 @@ class SlotPool:
         """
         arguments = invocation.arguments if invocation.call_input is None else invocation.call_input
         slot = self._scheduler.slot(
-            tool, arguments, invocation.request.priority, lambda: invocation.enter(State.QUEUED)
+            tool,
+            arguments,
+            invocation.request.priority,
+            lambda: invocation.enter(State.QUEUED),
+            tenant=invocation.request.caller.tenant,
         )
         return InvocationSlot(slot, invocation, self._clock)
 

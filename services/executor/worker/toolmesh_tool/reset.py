@@ -1,6 +1,8 @@
 """Resets a worker between two calls, so that the second finds nothing of the first.
 
-Both calls belong to one tenant and one tool version. Tenants are kept apart by never sharing a worker.
+Both calls belong to one tool version and one subject, or one tenant if the tool says so. Others are kept apart by never
+sharing a worker. What would run during the next call is removed: processes, timers, signal handlers, profilers. Where
+something of it cannot be removed, the process ends.
 """
 
 from __future__ import annotations
@@ -8,6 +10,8 @@ from __future__ import annotations
 import os
 import signal
 import time
+
+from .hooks import InterpreterHooks
 
 SCRATCH = "/tmp"  # noqa: S108  (private to the sandbox)
 _KILL_SECONDS = 0.25
@@ -25,6 +29,7 @@ class WorkerReset:
         self._processes = _processes()
         self._threads = _threads()
         self._environment = dict(os.environ)
+        self._hooks = InterpreterHooks()
 
     @staticmethod
     def is_alone() -> bool:
@@ -33,13 +38,13 @@ class WorkerReset:
         return _processes() <= {1, os.getpid()}
 
     def reset(self) -> None:
-        """Kill processes of the call, and empty the scratch directory. Raises ResetError or OSError."""
+        """Kill processes of the call, remove its hooks and empty the scratch folder. Raises ResetError or OSError."""
         for timer in _TIMERS:
             # A timer of this call would fire during the next one.
             signal.setitimer(timer, 0)
         if _processes() != self._processes:
             self._kill_others()
-        if _threads() > self._threads:
+        if _threads() > self._threads or not self._hooks.restore():
             raise ResetError
         _empty(SCRATCH)
         os.chdir(SCRATCH)

@@ -1,4 +1,4 @@
-"""Pools warm workers. A worker is reused only for the same tenant, tool version and sandbox.
+"""Pools warm workers. A worker is reused only for the same tenant, subject, tool version and sandbox.
 
 Workers are started on demand. A worker ends when it was idle too long, has served its number of calls, or is evicted to
 make room for another key. The number of workers is bounded in total and per tenant. Further calls wait in FIFO order; a
@@ -22,11 +22,14 @@ StartWorker = Callable[[], Awaitable[Worker]]
 
 @dataclass(frozen=True, slots=True)
 class WorkerKey:
-    """Tool version, tenant and sandbox of a worker. Two calls share a worker only if their keys are equal."""
+    """Tool version, tenant, sandbox and subject of a worker. Two calls share a worker only if their keys are equal."""
 
     digest: str
     tenant: str
+    """Limits count per tenant."""
     sandbox: str
+    subject: str = ""
+    """Empty if the tool lets all subjects of a tenant share a worker."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Copies, measures and hashes folder trees. Links and devices are never followed, opened or copied.
+"""Copies and hashes folder trees. Links and devices are never followed, opened or copied.
 
 Blocking: run it in a thread.
 """
@@ -9,11 +9,9 @@ import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-
-from services.executor.adapters.sandbox.scratch.remove_tree import OPEN_DIR_FLAGS, grant_owner_access
 
 FOLDER = "folder"
 """Marks a folder where a file has the digest of its content."""
@@ -52,19 +50,19 @@ class TreeEntry:
 
 
 def copy_tree(source: Path, target: Path, max_bytes: int, is_wanted: Callable[[], bool] = lambda: True) -> Tree:
-    """Copy the files and folders of a volume with open permissions and return the tree.
+    """Copy the files and folders of a volume, for their owner alone, and return the tree.
 
     Other entries, and entries that disappear meanwhile, are skipped. Raises TreeTooLargeError, and CopyCanceledError as
     soon as the copy is no longer wanted.
     """
     tree: dict[str, str] = {}
-    target.mkdir()
+    target.mkdir(mode=0o700)
     for entry in _entries(source, tolerant=True):
         if not is_wanted():
             raise CopyCanceledError
         copy = target / entry.relative
         if stat.S_ISDIR(entry.status.st_mode):
-            copy.mkdir()
+            copy.mkdir(mode=0o700)
             tree[entry.relative] = FOLDER
             continue
         try:
@@ -73,14 +71,13 @@ def copy_tree(source: Path, target: Path, max_bytes: int, is_wanted: Callable[[]
             # The volume is being changed at this moment: the copy has the later state.
             continue
         max_bytes -= size
-    grant_access(target)
     return tree
 
 
 def copy_file(source: Path, target: Path, max_bytes: int) -> tuple[int, str]:
     """Copy a file to a new path and return its size and digest. Raises TreeTooLargeError and FileExistsError."""
     size, hashed = 0, hashlib.sha256()
-    with _open_regular(source) as reading, target.open("xb") as writing:
+    with _open_regular(source) as reading, open(target, "xb", opener=_create_private) as writing:
         while chunk := os.read(reading, _CHUNK):
             size += len(chunk)
             if size > max_bytes:
@@ -91,7 +88,11 @@ def copy_file(source: Path, target: Path, max_bytes: int) -> tuple[int, str]:
 
 
 def read_tree(folder: Path, max_bytes: int) -> Tree:
-    """Return the tree of a folder after a run. Raises TreeTooLargeError, and UnsupportedFileError for other entries."""
+    """Return the tree of a folder after a run.
+
+    Raises TreeTooLargeError, and UnsupportedFileError for other entries and for those that the folder's owner does not
+    own.
+    """
     tree: dict[str, str] = {}
     for entry in _entries(folder, tolerant=False):
         if stat.S_ISDIR(entry.status.st_mode):
@@ -121,54 +122,8 @@ def digest_of(path: Path) -> str:
     return hashed.hexdigest()
 
 
-def disk_usage(folder: Path) -> tuple[int, int]:
-    """Return the bytes and entries of a folder that may be written to meanwhile.
-
-    Raises TreeTooLargeError if it is nested too deeply.
-    """
-    # By descriptors: a concurrent writer may create very long paths or replace a folder by a link.
-    descriptor = os.open(folder, OPEN_DIR_FLAGS)
-    try:
-        return _disk_usage(descriptor, 0)
-    finally:
-        os.close(descriptor)
-
-
-def _disk_usage(descriptor: int, depth: int) -> tuple[int, int]:
-    if depth > _MAX_DEPTH:
-        raise TreeTooLargeError
-    with os.scandir(descriptor) as scan:
-        listing = list(scan)
-    size, entries = 0, len(listing)
-    for entry in listing:
-        with suppress(OSError):
-            if not entry.is_dir(follow_symlinks=False):
-                size += entry.stat(follow_symlinks=False).st_blocks * 512
-                continue
-            child = _open_folder(descriptor, entry.name)
-            try:
-                child_size, child_entries = _disk_usage(child, depth + 1)
-            finally:
-                os.close(child)
-            size, entries = size + child_size, entries + child_entries
-    return size, entries
-
-
-def _open_folder(parent: int, name: str) -> int:
-    try:
-        return os.open(name, OPEN_DIR_FLAGS, dir_fd=parent)
-    except PermissionError:
-        # The tool removed the permissions, which would hide what it writes there.
-        grant_owner_access(name, parent)
-        return os.open(name, OPEN_DIR_FLAGS, dir_fd=parent)
-
-
-def grant_access(folder: Path) -> None:
-    """Make a copy readable and writable for the sandbox's user, whichever that is."""
-    for path, _, files in os.walk(folder):
-        Path(path).chmod(0o777)
-        for name in files:
-            (Path(path) / name).chmod(0o666)
+def _create_private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
 @contextmanager
@@ -186,9 +141,10 @@ def _open_regular(path: Path) -> Iterator[int]:
 def _entries(root: Path, *, tolerant: bool) -> Iterator[TreeEntry]:
     """Yield everything below a folder, folders before their content.
 
-    `tolerant` skips other file types and entries that disappear; otherwise they raise.
+    `tolerant` skips other file types and entries that disappear; otherwise they raise, as do entries of another owner.
     """
     count = 0
+    owner = root.lstat().st_uid
     folders = [(root, "", 0)]
     while folders:
         folder, prefix, depth = folders.pop()
@@ -202,6 +158,9 @@ def _entries(root: Path, *, tolerant: bool) -> Iterator[TreeEntry]:
             status = _status(path, tolerant=tolerant)
             if status is None:
                 continue
+            if not tolerant and status.st_uid != owner:
+                # The tool opened its copy to other users of the machine, and one of them put this there.
+                raise UnsupportedFileError
             is_folder = stat.S_ISDIR(status.st_mode)
             count += 1
             if count > MAX_ENTRIES:
@@ -216,7 +175,7 @@ def _entries(root: Path, *, tolerant: bool) -> Iterator[TreeEntry]:
 def _names(folder: Path, *, tolerant: bool) -> list[str]:
     if not tolerant:
         # The tool may have removed the permissions; the run is over, so they are restored.
-        folder.chmod(0o777)
+        folder.chmod(0o700)
         return os.listdir(folder)  # noqa: PTH208  (names, in one call)
     try:
         return os.listdir(folder)  # noqa: PTH208

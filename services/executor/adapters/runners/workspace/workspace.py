@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,11 +19,16 @@ from libs.common.errors import MeshError
 from services.executor.adapters.runners.workspace import file_tree
 from services.executor.adapters.runners.workspace.apply_changes import Change, apply_changes
 from services.executor.adapters.runners.workspace.file_tree import Tree, TreeTooLargeError
+from services.executor.adapters.runners.workspace.tenant_folder import open_tenant_folder
+from services.executor.adapters.sandbox.scratch.bounded_scratch import BoundedScratch, ScratchFolder
 from services.executor.adapters.sandbox.scratch.remove_tree import remove_tree
 from services.executor.domain import errors
-from services.executor.domain.tool import VOLUMES, Effect, Tool
+from services.executor.domain.tool import VOLUMES, Confinement, Effect, Tool
+from services.executor.domain.volumes import Volume
 
 _POLL_SECONDS = 0.1
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_EXCESS_BYTES = 1 << 20
 T = TypeVar("T")
 
 
@@ -33,6 +37,7 @@ class _VolumeCopy:
     volume: str
     original: Path
     folder: Path
+    """The path by which this process reaches it; a sandbox mounts it by another."""
     before: Tree
 
 
@@ -41,18 +46,21 @@ class Workspace:
 
     def __init__(
         self,
-        folder: Path | None = None,
+        scratch: ScratchFolder | None = None,
         copies: Sequence[_VolumeCopy] = (),
         shown: Sequence[tuple[str, str]] = (),
         max_bytes: int = 0,
     ) -> None:
-        self._folder = folder
+        self._scratch = scratch
         self._copies = copies
         self._max_bytes = max_bytes
         self._changes: list[tuple[_VolumeCopy, list[Change]]] = []
         self._committing: asyncio.Future[None] | None = None
         self._size_error: MeshError | None = None
-        self.writable = tuple((str(copy.folder), f"{VOLUMES}/{copy.volume}") for copy in copies)
+        self.mount_namespace = 0 if scratch is None else scratch.namespace
+        self.writable = tuple(
+            (str(scratch.source / copy.volume), f"{VOLUMES}/{copy.volume}") for copy in copies if scratch is not None
+        )
         self.readable = tuple(shown)
         """Read-only binds of volumes that are too large to copy, for tools that only read them."""
 
@@ -67,6 +75,9 @@ class Workspace:
         try:
             return await step
         except Exception:
+            # The process may have failed because its volumes were full.
+            if self._size_error is None and await asyncio.to_thread(self._exceeds_limit):
+                self._size_error = self._too_large()
             if self._size_error is not None:
                 raise self._size_error from None
             raise
@@ -76,12 +87,32 @@ class Workspace:
     async def _watch_size(self, kill: Callable[[], Awaitable[object]]) -> None:
         while self._size_error is None:
             await asyncio.sleep(_POLL_SECONDS)
-            for copy in self._copies:
-                if not await asyncio.to_thread(_is_within_limit, copy, self._max_bytes):
-                    # Set before the kill: the step may fail on the process's end before the kill returns.
-                    self._size_error = errors.volume_too_large(copy.volume, self._max_bytes)
-                    await kill()
-                    return
+            if await asyncio.to_thread(self._exceeds_limit):
+                # Set before the kill: the step may fail on the process's end before the kill returns.
+                self._size_error = self._too_large()
+                await kill()
+                return
+
+    def _exceeds_limit(self) -> bool:
+        """Return whether the copies, deleted open files included, exceed their limit."""
+        try:
+            return self._scratch is not None and self._scratch.used_bytes() > self._disk_limit()
+        except OSError:
+            return False
+
+    def _disk_limit(self) -> int:
+        # Files occupy whole pages. The rounding of the original files is not the tool's doing.
+        rounding = sum(len(copy.before) + 1 for copy in self._copies) * _PAGE_BYTES
+        return len(self._copies) * self._max_bytes + rounding
+
+    def _too_large(self) -> MeshError:
+        return errors.volume_too_large(", ".join(copy.volume for copy in self._copies), self._max_bytes)
+
+    def limit_size(self) -> None:
+        """Let the file system refuse what exceeds the limit by more than a little. Blocking."""
+        if self._scratch is not None:
+            # The excess shows afterwards that the limit, and not the tool, made a write fail.
+            self._scratch.resize(self._disk_limit() + _EXCESS_BYTES)
 
     async def observe_effects(self) -> tuple[Effect, ...]:
         """Return the run's changes of its volumes. Call it after the end of the process.
@@ -108,12 +139,17 @@ class Workspace:
 
     async def rollback(self) -> None:
         """Remove the copies. Does nothing the second time."""
-        if self._folder is not None:
+        if self._scratch is not None:
             await asyncio.shield(self.start_rollback())
 
     def start_rollback(self) -> asyncio.Future[None]:
         """Start to remove the copies without waiting for it."""
-        return asyncio.get_running_loop().run_in_executor(None, _remove, self._folder)
+        return asyncio.get_running_loop().run_in_executor(None, self.remove)
+
+    def remove(self) -> None:
+        """Remove the copies. Blocking."""
+        if self._scratch is not None:
+            self._scratch.remove()
 
     async def _commit(self) -> None:
         applied, total = 0, sum(len(changes) for _, changes in self._changes)
@@ -138,7 +174,7 @@ class Workspace:
 class Volumes:
     """The volumes of this executor by name."""
 
-    def __init__(self, volumes: Mapping[str, Path], scratch: Callable[[], Path]) -> None:
+    def __init__(self, volumes: Mapping[str, Volume], scratch: BoundedScratch) -> None:
         self._volumes = dict(volumes)
         self._scratch = scratch
 
@@ -146,42 +182,59 @@ class Volumes:
         """Return whether every volume in the tool's manifest exists here."""
         return all(volume in self._volumes for volume in tool.confinement.reads)
 
-    async def open(self, tool: Tool) -> Workspace:
-        """Copy the tool's volumes for one run.
+    async def open(self, tool: Tool, tenant: str) -> Workspace:
+        """Copy what a tenant has in the tool's volumes for one run.
 
         Raises RESOURCE_LIMIT_EXCEEDED if a writable one exceeds its scratch space.
         """
         if not tool.confinement.reads:
             return Workspace()
-        folder, canceled = self._scratch() / secrets.token_hex(12), threading.Event()
-        opening = asyncio.ensure_future(asyncio.to_thread(self._copy, tool, folder, canceled))
+        canceled = threading.Event()
+        opening = asyncio.ensure_future(asyncio.to_thread(self._open, tool, tenant, canceled))
         try:
             return await asyncio.shield(opening)
         except BaseException:
-            # The caller was canceled or the copy failed: remove the copies once the thread has stopped.
+            # The caller was canceled: remove the copies once the thread has stopped.
             canceled.set()
-            loop = asyncio.get_running_loop()
-            opening.add_done_callback(lambda _: (opening.exception(), loop.run_in_executor(None, _remove, folder)))
+            opening.add_done_callback(_remove_result)
             raise
 
-    def _copy(self, tool: Tool, folder: Path, canceled: threading.Event) -> Workspace:
+    def _open(self, tool: Tool, tenant: str, canceled: threading.Event) -> Workspace:
         confined = tool.confinement
-        folder.mkdir(mode=0o711)
-        folder.chmod(0o711)
+        volumes, limit = len(confined.reads), _copy_limit(confined)
+        try:
+            # Copying is bounded by itself; each file takes up to a page more than its content.
+            max_bytes = volumes * (limit + file_tree.MAX_ENTRIES * _PAGE_BYTES)
+            scratch = self._scratch.create(max_bytes, volumes * (file_tree.MAX_ENTRIES + 1) + 1)
+        except OSError as cause:
+            raise errors.sandbox_failed("no bounded file system can be mounted for the volumes") from cause
+        try:
+            workspace = self._copy(tool, tenant, scratch, canceled)
+            workspace.limit_size()
+        except BaseException as cause:
+            scratch.remove()
+            if isinstance(cause, OSError):
+                raise errors.sandbox_failed("the file system of the volumes cannot be limited") from cause
+            raise
+        return workspace
+
+    def _copy(self, tool: Tool, tenant: str, scratch: ScratchFolder, canceled: threading.Event) -> Workspace:
+        confined, limit = tool.confinement, _copy_limit(tool.confinement)
         copies, shown = [], []
         for volume in confined.reads:
-            original, target = self._volumes[volume], folder / volume
+            target = scratch.path / volume
             try:
-                before = file_tree.copy_tree(original, target, confined.scratch_bytes, lambda: not canceled.is_set())
+                original = open_tenant_folder(self._volumes[volume], tenant)
+                before = file_tree.copy_tree(original, target, limit, lambda: not canceled.is_set())
                 copies.append(_VolumeCopy(volume, original, target, before))
             except TreeTooLargeError:
                 if volume in confined.writes:
-                    raise errors.volume_too_large(volume, confined.scratch_bytes) from None
+                    raise errors.volume_too_large(volume, limit) from None
                 remove_tree(target)
                 shown.append((str(original), f"{VOLUMES}/{volume}"))
             except OSError as cause:
                 raise errors.sandbox_failed(f"the volume {volume} cannot be read") from cause
-        return Workspace(folder, copies, shown, confined.scratch_bytes)
+        return Workspace(scratch, copies, shown, limit)
 
 
 def difference(before: Tree, after: Tree) -> list[Change]:
@@ -195,17 +248,11 @@ def difference(before: Tree, after: Tree) -> list[Change]:
     return [*deleted, *written]
 
 
-def _is_within_limit(copy: _VolumeCopy, max_bytes: int) -> bool:
-    """Return whether a copy, which may be written to meanwhile, is within its limits."""
-    try:
-        size, entries = file_tree.disk_usage(copy.folder)
-    except TreeTooLargeError:
-        return False
-    # Files occupy whole blocks. The rounding of the original files is not the tool's doing.
-    rounding = len(copy.before) * os.statvfs(copy.folder).f_frsize
-    return size <= max_bytes + rounding and entries <= file_tree.MAX_ENTRIES
+def _copy_limit(confined: Confinement) -> int:
+    """Return the most bytes of one copy. Copies are in memory, so the memory limit bounds them too."""
+    return min(confined.scratch_bytes, confined.memory_bytes)
 
 
-def _remove(folder: Path | None) -> None:
-    if folder is not None:
-        remove_tree(folder)
+def _remove_result(opening: asyncio.Future[Workspace]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().start_rollback()

@@ -1,7 +1,8 @@
 """Prepares a new process and replaces it with `runsc`: parent-death signal, cgroups and limits.
 
-Runs as a program with a JSON object as its only argument: `cgroups` to enter and the `command` to execute. It dies with
-the executor, and gVisor's own processes die with it. Like the launcher, it loads the standard library only.
+Runs as a program with a JSON object as its only argument: `cgroups` and `mount_namespace` to enter and the `command` to
+execute. It dies with the executor, and gVisor's own processes die with it. Like the launcher, it loads the standard
+library only.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import os
 import resource
 import signal
 import sys
+
+from services.executor.adapters.sandbox.launcher import syscalls
 
 FATAL = 128
 """Exit code of `runsc` for its own failures."""
@@ -25,6 +28,8 @@ def main() -> None:
     request = json.loads(sys.argv[1])
     try:
         _prepare(request["parent"], request["cgroups"])
+        if request["mount_namespace"]:
+            syscalls.join_mount_namespace(request["mount_namespace"])
         os.execve(request["command"][0], request["command"], {})  # noqa: S606
     except OSError as error:
         with open(request["log"], "w") as log:  # noqa: PTH123

@@ -81,6 +81,7 @@ class GvisorEnvironment:
         request = {
             "parent": os.getpid(),
             "cgroups": group.paths if group is not None else [],
+            "mount_namespace": plan.mount_namespace,
             "log": str(folder / "log"),
             "command": self.runsc.command(folder, egress=bool(plan.egress_socket)),
         }
@@ -132,7 +133,7 @@ def chown_writable(plan: Plan) -> None:
     """As root, make the sandbox user the owner of writable mounts. Symbolic links are never followed."""
     if os.geteuid() != 0:
         return
-    for host, _ in plan.writable:
+    for host in (plan.reachable(host) for host, _ in plan.writable):
         os.lchown(host, NOBODY, NOBODY)
         for folder, folders, files in os.walk(host):
             for name in (*folders, *files):

@@ -30,7 +30,7 @@ def write_bundle(folder: Path, plan: Plan, layout: RootfsLayout, *, user: int, m
     root.mkdir(mode=0o755)
     mounts = list(_mounts(plan, layout))
     for mount in mounts:
-        _make_mount_point(root, mount)
+        _make_mount_point(root, mount, plan)
     # Links last, so that no mount point is created through a link that leads out of the root.
     for target, inside in layout.links:
         _inside(root, inside).symlink_to(target)
@@ -95,10 +95,10 @@ def _tmpfs(inside: str, size: int, *options: str) -> dict[str, Any]:
     return {"destination": inside, "type": "tmpfs", "source": "tmpfs", "options": [*shared, *options]}
 
 
-def _make_mount_point(root: Path, mount: dict[str, Any]) -> None:
+def _make_mount_point(root: Path, mount: dict[str, Any], plan: Plan) -> None:
     """Create a mount point, except below /dev, which gVisor mounts and populates itself."""
     mount_point = _inside(root, mount["destination"])
-    if mount["type"] == "bind" and not stat.S_ISDIR(os.stat(mount["source"]).st_mode):  # noqa: PTH116
+    if mount["type"] == "bind" and not stat.S_ISDIR(os.stat(plan.reachable(mount["source"])).st_mode):  # noqa: PTH116
         mount_point.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         mount_point.touch(mode=0o644)
     elif not mount["destination"].startswith("/dev/"):

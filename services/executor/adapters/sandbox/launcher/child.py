@@ -52,6 +52,8 @@ def _exec_bwrap(
 ) -> None:
     if group is not None:
         group.add(0)
+    if plan["mount_namespace"]:
+        syscalls.join_mount_namespace(plan["mount_namespace"])
     program, staged = config["bwrap"], {}
     if user:
         staged = _stage_mounts(config, plan, user)

@@ -49,6 +49,11 @@ def test_a_read_only_tool_gets_no_writable_volume() -> None:
     assert (confinement.reads, confinement.writes) == (("docs", "out"), ())
 
 
+def test_workers_are_shared_by_subjects_only_if_the_manifest_says_so() -> None:
+    assert not confinement_of(manifest_with()).shares_workers
+    assert confinement_of(manifest_with(shares_workers=True)).shares_workers
+
+
 def test_denied_egress_stays_denied() -> None:
     manifest = manifest_with(access_tier=pb.ACCESS_TIER_NETWORK)
     manifest.execution.network_policy.deny_all_egress = True

@@ -13,6 +13,7 @@ import pytest
 from libs.common.errors import Reason
 from services.executor.adapters.runners.packs.argv import MAX_BYTES
 from services.executor.domain.tool import Access, Effect
+from services.executor.domain.volumes import Volume
 from services.executor.tests.packing import MIB, command_tool, confined, work
 from services.executor.tests.running import Running, Starting, own_tmp, processes_with, running, starting
 from services.executor.tests.waiting import until
@@ -126,7 +127,7 @@ def _line(process: str) -> str:
 async def test_a_program_changes_a_copy_of_its_volume(starting: Starting, tmp_path: Path) -> None:
     volume = tmp_path / "files"
     volume.mkdir()
-    running = await starting(volumes={"files": volume})
+    running = await starting(volumes={"files": Volume(volume, shared=True)})
     reach = confined(access=Access.FILES, reads=("files",), writes=("files",))
     tool = command_tool(SPEAK, "write", "files/a.txt", "{text}", confinement=reach, dry_run=True)
     preview = (await running(tool, work(preview=True, text="hello"))).forecast

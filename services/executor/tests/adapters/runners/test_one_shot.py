@@ -15,6 +15,7 @@ import pytest
 from libs.common.errors import Reason
 from services.executor.adapters.runners.workspace.file_tree import read_tree
 from services.executor.domain.tool import Access, Effect
+from services.executor.domain.volumes import Volume
 from services.executor.tests.packing import MIB, confined, python_tool, work
 from services.executor.tests.running import Running, Starting, own_tmp, processes_with, starting
 from services.executor.tests.waiting import until
@@ -33,7 +34,7 @@ def volume(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def running(starting: Starting, volume: Path) -> Running:
-    return await starting(volumes={"files": volume})
+    return await starting(volumes={"files": Volume(volume, shared=True)})
 
 
 def writer(name: str = "hostile:writes", **changes: Any) -> Any:
@@ -195,3 +196,34 @@ def is_locked(folder: Path) -> bool:
     finally:
         os.close(descriptor)
     return False
+
+
+@pytest.fixture
+async def separate(starting: Starting, volume: Path) -> Running:
+    return await starting(volumes={"files": Volume(volume)})
+
+
+async def commit(running: Running, request: Any) -> None:
+    ran = await running(writer(), request)
+    assert ran.commit is not None
+    await ran.commit()
+
+
+async def test_a_tenant_neither_sees_nor_changes_the_files_of_another(separate: Running, volume: Path) -> None:
+    report = step("write", "report.txt", text="of acme")
+    await commit(separate, asked(report, tenant="acme"))
+    looking = work(path="/volumes/files/report.txt", tenant="beta")
+    assert "refused" in await separate.value(writer("hostile:looks"), looking)
+    assert (await separate.failure(writer(), asked(step("remove", "report.txt"), tenant="beta"))).reason is (
+        Reason.EXECUTION_FAILED
+    )
+    await commit(separate, asked(step("write", "report.txt", text="of beta"), tenant="beta"))
+    mine = work(path="/volumes/files/report.txt", tenant="acme")
+    assert await separate.value(writer("hostile:looks"), mine) == {"read": "of acme"}
+    assert (volume / "tenant-beta" / "report.txt").read_text() == "of beta"
+
+
+async def test_callers_without_a_tenant_have_a_folder_of_their_own(separate: Running, volume: Path) -> None:
+    await commit(separate, asked(step("write", "report.txt", text="of no tenant"), tenant=""))
+    assert (volume / "no-tenant" / "report.txt").read_text() == "of no tenant"
+    assert await separate.value(writer("hostile:looks"), work(path="/volumes/files/a.txt", tenant="")) != {"read": "a"}

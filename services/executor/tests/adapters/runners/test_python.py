@@ -92,6 +92,34 @@ async def test_callers_without_tenant_share_no_worker(running: Running) -> None:
     assert (await running.value(WHO, ada))["token"] != (await running.value(WHO, bob))["token"]
 
 
+async def test_no_worker_serves_two_subjects_unless_the_tool_says_so(running: Running) -> None:
+    sharing = python_tool("tricks/plain:who", digest="sha256:sharing", confinement=confined(shares_workers=True))
+    for tool, served in ((WHO, 2), (sharing, 1)):
+        subjects = (replace(work(), subject=subject) for subject in ("did:key:ada", "did:key:bob"))
+        assert len({(await running.value(tool, request))["token"] for request in subjects}) == served
+
+
+@pytest.mark.parametrize(
+    "hook",
+    [
+        "handler",
+        "native handler",
+        "blocked",
+        "profile",
+        "trace",
+        "thread profile",
+        "collector",
+        "builtin",
+        "audit",
+    ],
+)
+async def test_no_hook_of_a_call_outlives_it(running: Running, hook: str) -> None:
+    """It would see the arguments of the next call."""
+    hooks = python_tool("tricks/plain:hooks")
+    assert await running.value(hooks, work(leave=hook)) == []
+    assert await running.value(hooks, work()) == []
+
+
 async def test_a_worker_answers_one_call_at_a_time(running: Running) -> None:
     tokens = await asyncio.gather(token(running), token(running))
     assert len(set(tokens)) == 2

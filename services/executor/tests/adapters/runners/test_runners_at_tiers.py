@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+import stat
+import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -16,12 +18,13 @@ from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.factory import RunnerConfig, SandboxedRunners
 from services.executor.adapters.sandbox.port import Sandbox
 from services.executor.domain.tool import Access, Effect
-from services.executor.tests.packing import command_tool, confined, python_tool, work
-from services.executor.tests.running import PACKS, Running, processes_with
+from services.executor.domain.volumes import Volume
+from services.executor.tests.packing import MIB, command_tool, confined, python_tool, work
+from services.executor.tests.running import PACKS, Running, own_tmp, processes_with
 from services.executor.tests.sandboxes import sandbox
 from services.executor.tests.waiting import until
 
-__all__ = ["sandbox"]
+__all__ = ["own_tmp", "sandbox"]
 
 
 @pytest.fixture
@@ -33,11 +36,11 @@ def volume(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def running(sandbox: Sandbox, tmp_path: Path, volume: Path) -> AsyncIterator[Running]:
+async def running(sandbox: Sandbox, tmp_path: Path, own_tmp: Path, volume: Path) -> AsyncIterator[Running]:
     log = tmp_path / "log"
     descriptor = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
     tier = sandbox.name.partition("/")[0]
-    config = RunnerConfig(packs=[PACKS], volumes={"files": volume})
+    config = RunnerConfig(packs=[PACKS], volumes={"files": Volume(volume, shared=True)})
     runners = SandboxedRunners({tier: sandbox}, config, Log("executor", descriptor=descriptor))
     await runners.start()
     yield Running(runners, log)
@@ -103,3 +106,41 @@ async def test_a_volume_is_changed_only_by_a_commit(running: Running, volume: Pa
 async def test_a_program_answers(running: Running) -> None:
     speak = command_tool("pack:tricks/bin/speak.py", "echo", "{word}")
     assert (await running.value(speak, work(word="hello")))["rest"] == ["hello"]
+
+
+async def test_no_other_user_of_the_machine_reaches_a_copy(running: Running, own_tmp: Path) -> None:
+    """Copies are in a mount namespace of their own, and there for the run's user alone."""
+    waiting = tool("plain:waits", access=Access.FILES, reads=("files",), writes=("files",))
+    run = asyncio.create_task(running.value(waiting, work(marker=f"9999{secrets.randbelow(10**12)}")))
+    await until(lambda: bool(namespaces()))
+    (inside,) = (Path(f"/proc/{pid}/root{own_tmp}") for pid in namespaces())
+    await until(lambda: bool(list(inside.glob("toolmesh-runners-*/volumes/*/files/a.txt"))))
+    modes, modes_outside = modes_below(inside), modes_below(own_tmp)
+    run.cancel()
+    await asyncio.wait([run])
+    assert modes == {0o700, 0o600}
+    # The empty mount point.
+    assert modes_outside == {0o700}
+
+
+def modes_below(folder: Path) -> set[int]:
+    """The modes of everything that holds copies."""
+    roots = list(folder.glob("toolmesh-runners-*/volumes"))
+    return {stat.S_IMODE(path.lstat().st_mode) for root in roots for path in (root, *root.rglob("*"))}
+
+
+def namespaces() -> list[str]:
+    """The processes that hold copies for this test."""
+    return processes_with(f"{tempfile.gettempdir()}/toolmesh-runners-")
+
+
+@pytest.mark.parametrize(
+    "step", [{"do": "unlink", "path": "x", "files": 64}, {"do": "fill", "path": ".", "bytes": 64 * MIB}]
+)
+async def test_a_run_takes_no_more_of_the_machine_than_its_scratch_space(
+    running: Running, step: dict[str, Any]
+) -> None:
+    """Files that are deleted while open count too."""
+    writer = tool("hostile:writes", access=Access.FILES, reads=("files",), writes=("files",))
+    error = await running.failure(writer, work(volume="files", steps=[step]))
+    assert error.reason is Reason.RESOURCE_LIMIT_EXCEEDED

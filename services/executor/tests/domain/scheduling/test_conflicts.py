@@ -17,7 +17,7 @@ from services.executor.domain.scheduling.conflicts import (
     overlap,
     touches_nothing,
 )
-from services.executor.domain.tool import Effect, Mutation, Placement, Tool
+from services.executor.domain.tool import Confinement, Effect, Mutation, Placement, Tool
 from services.executor.tests.samples import a_tool
 
 SAFE = Placement(concurrency_safe=True)
@@ -178,3 +178,16 @@ def _witnesses(one: str, other: str) -> list[str]:
     tails = {pattern.split("*")[-1] for pattern in (one, other)}
     middle = "".join(one.split("*")) + "".join(other.split("*"))
     return [one, other, *(head + middle + tail for head in heads for tail in tails)]
+
+
+def test_files_of_different_tenants_never_conflict_unless_their_volume_is_shared() -> None:
+    one = writer("file:reports/{name}.md", confinement=Confinement(reads=("reports",), writes=("reports",)))
+    other = writer("file:reports/*", confinement=one.confinement, qualified="shop.clean")
+    anything = writer("file:*", qualified="shop.any")
+    acme, beta = (footprint_of(one, {"name": "a"}, tenant) for tenant in ("acme", "beta"))
+    assert not conflicts(acme, beta)
+    assert not conflicts(acme, footprint_of(other, {}, "beta"))
+    assert conflicts(acme, footprint_of(other, {}, "acme"))
+    assert conflicts(acme, footprint_of(anything, {}, "beta"))
+    shared = frozenset({"reports"})
+    assert conflicts(footprint_of(one, {"name": "a"}, "acme", shared), footprint_of(other, {}, "beta", shared))

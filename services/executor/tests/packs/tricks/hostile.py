@@ -123,8 +123,20 @@ def _step(path, step):
             nest(path, step["name"], step["times"])
         case "fill":
             fill(path, step["bytes"], step.get("stays", False))
+        case "unlink":
+            hoard(path, step["files"])
         case "fail":
             raise ValueError("after writing")
+
+
+def hoard(path, files):
+    """Hold open files of one MiB that have no name any more."""
+    held = []
+    for _ in range(files):
+        held.append(path.open("wb"))
+        path.unlink()
+        held[-1].write(b"x" * (1 << 20))
+        held[-1].flush()
 
 
 def fill(path, size, stays):

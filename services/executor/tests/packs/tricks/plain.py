@@ -1,8 +1,12 @@
 """Well-behaved tools that return which process served them."""
 
+import builtins
+import faulthandler
+import gc
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -156,6 +160,49 @@ def thread(arguments, call):
     """Leave a thread behind, which cannot be ended from outside."""
     threading.Thread(target=threading.Event().wait, daemon=True).start()
     return {"token": TOKEN}
+
+
+def _alarm(number, frame):
+    KEPT.append(number)
+
+
+def _audit(event, arguments):
+    if event == "tricks.audited":
+        KEPT.append(event)
+
+
+HOOKS = {
+    "handler": lambda: signal.signal(signal.SIGUSR1, _alarm),
+    "native handler": lambda: faulthandler.register(signal.SIGUSR2),
+    "blocked": lambda: signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1]),
+    "profile": lambda: sys.setprofile(lambda *_: None),
+    "trace": lambda: sys.settrace(lambda *_: None),
+    "thread profile": lambda: threading.setprofile(lambda *_: None),
+    "collector": lambda: gc.callbacks.append(lambda *_: None),
+    "builtin": lambda: setattr(builtins, "abs", lambda _: 0),
+    "audit": lambda: sys.addaudithook(_audit),
+}
+
+
+def hooks(arguments, call):
+    """Leave a hook behind, or return which of them are there."""
+    if "leave" in arguments:
+        HOOKS[arguments["leave"]]()
+        return []
+    KEPT.clear()
+    sys.audit("tricks.audited")
+    active = {
+        "handler": signal.getsignal(signal.SIGUSR1) is not signal.SIG_DFL,
+        "native handler": faulthandler.unregister(signal.SIGUSR2),
+        "blocked": bool(signal.pthread_sigmask(signal.SIG_BLOCK, [])),
+        "profile": sys.getprofile() is not None,
+        "trace": sys.gettrace() is not None,
+        "thread profile": threading.getprofile() is not None,
+        "collector": bool(gc.callbacks),
+        "builtin": abs(1) != 1,
+        "audit": bool(KEPT),
+    }
+    return [name for name, is_active in active.items() if is_active]
 
 
 def mess(arguments, call):

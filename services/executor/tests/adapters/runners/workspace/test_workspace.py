@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,13 @@ from hypothesis import strategies as st
 
 from libs.common.errors import MeshError, Reason
 from services.executor.adapters.runners.worker.worker import WorkerGoneError
-from services.executor.adapters.runners.workspace import file_tree
 from services.executor.adapters.runners.workspace.apply_changes import apply_changes
 from services.executor.adapters.runners.workspace.file_tree import FOLDER, STAGING, read_tree
 from services.executor.adapters.runners.workspace.workspace import Volumes, Workspace, difference
 from services.executor.adapters.sandbox.port import ExitKind, ExitReport
+from services.executor.adapters.sandbox.scratch.bounded_scratch import BoundedScratch, ScratchFolder
 from services.executor.domain.tool import Access
+from services.executor.domain.volumes import Volume
 from services.executor.tests.packing import MIB, confined, python_tool
 from services.executor.tests.waiting import until
 
@@ -34,14 +36,16 @@ def volume(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def scratch(tmp_path: Path) -> Path:
+def scratch(tmp_path: Path) -> Iterator[BoundedScratch]:
     folder = tmp_path / "scratch"
     folder.mkdir()
-    return folder
+    scratch = BoundedScratch(lambda: folder)
+    yield scratch
+    scratch.close()
 
 
-def is_empty(folder: Path) -> bool:
-    return not list(folder.iterdir())
+def is_empty(scratch: BoundedScratch) -> bool:
+    return not list(scratch._folder().iterdir())
 
 
 def tool(**changes: Any) -> Any:
@@ -49,9 +53,14 @@ def tool(**changes: Any) -> Any:
     return python_tool("x/y:z", confinement=confined(**reach))
 
 
-async def opened(volume: Path, scratch: Path, **changes: Any) -> tuple[Workspace, Path]:
-    workspace = await Volumes({"files": volume}, lambda: scratch).open(tool(**changes))
-    return workspace, Path(workspace.writable[0][0])
+def volumes_of(volume: Path, scratch: BoundedScratch) -> Volumes:
+    """One volume that all tenants share, so that tests find its files in the folder itself."""
+    return Volumes({"files": Volume(volume, shared=True)}, scratch)
+
+
+async def opened(volume: Path, scratch: BoundedScratch, **changes: Any) -> tuple[Workspace, Path]:
+    workspace = await volumes_of(volume, scratch).open(tool(**changes), "acme")
+    return workspace, workspace._copies[0].folder
 
 
 async def effects(workspace: Workspace) -> list[tuple[str, str]]:
@@ -60,14 +69,14 @@ async def effects(workspace: Workspace) -> list[tuple[str, str]]:
     return [(effect.operation, effect.resource) for effect in effects]
 
 
-async def test_a_run_that_changes_nothing_has_no_effects(volume: Path, scratch: Path) -> None:
+async def test_a_run_that_changes_nothing_has_no_effects(volume: Path, scratch: BoundedScratch) -> None:
     workspace, _ = await opened(volume, scratch)
     assert await effects(workspace) == []
     await workspace.rollback()
     assert is_empty(scratch)
 
 
-async def test_changes_are_observed_and_committed(volume: Path, scratch: Path) -> None:
+async def test_changes_are_observed_and_committed(volume: Path, scratch: BoundedScratch) -> None:
     workspace, copy = await opened(volume, scratch)
     (copy / "a.txt").write_text("A")
     (copy / "new").mkdir()
@@ -90,7 +99,7 @@ async def test_changes_are_observed_and_committed(volume: Path, scratch: Path) -
     assert not (volume / STAGING).exists()
 
 
-async def test_a_rollback_leaves_the_volume_unchanged(volume: Path, scratch: Path) -> None:
+async def test_a_rollback_leaves_the_volume_unchanged(volume: Path, scratch: BoundedScratch) -> None:
     before = read_tree(volume, MIB)
     workspace, copy = await opened(volume, scratch)
     (copy / "a.txt").write_text("A")
@@ -101,7 +110,7 @@ async def test_a_rollback_leaves_the_volume_unchanged(volume: Path, scratch: Pat
     assert is_empty(scratch)
 
 
-async def test_a_change_with_restored_times_is_observed(volume: Path, scratch: Path) -> None:
+async def test_a_change_with_restored_times_is_observed(volume: Path, scratch: BoundedScratch) -> None:
     workspace, copy = await opened(volume, scratch)
     before = (copy / "a.txt").stat()
     (copy / "a.txt").write_text("!")
@@ -110,7 +119,9 @@ async def test_a_change_with_restored_times_is_observed(volume: Path, scratch: P
 
 
 @pytest.mark.parametrize(("was", "becomes"), [("a.txt", "folder"), ("sub", "file")])
-async def test_a_file_can_replace_a_folder_and_the_reverse(volume: Path, scratch: Path, was: str, becomes: str) -> None:
+async def test_a_file_can_replace_a_folder_and_the_reverse(
+    volume: Path, scratch: BoundedScratch, was: str, becomes: str
+) -> None:
     workspace, copy = await opened(volume, scratch)
     if becomes == "folder":
         (copy / was).unlink()
@@ -126,7 +137,7 @@ async def test_a_file_can_replace_a_folder_and_the_reverse(volume: Path, scratch
     assert read_tree(volume, MIB) == expected
 
 
-async def test_a_commit_keeps_modes_and_owners_of_the_volume(volume: Path, scratch: Path) -> None:
+async def test_a_commit_keeps_modes_and_owners_of_the_volume(volume: Path, scratch: BoundedScratch) -> None:
     (volume / "a.txt").chmod(0o640)
     workspace, copy = await opened(volume, scratch)
     for name in ("a.txt", "new"):
@@ -140,7 +151,7 @@ async def test_a_commit_keeps_modes_and_owners_of_the_volume(volume: Path, scrat
 
 
 @pytest.mark.parametrize("what", ["link", "pipe"])
-async def test_an_unsupported_entry_fails_the_run(volume: Path, scratch: Path, what: str) -> None:
+async def test_an_unsupported_entry_fails_the_run(volume: Path, scratch: BoundedScratch, what: str) -> None:
     workspace, copy = await opened(volume, scratch)
     (copy / "x").symlink_to("/etc/passwd") if what == "link" else os.mkfifo(copy / "x")
     with pytest.raises(MeshError) as caught:
@@ -152,7 +163,7 @@ async def test_an_unsupported_entry_fails_the_run(volume: Path, scratch: Path, w
 
 
 @pytest.mark.parametrize("who", ["changed", "removed", "created", "made a link"])
-async def test_a_commit_fails_if_the_volume_changed_meanwhile(volume: Path, scratch: Path, who: str) -> None:
+async def test_a_commit_fails_if_the_volume_changed_meanwhile(volume: Path, scratch: BoundedScratch, who: str) -> None:
     workspace, copy = await opened(volume, scratch)
     (copy / "a.txt").write_text("A")
     (copy / "new.txt").write_text("new")
@@ -176,7 +187,7 @@ async def test_a_commit_fails_if_the_volume_changed_meanwhile(volume: Path, scra
     assert is_empty(scratch)
 
 
-async def test_a_commit_does_not_follow_links(volume: Path, scratch: Path, tmp_path: Path) -> None:
+async def test_a_commit_does_not_follow_links(volume: Path, scratch: BoundedScratch, tmp_path: Path) -> None:
     workspace, copy = await opened(volume, scratch)
     (copy / "sub" / "c.txt").write_text("c")
     await workspace.observe_effects()
@@ -190,7 +201,7 @@ async def test_a_commit_does_not_follow_links(volume: Path, scratch: Path, tmp_p
     assert list(outside.iterdir()) == []
 
 
-async def test_a_commit_succeeds_if_only_other_paths_changed(volume: Path, scratch: Path) -> None:
+async def test_a_commit_succeeds_if_only_other_paths_changed(volume: Path, scratch: BoundedScratch) -> None:
     workspace, copy = await opened(volume, scratch)
     (copy / "a.txt").write_text("A")
     await workspace.observe_effects()
@@ -200,7 +211,7 @@ async def test_a_commit_succeeds_if_only_other_paths_changed(volume: Path, scrat
     assert (volume / "theirs.txt").read_text() == "theirs"
 
 
-async def test_of_two_commits_to_one_file_one_fails(volume: Path, scratch: Path) -> None:
+async def test_of_two_commits_to_one_file_one_fails(volume: Path, scratch: BoundedScratch) -> None:
     runs = [await opened(volume, scratch) for _ in range(4)]
     for nth, (workspace, copy) in enumerate(runs):
         (copy / "a.txt").write_text(f"from {nth}")
@@ -211,7 +222,7 @@ async def test_of_two_commits_to_one_file_one_fails(volume: Path, scratch: Path)
     assert (volume / "a.txt").read_text() == f"from {winners[0]}"
 
 
-async def test_a_partial_commit_reports_how_many_changes_were_applied(volume: Path, scratch: Path) -> None:
+async def test_a_partial_commit_reports_how_many_changes_were_applied(volume: Path, scratch: BoundedScratch) -> None:
     (volume / "sub" / "hidden").symlink_to("/nowhere")
     workspace, copy = await opened(volume, scratch)
     # The link was never shown, so the folder looks empty inside; outside it cannot be removed.
@@ -237,7 +248,7 @@ def test_the_staging_folder_of_a_killed_executor_is_removed(volume: Path, tmp_pa
 # Room.
 
 
-async def test_a_writable_volume_must_fit_into_the_scratch_space(volume: Path, scratch: Path) -> None:
+async def test_a_writable_volume_must_fit_into_the_scratch_space(volume: Path, scratch: BoundedScratch) -> None:
     (volume / "big").write_bytes(b"x" * 2 * MIB)
     with pytest.raises(MeshError) as caught:
         await opened(volume, scratch, scratch_bytes=MIB)
@@ -245,17 +256,17 @@ async def test_a_writable_volume_must_fit_into_the_scratch_space(volume: Path, s
     await until(lambda: is_empty(scratch))
 
 
-async def test_a_read_only_volume_that_does_not_fit_is_bound(volume: Path, scratch: Path) -> None:
+async def test_a_read_only_volume_that_does_not_fit_is_bound(volume: Path, scratch: BoundedScratch) -> None:
     (volume / "big").write_bytes(b"x" * 2 * MIB)
-    volumes = Volumes({"files": volume}, lambda: scratch)
-    workspace = await volumes.open(tool(scratch_bytes=MIB, writes=()))
+    volumes = volumes_of(volume, scratch)
+    workspace = await volumes.open(tool(scratch_bytes=MIB, writes=()), "acme")
     assert workspace.writable == ()
     assert workspace.readable == ((str(volume), "/volumes/files"),)
     assert await workspace.observe_effects() == ()
     await workspace.rollback()
 
 
-async def test_a_run_that_exceeds_its_scratch_space_fails(volume: Path, scratch: Path) -> None:
+async def test_a_run_that_exceeds_its_scratch_space_fails(volume: Path, scratch: BoundedScratch) -> None:
     workspace, copy = await opened(volume, scratch, scratch_bytes=MIB)
     (copy / "big").write_bytes(b"x" * 2 * MIB)
     with pytest.raises(MeshError) as caught:
@@ -265,19 +276,19 @@ async def test_a_run_that_exceeds_its_scratch_space_fails(volume: Path, scratch:
 
 
 async def test_block_rounding_of_the_original_is_not_counted(
-    volume: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
+    volume: Path, scratch: BoundedScratch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Small files take more of the disk than they hold."""
     for nth in range(1000):
         (volume / f"{nth}").write_text("x")
     workspace, _ = await opened(volume, scratch, scratch_bytes=MIB)
     looked, killed = asyncio.Queue[int](), list[str]()
-    loop, measure = asyncio.get_running_loop(), file_tree.disk_usage
+    loop, measure = asyncio.get_running_loop(), ScratchFolder.used_bytes
 
-    def look(folder: Path) -> tuple[int, int]:
-        usage = measure(folder)
-        loop.call_soon_threadsafe(looked.put_nowait, usage[0])
-        return usage
+    def look(folder: ScratchFolder) -> int:
+        used = measure(folder)
+        loop.call_soon_threadsafe(looked.put_nowait, used)
+        return used
 
     async def kill() -> None:
         killed.append("killed")
@@ -285,13 +296,15 @@ async def test_block_rounding_of_the_original_is_not_counted(
     async def step() -> list[int]:
         return [await looked.get() for _ in range(3)]
 
-    monkeypatch.setattr(file_tree, "disk_usage", look)
+    monkeypatch.setattr(ScratchFolder, "used_bytes", look)
     assert min(await workspace.run_watched(kill, step())) > MIB
     assert killed == []
     await workspace.rollback()
 
 
-async def test_a_size_violation_is_reported_before_the_error_of_the_killed_process(volume: Path, scratch: Path) -> None:
+async def test_a_size_violation_is_reported_before_the_error_of_the_killed_process(
+    volume: Path, scratch: BoundedScratch
+) -> None:
     workspace, copy = await opened(volume, scratch, scratch_bytes=MIB)
     (copy / "big").write_bytes(b"x" * 2 * MIB)
     struck, told = asyncio.Event(), asyncio.Event()
@@ -310,8 +323,8 @@ async def test_a_size_violation_is_reported_before_the_error_of_the_killed_proce
     await workspace.rollback()
 
 
-def test_only_existing_volumes_are_available(volume: Path, scratch: Path) -> None:
-    volumes = Volumes({"files": volume}, lambda: scratch)
+def test_only_existing_volumes_are_available(volume: Path, scratch: BoundedScratch) -> None:
+    volumes = volumes_of(volume, scratch)
     assert volumes.has_all(tool())
     assert not volumes.has_all(tool(reads=("files", "others")))
 
