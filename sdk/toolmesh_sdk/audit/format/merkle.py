@@ -140,7 +140,8 @@ def consistency_holds(first: int, second: int, path: Sequence[bytes], first_root
 
 
 def _path_fits(index: int, size: int, path: Sequence[bytes]) -> bool:
-    """Return whether a path has as many hashes as the tree has for this leaf. A node is hashed over two hashes without a
+    """Return whether a path has as many hashes as the tree has for this leaf. A node is hashed over two hashes
+    without a
     separator, so a hash of another length could pass for a different pair."""
     return 0 <= index < size < MAX_SIZE and len(path) == inclusion_path_length(index, size) and _are_hashes(path)
 
