@@ -125,7 +125,22 @@ class Settings(ProcessSettings):
     )
     sandbox_concurrency: int = Field(16, ge=1, le=10_000, description="Concurrent calls in sandboxes.")
     queue_limit: int = Field(
-        512, ge=1, le=10_000, description="Calls that may wait in the queue. One tool has at most half of it."
+        512,
+        ge=1,
+        le=10_000,
+        description="Calls that may wait in the queue. One tool has at most half of it, one tenant a quarter.",
+    )
+    subject_calls: int = Field(
+        128,
+        ge=64,
+        le=100_000,
+        description="Calls of one subject under way at once. A group counts as its calls.",
+    )
+    tenant_calls: int = Field(
+        512,
+        ge=64,
+        le=100_000,
+        description="Calls of one tenant under way at once. A group counts as its calls.",
     )
     hooks: FilePath | None = Field(None, description="JSON file with the deployment's hooks.")
     claim_lease_seconds: float = Field(

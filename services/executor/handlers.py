@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,18 +13,19 @@ from libs.common.call_context import serving
 from services.executor.convert import group as convert_group
 from services.executor.convert import invocation as convert
 from services.executor.domain.fetch_result import FetchResult
-from services.executor.domain.invoke import Invoke
-from services.executor.domain.invoke_group.invoke_group import InvokeGroup
-from services.executor.domain.preview.preview_invocation import PreviewInvocation
+from services.executor.domain.invoke_group.invoke_group import GroupOutcome
+from services.executor.domain.invoke_group.plan import GroupCall
+from services.executor.domain.model import PreviewResult, Request, Result
+from services.executor.domain.scheduling.caller_limits import LimitedCalls
 
 
 @dataclass(frozen=True)
 class ExecutorHandlers(rpc.ExecutorServiceServicer):
     """Converts requests, calls the use cases, and converts their results."""
 
-    invoke: Invoke
-    group: InvokeGroup
-    preview: PreviewInvocation
+    invoke: LimitedCalls[Request, Result]
+    group: LimitedCalls[Sequence[GroupCall], tuple[GroupOutcome, ...]]
+    preview: LimitedCalls[Request, PreviewResult]
     fetch: FetchResult
 
     async def Invoke(self, request: pb.InvokeRequest, context: Any) -> pb.InvokeResponse:

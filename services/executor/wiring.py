@@ -62,6 +62,7 @@ from services.executor.domain.phases.supervise import InFlight, Supervisor
 from services.executor.domain.ports import Runner
 from services.executor.domain.preview.preview_invocation import PreviewInvocation
 from services.executor.domain.results.store import LargeResults
+from services.executor.domain.scheduling.caller_limits import CallerBounds, CallerLimits, LimitedCalls
 from services.executor.domain.scheduling.scheduler import Bounds, Scheduler
 from services.executor.domain.scheduling.slots import SlotPool
 from services.executor.handlers import ExecutorHandlers
@@ -133,7 +134,11 @@ def compose(
         pipeline.supervisor.active.cancel_lost_claim, lambda cause: log.error("claim leases not renewed", cause=cause)
     )
     handlers = build_handlers(
-        pipeline, ports, store, revoked=lambda caller: verifier.view.refuses(caller.token_lineage)
+        pipeline,
+        ports,
+        store,
+        CallerLimits(CallerBounds(subject=settings.subject_calls, tenant=settings.tenant_calls)),
+        revoked=lambda caller: verifier.view.refuses(caller.token_lineage),
     )
     return RpcApplication(
         settings,
@@ -159,12 +164,23 @@ def compose(
 
 
 def build_handlers(
-    pipeline: Pipeline, ports: Ports, store: PostgresResultStore, *, revoked: Callable[[Caller], bool]
+    pipeline: Pipeline,
+    ports: Ports,
+    store: PostgresResultStore,
+    limits: CallerLimits,
+    *,
+    revoked: Callable[[Caller], bool],
 ) -> ExecutorHandlers:
     """Build the use cases of the RPCs."""
     invoke = Invoke(pipeline)
     group = InvokeGroup(invoke, ports.tools, ports.clock, revoked=revoked)
-    return ExecutorHandlers(invoke, group, PreviewInvocation(pipeline, ports.previews), FetchResult(store))
+    preview = PreviewInvocation(pipeline, ports.previews)
+    return ExecutorHandlers(
+        LimitedCalls(limits, invoke.execute, lambda request: (request.caller, 1)),
+        LimitedCalls(limits, group.execute, lambda calls: (calls[0].request.caller, len(calls))),
+        LimitedCalls(limits, preview.execute, lambda request: (request.caller, 1)),
+        FetchResult(store),
+    )
 
 
 def maintenance(claims: PostgresClaims, store: PostgresResultStore, log: Log) -> list[Resource]:
@@ -239,6 +255,7 @@ def build_scheduler(settings: Settings, clock: Clock) -> Scheduler:
         waiting=settings.queue_limit,
         waiting_per_tool=max(1, settings.queue_limit // 2),
         shared_volumes=frozenset(name for name, volume in settings.volumes if volume.shared),
+        waiting_per_tenant=max(1, settings.queue_limit // 4),
     )
     scheduler = Scheduler(clock, bounds, QueueMetrics())
     export_queue_length(scheduler)

@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import grpc
@@ -57,7 +58,8 @@ class Attacker:
     def invoke(self, arguments: Any, token: str = "", **fields: Any) -> None:
         """Call echo and ignore the outcome."""
         metadata = bearer(token) if token else self.metadata
-        request = executor_pb.InvokeRequest(tool="echo", arguments=json.dumps(arguments).encode(), **fields)
+        encoded = arguments if isinstance(arguments, bytes) else json.dumps(arguments).encode()
+        request = executor_pb.InvokeRequest(tool="echo", arguments=encoded, **fields)
         with suppress(grpc.RpcError):
             executor_rpc.ExecutorServiceStub(self.channel).Invoke(request, metadata=metadata, timeout=PATIENCE)
 
@@ -105,12 +107,17 @@ def wide_doubles(attacker: Attacker) -> None:
 
 def amplified_batches(attacker: Attacker) -> None:
     """One POST that asks for thousands of executions."""
+    headers = {"authorization": f"Bearer {attacker.token}", "content-type": "application/json"}
+    with suppress(httpx.HTTPError):
+        httpx.post(f"{attacker.url}/rpc", content=_amplified_batch(), headers=headers, timeout=PATIENCE)
+
+
+# Encoded once: the attacker shares its interpreter with the victim, whose latency must not be that of the encoder.
+@cache
+def _amplified_batch() -> bytes:
     call = {"tool": "echo", "arguments": {"text": "x"}}
     group = {"method": "tools.invoke_group", "params": {"calls": [call] * CALLS}}
-    entries = [{"jsonrpc": "2.0", "id": n, **group} for n in range(ENTRIES)]
-    headers = {"authorization": f"Bearer {attacker.token}"}
-    with suppress(httpx.HTTPError):
-        httpx.post(f"{attacker.url}/rpc", json=entries, headers=headers, timeout=PATIENCE)
+    return json.dumps([{"jsonrpc": "2.0", "id": n, **group} for n in range(ENTRIES)]).encode()
 
 
 def highest_priority(attacker: Attacker) -> None:
@@ -120,7 +127,12 @@ def highest_priority(attacker: Attacker) -> None:
 
 def large_arguments(attacker: Attacker) -> None:
     """Arguments of many small values."""
-    attacker.invoke({"text": "n", "value": [[0]] * 200_000})
+    attacker.invoke(_large_arguments())
+
+
+@cache
+def _large_arguments() -> bytes:
+    return json.dumps({"text": "n", "value": [[0]] * 200_000}).encode()
 
 
 def wrong_content_type(attacker: Attacker) -> None:

@@ -19,6 +19,8 @@ JsonValue: TypeAlias = bool | int | float | str | list[Any] | dict[str, Any] | N
 
 MAX_DEPTH = 64
 MAX_BYTES = 3 * 1024 * 1024
+MAX_CONTAINERS = 50_000
+"""The most lists and objects of one request. Each costs far more time and memory than its two bytes of text."""
 
 # Matches whole strings, with the colon of a key: in valid JSON nothing else is followed by one. Possessive quantifiers
 # keep a long string from being retried at each of its characters.
@@ -64,11 +66,21 @@ def parse(payload: bytes, *, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DE
 
 
 def parse_object(payload: bytes, *, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
-    """Parse a JSON object; empty bytes are the empty object. Anything else raises INVALID_JSON."""
+    """Parse a JSON object; empty bytes are the empty object. Anything else raises INVALID_JSON.
+
+    Raises PAYLOAD_TOO_LARGE also for too many lists and objects.
+    """
+    refuse_many_containers(payload)
     value = parse(payload, max_bytes=max_bytes) if payload else {}
     if not isinstance(value, dict):
         raise MeshError(Reason.INVALID_JSON, message="a JSON object is needed here")
     return value
+
+
+def refuse_many_containers(payload: bytes) -> None:
+    """Raise PAYLOAD_TOO_LARGE if JSON has more lists and objects than a request may have. Parses nothing."""
+    if _count_brackets(payload) > MAX_CONTAINERS and _count_brackets(_ANY_STRING.sub(b"", payload)) > MAX_CONTAINERS:
+        raise MeshError(Reason.PAYLOAD_TOO_LARGE, metadata={"limit_containers": str(MAX_CONTAINERS)})
 
 
 def dump(value: Any) -> bytes:
@@ -98,6 +110,10 @@ def _measure(value: JsonValue, max_depth: int) -> tuple[int, bool]:
             raise _too_deep(max_depth)
         level = below
     return keys, floats
+
+
+def _count_brackets(text: bytes) -> int:
+    return text.count(b"[") + text.count(b"{")
 
 
 def _depth_after(read: bytes) -> int:

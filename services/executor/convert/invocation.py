@@ -68,6 +68,7 @@ def caller_of(identity: Identity, session_id: str, peer: str) -> Caller:
         session_id=identity.session_id or session_id,
         other_session=outside_session(identity, session_id),
         peer=peer,
+        grants=identity.tools,
         token_lineage=identity.token_lineage,
         confined=identity if identity.resources or identity.argument_constraints else None,
     )

@@ -16,6 +16,11 @@ def tool_not_found(tool: str) -> MeshError:
     return MeshError(Reason.TOOL_NOT_FOUND, metadata={"tool": tool[:320]})
 
 
+def tool_not_granted(tool: str) -> MeshError:
+    """The token does not name the tool, which may or may not exist: the error is the same for both."""
+    return MeshError(Reason.TOOL_NOT_IN_TOKEN, metadata={"tool": tool[:320]})
+
+
 def version_not_found(tool: str, constraint: str) -> MeshError:
     return MeshError(Reason.TOOL_VERSION_NOT_FOUND, metadata={"tool": tool, "constraint": constraint[:128]})
 
@@ -148,6 +153,12 @@ def resources_untold(most: int, longest: int) -> MeshError:
 def rate_limited(source: str, kind: str, retry_after: float) -> MeshError:
     """A bucket is full for now. `kind` is calls, cost or concurrent."""
     return MeshError(Reason.RATE_LIMITED, metadata={"limit": source, "exceeded": kind}, retry_after=retry_after)
+
+
+def too_many_calls(limit: str, most: int) -> MeshError:
+    """The subject or tenant has too many calls under way."""
+    metadata = {"limit": limit, "exceeded": "concurrent", "limit_calls": str(most)}
+    return MeshError(Reason.RATE_LIMITED, metadata=metadata, retry_after=1.0)
 
 
 def budget_exhausted(source: str, kind: str) -> MeshError:

@@ -68,7 +68,7 @@ class Invoke:
         self._preflight.admit(invocation)
 
         begin("validate")
-        tool = self._preflight.validate(invocation)
+        tool = await self._preflight.validate(invocation)
 
         begin("authorize")
         await self._authorization.authorize(invocation, tool)

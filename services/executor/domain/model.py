@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from libs.common.auth.identity import Identity, TokenLineage
+from libs.common.auth.identity import Grant, Identity, TokenLineage
 from libs.common.errors import MeshError, Reason
 from services.executor.domain.argument_spec import Change
 from services.executor.domain.states import State
@@ -72,6 +72,8 @@ class Caller(Struct, frozen=True):
     other_session: bool = False
     """True if the request names another session than the token. Such a call is refused."""
     peer: str = ""
+    grants: tuple[Grant, ...] = ()
+    """The tools that the token names. Nothing else is called with it, and nothing else is shown to exist."""
     confined: Identity | None = None
     """The token, if it restricts resources or arguments. Every call is checked against it."""
     token_lineage: TokenLineage = TokenLineage()

@@ -11,6 +11,7 @@ from typing import Any
 from libs.common.errors import Violation
 from libs.common.redaction.declared import Declared
 from services.executor.domain.argument_spec import ArgumentSpec
+from services.executor.domain.validation_cost import ValidationCost
 
 VOLUMES = "/volumes"
 """The directory in which a tool sees its volumes."""
@@ -65,6 +66,8 @@ class Contract:
     violations: Callable[[Any], Sequence[Violation]]
     declared: Declared | None = None
     """The places that the manifest declares sensitive; None if there are none."""
+    cost: ValidationCost = ValidationCost()
+    """The work of validating a value."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 from toolmesh.registry.v1 import tool_manifest_pb2 as pb
 
+from libs.common.auth.authority import Grant
 from libs.common.errors import Reason
 from libs.common.ids import new_id
 from libs.common.json.jsonio import dump
@@ -94,6 +95,7 @@ def a_caller(**changes: Any) -> Caller:
         "scopes": ("tools:call",),
         "session_id": "session-1",
         "peer": "gateway",
+        "grants": (Grant("*"),),
         **changes,
     }
     return Caller(**fields)

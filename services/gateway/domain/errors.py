@@ -19,6 +19,15 @@ def batch_too_long(limit: int) -> MeshError:
     )
 
 
+def too_many_calls(limit: int) -> MeshError:
+    """The entries of one message ask for more calls than allowed; a group asks for as many as it holds."""
+    return MeshError(
+        Reason.INVALID_REQUEST,
+        message=f"one request asks for at most {limit} calls, those of its groups included",
+        metadata={"limit_calls": str(limit)},
+    )
+
+
 def not_a_request(violations: Sequence[Violation] = ()) -> MeshError:
     """The entry does not have the form of a JSON-RPC 2.0 request."""
     return MeshError(Reason.INVALID_REQUEST, message="not a JSON-RPC 2.0 request", violations=violations)

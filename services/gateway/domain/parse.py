@@ -6,19 +6,23 @@ from typing import Any
 
 from libs.common.errors import Violation
 from libs.common.json.jsonio import parse as parse_json
-from services.gateway.domain.errors import batch_too_long, empty_batch, not_a_request
+from libs.common.json.jsonio import refuse_many_containers
+from services.gateway.domain.errors import batch_too_long, empty_batch, not_a_request, too_many_calls
 from services.gateway.domain.model import Entry, Id, InvalidEntry, Message, Request
 
 MAX_BYTES = 4 * 1024 * 1024
 MAX_ENTRIES = 50
+MAX_CALLS = 64
+"""The most calls of one message: as many as one group may hold."""
 
 
 def parse(payload: bytes) -> Message:
     """Parse a body. An entry that is not a request becomes InvalidEntry; the others are unaffected.
 
-    Raises INVALID_JSON, PAYLOAD_TOO_LARGE, or INVALID_REQUEST for a batch that is empty or too long. Then there is one
-    response, with a null id.
+    Raises INVALID_JSON, PAYLOAD_TOO_LARGE, or INVALID_REQUEST for a batch that is empty, too long or asks for too many
+    calls. Then there is one response, with a null id.
     """
+    refuse_many_containers(payload)
     value = parse_json(payload, max_bytes=MAX_BYTES)
     if not isinstance(value, list):
         return Message((_entry(value),), batch=False)
@@ -26,7 +30,18 @@ def parse(payload: bytes) -> Message:
         raise empty_batch()
     if len(value) > MAX_ENTRIES:
         raise batch_too_long(MAX_ENTRIES)
-    return Message(tuple(_entry(item) for item in value), batch=True)
+    message = Message(tuple(_entry(item) for item in value), batch=True)
+    if sum(map(_calls, message.entries)) > MAX_CALLS:
+        raise too_many_calls(MAX_CALLS)
+    return message
+
+
+def _calls(entry: Entry) -> int:
+    """Return how many calls an entry asks for. The rate limit in front of the mesh counts one for the whole message."""
+    if isinstance(entry, InvalidEntry) or not isinstance(entry.params, dict):
+        return 1
+    calls = entry.params.get("calls")
+    return max(1, len(calls)) if isinstance(calls, list) else 1
 
 
 def _entry(value: Any) -> Entry:

@@ -20,6 +20,9 @@ from services.gateway.transport.in_flight import InFlightRequests
 from services.gateway.transport.reply import Reply, correlation_headers, refusal, respond, rpc_reply
 from services.gateway.transport.request_headers import RequestHead, is_json, read_head, read_headers
 
+# Larger bodies are parsed beside the event loop.
+_INLINE_BYTES = 64 * 1024
+
 
 class RpcEndpoint:
     """Serves JSON-RPC 2.0 over HTTP."""
@@ -56,7 +59,7 @@ class RpcEndpoint:
             error = MeshError(Reason.INVALID_REQUEST, message="the body must be application/json in UTF-8")
             return self._refused(call, error, status=415)
         try:
-            message = parse(await read_body(receive, headers, MAX_BYTES, head.deadline_ms))
+            message = await _parse(await read_body(receive, headers, MAX_BYTES, head.deadline_ms))
         except asyncio.CancelledError:
             return self._refused(call, MeshError(Reason.SERVICE_UNAVAILABLE))
         except MeshError as error:
@@ -87,3 +90,7 @@ class RpcEndpoint:
 
     def _headers(self, head: RequestHead) -> list[Header]:
         return [*correlation_headers(head), *self._in_flight.close_headers()]
+
+
+async def _parse(body: bytes) -> Message:
+    return parse(body) if len(body) <= _INLINE_BYTES else await asyncio.to_thread(parse, body)

@@ -40,6 +40,8 @@ class _ObligationKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Obliga
     """Make a dry run first."""
     OBLIGATION_KIND_REDACT_PII: _ObligationKind.ValueType  # 5
     """Remove what is personal or secret from the result."""
+    OBLIGATION_KIND_MAX_PRIORITY: _ObligationKind.ValueType  # 6
+    """Schedule the call with at most this priority. Without it, a caller's priority is at most that of the tool."""
 
 class ObligationKind(_ObligationKind, metaclass=_ObligationKindEnumTypeWrapper):
     """Says what an obligation demands."""
@@ -56,6 +58,8 @@ OBLIGATION_KIND_DRY_RUN: ObligationKind.ValueType  # 4
 """Make a dry run first."""
 OBLIGATION_KIND_REDACT_PII: ObligationKind.ValueType  # 5
 """Remove what is personal or secret from the result."""
+OBLIGATION_KIND_MAX_PRIORITY: ObligationKind.ValueType  # 6
+"""Schedule the call with at most this priority. Without it, a caller's priority is at most that of the tool."""
 Global___ObligationKind: _TypeAlias = ObligationKind  # noqa: Y015
 
 class _DecisionMode:

@@ -91,7 +91,9 @@ class InvokeRequest(_message.Message):
     tool is deferred, which without a digest always is, and with ETAG_MISMATCH otherwise. Empty means whichever version it is.
     """
     priority: _builtins.int
-    """How urgent the call is beside others that wait for the same place, 1 (least) to 10. 0 means the tool's own."""
+    """How urgent the call is beside others of the same subject that wait for the same place, 1 (least) to 10. 0 means the tool's own. More than
+    the tool's own counts only as far as a policy allows it.
+    """
     preview_token: _builtins.str
     """The token of a preview of this very call, where the decision demands one; for an irreversible tool it always does."""
     def __init__(

@@ -69,6 +69,9 @@ class ExecutorServiceServicer:
         class, whichever is less; with an idempotency key the effect happens once, and the same key with the same arguments answers
         the first result.
 
+        A tool that the token does not name is TOOL_NOT_IN_TOKEN, whether it exists or not, before anything else of the call is read. A caller with
+        too many calls under way is RATE_LIMITED before the call begins.
+
         Every failure is a gRPC status that carries an ErrorEnvelope, with the invocation's id once there is one: TOOL_NOT_FOUND,
         TOOL_VERSION_NOT_FOUND, TOOL_UNAVAILABLE, SCHEMA_NOT_LOADED, INVALID_JSON, ARGUMENTS_INVALID, TOOL_NOT_IN_TOKEN, SCOPE_MISSING, PERMISSION_DENIED,
         APPROVAL_REQUIRED, IDEMPOTENCY_CONFLICT, TOOL_TIMEOUT, EXECUTION_FAILED, RESULT_INVALID, AUDIT_UNAVAILABLE and others of the table.
@@ -82,7 +85,8 @@ class ExecutorServiceServicer:
 
         Every call is governed, recorded and answered like a call of its own; what fails is an outcome and no failure of the group. Calls
         that are safe beside one another run at once, others in their order. A call that is stopped because a sibling failed ends in SIBLING_CANCELED, with a
-        synthetic result in its place. The group itself fails with INVALID_REQUEST when its dependencies lead in a circle or nowhere.
+        synthetic result in its place. The group itself fails with INVALID_REQUEST when its dependencies lead in a circle or nowhere,
+        and with RATE_LIMITED when its calls are too many beside those that the caller has under way.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -147,3 +147,16 @@ def test_arguments_are_an_object_and_nothing_means_the_empty_one() -> None:
     for payload in (b"[]", b"null", b"1", b'"x"'):
         with pytest.raises(MeshError):
             jsonio.parse_object(payload)
+
+
+@pytest.mark.parametrize("part", [b"[]", b"{}", b'{"a":[]}'])
+def test_a_request_with_too_many_lists_and_objects_is_refused_before_it_is_parsed(part: bytes) -> None:
+    payload = b'{"a":[' + b",".join([part] * jsonio.MAX_CONTAINERS) + b"]}"
+    with pytest.raises(MeshError) as caught:
+        jsonio.parse_object(payload)
+    assert caught.value.reason is Reason.PAYLOAD_TOO_LARGE
+
+
+def test_brackets_in_texts_are_no_lists() -> None:
+    text = "[{" * jsonio.MAX_CONTAINERS
+    assert jsonio.parse_object(jsonio.dump({"a": text})) == {"a": text}

@@ -25,7 +25,7 @@ _POINTER = re.compile(r"(/([^~/,]|~[01])*)+")
 _LABEL = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 _GROUP = re.compile(r"[^\s,]{1,128}")
 _MAX_ID, _MAX_REASON, _MAX_LISTED = 128, 512, 64
-_MAX_ROWS, _MAX_TIER, _MAX_QUORUM = 1_000_000, 4, 100
+_MAX_ROWS, _MAX_TIER, _MAX_QUORUM, _MAX_PRIORITY = 1_000_000, 4, 100, 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +139,7 @@ _OBLIGATIONS = {
     "redact": "redact_fields",
     "cap_rows": "cap_rows",
     "sandbox_tier": "sandbox_tier",
+    "max_priority": "max_priority",
     "require_dry_run": "dry_run",
     "redact_pii": "redact_pii",
 }
@@ -153,6 +154,7 @@ ANNOTATIONS: Mapping[str, tuple[set[str], str, Callable[[str], bool]]] = {
     "redact": (_RUNNING, "JSON pointers, separated by commas; * stands for every entry", _list_of(_POINTER)),
     "cap_rows": (_RUNNING, f"a whole number from 0 to {_MAX_ROWS}", _integer_in(0, _MAX_ROWS)),
     "sandbox_tier": (_RUNNING, f"a whole number from 1 to {_MAX_TIER}", _integer_in(1, _MAX_TIER)),
+    "max_priority": (_RUNNING, f"a whole number from 1 to {_MAX_PRIORITY}", _integer_in(1, _MAX_PRIORITY)),
     "require_dry_run": (_RUNNING, '"true"', lambda text: text == "true"),
     "redact_pii": (_RUNNING, '"true"', lambda text: text == "true"),
     "label": ({ALLOW}, "labels of lower-case letters, digits, _ and -, separated by commas", _list_of(_LABEL)),

@@ -300,7 +300,7 @@ def _merge_obligations(policies: list[PolicyAnnotations]) -> tuple[Obligation, .
 
 
 def _strictest(kind: str, values: list[str]) -> tuple[str, ...]:
-    if kind == "cap_rows":
+    if kind in ("cap_rows", "max_priority"):
         return (min(values, key=int),)
     if kind == "sandbox_tier":
         return (max(values, key=int),)

@@ -19,9 +19,11 @@ from libs.common.json.canonical import canonical
 from libs.common.json.json_pointer import pointer_of
 from libs.common.json.jsonio import MAX_DEPTH, parse_object
 from services.executor.adapters.registry.json_schema import has_many_parts
+from services.executor.adapters.registry.schema_cost import cost_of
 from services.executor.domain.argument_spec import Change, CoercionResult
 from services.executor.domain.arguments.coerce import Unread, reading
 from services.executor.domain.arguments.prepare import COERCION
+from services.executor.domain.validation_cost import ValidationCost, size_of_value
 
 _ROOT = "urn:toolmesh:arguments"
 _EXACT = "x-toolmesh-exact"
@@ -35,6 +37,8 @@ _MAX_BRANCHES = 16
 _MAX_CHANGES = 1000
 # Validation passes per call.
 _MAX_PASSES = 100
+# The work of one pass.
+_MAX_UNITS = 200_000
 
 Path = tuple[str | int, ...]
 
@@ -72,6 +76,12 @@ class Coercer:
         return marked
 
     @cached_property
+    def _cost(self) -> ValidationCost:
+        # A part of the arguments may be coerced on its own, so any depth may be the first.
+        cost = cost_of(self._schema)
+        return ValidationCost((max(cost.per_value),), (max(cost.per_byte),))
+
+    @cached_property
     def _whole(self) -> Any:
         return self._compile(self._schema)
 
@@ -81,7 +91,7 @@ class Coercer:
         """Coerce a value at the path `base` until nothing changes; return it with all edits and losses."""
         applied: dict[Path, Edit] = {}
         for _ in range(_MAX_ROUNDS):
-            if not budget.take() or has_many_parts(value):
+            if not budget.take() or has_many_parts(value) or self._cost.units(size_of_value(value)) > _MAX_UNITS:
                 break
             edits, losses = self._edits(validator.iter_errors(value), value, base, budget)
             if losses:

@@ -14,11 +14,15 @@ from libs.common.json.jsonio import parse
 from libs.common.json.resource_pointers import ResourcePointers
 from libs.common.json.schema_guard import TOOL_LIMITS
 from libs.common.redaction.declared import Declared
+from services.executor.adapters.registry.schema_cost import cost_of
 from services.executor.domain.tool import Contract, Default
+from services.executor.domain.validation_cost import MAX_UNITS, ValidationCost, size_of_value
 
 # Enough to repair a call.
 _MAX_VIOLATIONS = 100
-# The validator collects all errors before it returns the first. For larger values that would block the event loop.
+# The validator collects all errors before it returns the first. Beyond this much work only the first is named.
+_ALL_ERRORS_UNITS = 200_000
+# A value with more parts is not coerced.
 MANY_PARTS = 10_000
 # The keywords that lead to defaults, and the longest chain of references.
 _DEFAULT_KEYWORDS = ("default", "properties", "items", "prefixItems")
@@ -32,13 +36,13 @@ class SchemaError(Exception):
 def input_contract(schema: bytes, sensitive: Sequence[str]) -> Contract:
     """Return the contract of arguments. Undeclared arguments violate it, even if the schema allows them."""
     parsed = _parse_schema(schema)
-    return Contract(_checker(_closed(parsed)), Declared.of(parsed, sensitive))
+    return _contract(_closed(parsed), Declared.of(parsed, sensitive))
 
 
 def output_contract(schema: bytes, sensitive: Sequence[str]) -> Contract:
     """Return the contract of results, exactly as in its schema."""
     parsed = _parse_schema(schema)
-    return Contract(_checker(parsed), Declared.of(parsed, sensitive))
+    return _contract(parsed, Declared.of(parsed, sensitive))
 
 
 def defaults_of(schema: bytes) -> tuple[Default, ...]:
@@ -88,7 +92,12 @@ def _closed(schema: dict[str, Any]) -> dict[str, Any]:
     return closed
 
 
-def _checker(schema: dict[str, Any]) -> Any:
+def _contract(schema: dict[str, Any], declared: Declared | None) -> Contract:
+    cost = cost_of(schema)
+    return Contract(_checker(schema, cost), declared, cost)
+
+
+def _checker(schema: dict[str, Any], cost: ValidationCost) -> Any:
     try:
         # Bounded again: the registry may have admitted it before a bound existed.
         validator = compile_bounded(schema, TOOL_LIMITS)
@@ -96,6 +105,10 @@ def _checker(schema: dict[str, Any]) -> Any:
         raise SchemaError(str(error)) from None
 
     def check(value: Any) -> Sequence[Violation]:
+        units = cost.units(size_of_value(value))
+        if units > MAX_UNITS:
+            # Bounded before it begins, wherever the value comes from.
+            return (Violation("", "validation_cost", "takes too long to validate against its schema; send less"),)
         try:
             if validator.is_valid(value):
                 return ()
@@ -103,7 +116,8 @@ def _checker(schema: dict[str, Any]) -> Any:
             # A built-in tool may return a value that is not JSON.
             return (Violation("", "json", "has no JSON form"),)
         violations: list[Violation] = []
-        for error in _first_error(validator, value) if has_many_parts(value) else validator.iter_errors(value):
+        only_first = units > _ALL_ERRORS_UNITS or has_many_parts(value)
+        for error in _first_error(validator, value) if only_first else validator.iter_errors(value):
             violations.extend(_violations(error))
             if len(violations) >= _MAX_VIOLATIONS:
                 break

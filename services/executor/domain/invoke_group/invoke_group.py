@@ -24,6 +24,8 @@ from services.executor.domain.tool import SiblingFailure, Tool
 
 # The total size of the results of a group: with their envelopes they must fit into one message.
 MAX_BYTES = 3 * 1024 * 1024
+# Of one group so many calls run at once, so that the calls of others come in between.
+MAX_RUNNING = 16
 
 
 class Calls(Protocol):
@@ -98,6 +100,7 @@ class _Group:
     def __init__(self, steps: Sequence[Step], calls: Calls, clock: Clock, revoked: Callable[[Caller], bool]) -> None:
         self._steps, self._calls, self._clock, self._revoked = steps, calls, clock, revoked
         self._over = [asyncio.Event() for _ in steps]
+        self._running = asyncio.Semaphore(MAX_RUNNING)
         self._under_way: set[int] = set()
         self._stopped: dict[int, MeshError] = {}
         self.outcomes: dict[int, GroupOutcome] = {}
@@ -106,18 +109,25 @@ class _Group:
         """Execute one call, after the calls that must end before it."""
         step = self._steps[index]
         await self._wait(step)
-        refused = self._stopped.get(index) or self._revocation_error(step) or self._dependency_error(step)
-        if refused is not None:
-            self._set_outcome(index, None, await self._calls.record_not_started(step.call.request, refused))
-        else:
-            await self._call(index, step)
+        try:
+            refused = self._stopped.get(index) or self._revocation_error(step) or self._dependency_error(step)
+            if refused is not None:
+                self._set_outcome(index, None, await self._calls.record_not_started(step.call.request, refused))
+            else:
+                await self._call(index, step)
+        finally:
+            self._running.release()
         self._over[index].set()
 
     async def _wait(self, step: Step) -> None:
-        """Wait for the calls that must end before. If the caller leaves, the call is recorded as abandoned."""
+        """Wait for the calls that must end before, and until few enough run.
+
+        If the caller leaves, the call is recorded as abandoned.
+        """
         try:
             for earlier in step.after:
                 await self._over[earlier].wait()
+            await self._running.acquire()
         except asyncio.CancelledError:
             await self._calls.record_abandoned(step.call.request)
             raise

@@ -11,6 +11,7 @@ from libs.common.json.jsonio import parse_object
 from services.executor.domain import errors
 from services.executor.domain.model import Request
 from services.executor.domain.ports import ToolView
+from services.executor.domain.resolve_granted import resolve_granted
 from services.executor.domain.scheduling.conflicts import Footprint, conflicts, footprint_of
 from services.executor.domain.tool import SiblingFailure, Tool
 
@@ -32,7 +33,7 @@ class Step:
 
     call: GroupCall
     tool: Tool | None
-    """None if there is no such tool; the call itself will fail with that error."""
+    """None if there is no such tool, or none for this token; the call itself will fail with that error."""
     after: tuple[int, ...]
     """The indices of the calls that must have ended, however they end."""
 
@@ -113,7 +114,7 @@ def _reaches(index: int, waits_for: Sequence[set[int]]) -> bool:
 
 def _tool(request: Request, tools: ToolView) -> Tool | None:
     try:
-        return tools.resolve(request.tool, request.version)
+        return resolve_granted(tools, request)
     except MeshError:
         return None
 

@@ -13,7 +13,7 @@ from libs.common.runtime.clock import Clock
 from libs.common.semver import Version
 from libs.common.tool_names import split_version_name
 from services.executor.domain import errors
-from services.executor.domain.arguments.prepare import call_input, recheck
+from services.executor.domain.arguments.prepare import PreparedArguments, call_input, recheck
 from services.executor.domain.audit_records import decision_record
 from services.executor.domain.call_fingerprint import call_fingerprint
 from services.executor.domain.deadlines import time_left
@@ -21,7 +21,7 @@ from services.executor.domain.hooks.hooks import NOTHING, Verdicts
 from services.executor.domain.hooks.invocation_hooks import InvocationHooks
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.model import Caller, Decision, Question, Verdict
-from services.executor.domain.phases.preflight import accept_arguments
+from services.executor.domain.phases.preflight import describe_arguments
 from services.executor.domain.ports import AuditTrail, Authorizer, PreviewTokens, ToolView
 from services.executor.domain.results.obligations import demands_preview, unmet_kinds, with_required_preview
 from services.executor.domain.states import State
@@ -103,7 +103,11 @@ class Authorization:
         verdicts = await self._hooks.before(invocation, tool)
         if verdicts.arguments is not None:
             refusal = recheck(tool, invocation.arguments, tool.argument_spec)
-            accept_arguments(invocation, tool, refusal, self._scanners)
+            scanner = self._scanners.of(invocation.request.caller.tenant)
+            changed = PreparedArguments(invocation.arguments, refusal=refusal)
+            invocation.payload = describe_arguments(changed, tool, scanner)
+            if refusal is not None:
+                raise refusal
         return verdicts
 
     async def _record_refusal(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from libs.common.auth.coverage import Satisfies
 from libs.common.redaction.tenant_scanners import TenantScanners
@@ -32,6 +32,7 @@ from services.executor.domain.ports import (
 from services.executor.domain.results.cache import ResultCache
 from services.executor.domain.results.store import LargeResults
 from services.executor.domain.scheduling.budget import BudgetReservations
+from services.executor.domain.scheduling.heavy_work import HeavyWork
 from services.executor.domain.scheduling.slots import SlotPool
 
 
@@ -56,6 +57,7 @@ class Ports:
     clock: Clock
     scanners: TenantScanners
     satisfies: Satisfies
+    heavy_work: HeavyWork = field(default_factory=HeavyWork)
 
 
 class Pipeline:
@@ -68,7 +70,12 @@ class Pipeline:
         steps = self.steps = ShieldedSteps()
         budget = BudgetReservations(ports.spending, clock, observer)
         self.preflight = Preflight(
-            tools=ports.tools, audit=ports.audit, runner=ports.runner, scanners=scanners, clock=clock
+            tools=ports.tools,
+            audit=ports.audit,
+            runner=ports.runner,
+            scanners=scanners,
+            heavy_work=ports.heavy_work,
+            clock=clock,
         )
         self.authorization = Authorization(
             tools=ports.tools,
@@ -90,6 +97,7 @@ class Pipeline:
             claims=ports.claims,
             steps=steps,
             scanners=scanners,
+            heavy_work=ports.heavy_work,
         )
         self.completion = Completion(ports.audit, self.claims, steps, clock, audit_wait=audit_wait)
         self.supervisor = Supervisor(

@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
-from libs.common.errors import MeshError
+from functools import partial
+
 from libs.common.json.canonical import digest
+from libs.common.redaction.scanner import Scanner
 from libs.common.redaction.tenant_scanners import TenantScanners
 from libs.common.runtime.clock import Clock
 from services.executor.domain import errors
-from services.executor.domain.arguments.prepare import prepare
+from services.executor.domain.arguments.prepare import PreparedArguments, prepare
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.model import PayloadDigest
 from services.executor.domain.payload_summary import summarize_payload
 from services.executor.domain.ports import AuditTrail, Runner, ToolView
+from services.executor.domain.resolve_granted import resolve_granted
+from services.executor.domain.scheduling.heavy_work import HeavyWork
+from services.executor.domain.scheduling.time_limit import limit_wait
 from services.executor.domain.states import State
 from services.executor.domain.tool import Tool
+from services.executor.domain.validation_cost import size_of_json
 
 
 class Preflight:
     """The request and validate phases of calls and previews."""
 
     def __init__(
-        self, *, tools: ToolView, audit: AuditTrail, runner: Runner, scanners: TenantScanners, clock: Clock
+        self,
+        *,
+        tools: ToolView,
+        audit: AuditTrail,
+        runner: Runner,
+        scanners: TenantScanners,
+        heavy_work: HeavyWork,
+        clock: Clock,
     ) -> None:
         self._tools, self._audit, self._runner = tools, audit, runner
-        self._scanners, self._clock = scanners, clock
+        self._scanners, self._heavy_work, self._clock = scanners, heavy_work, clock
 
     def admit(self, invocation: Invocation) -> None:
         """Return if the call has time left and the log has room. Raises DEADLINE_EXCEEDED or AUDIT_BACKPRESSURE."""
@@ -31,10 +44,10 @@ class Preflight:
             raise errors.deadline_exceeded()
         self._audit.admit()
 
-    def validate(self, invocation: Invocation) -> Tool:
-        """Return the tool of the call. It can run here, and the arguments satisfy its schema."""
+    async def validate(self, invocation: Invocation) -> Tool:
+        """Return the tool of the call. The token names it, it can run here, and the arguments satisfy its schema."""
         request = invocation.request
-        tool = invocation.tool = self._tools.resolve(request.tool, request.version)
+        tool = invocation.tool = resolve_granted(self._tools, request)
         if request.tool_digest != tool.digest:
             # A caller of a deferred tool must know its schema; a caller that pins a version gets that one or none.
             if tool.deferred:
@@ -48,18 +61,31 @@ class Preflight:
         invocation.enter(State.SELECTED)
         if tool.key_required and not request.idempotency_key and not invocation.preview:
             raise errors.key_required(tool.qualified)
-        prepared = prepare(tool, request.arguments, tool.argument_spec)
+        prepared, invocation.payload = await self._prepare(invocation, tool)
         invocation.arguments, invocation.changes = prepared.arguments, prepared.changes
-        accept_arguments(invocation, tool, prepared.refusal, self._scanners)
+        if prepared.refusal is not None:
+            raise prepared.refusal
         invocation.enter(State.ARGUMENTS_READY)
         return tool
 
+    async def _prepare(self, invocation: Invocation, tool: Tool) -> tuple[PreparedArguments, PayloadDigest]:
+        """Prepare the arguments: at once if that is quick, else beside the event loop, within the call's deadline."""
+        request = invocation.request
+        scanner = self._scanners.of(request.caller.tenant)
+        if tool.input.cost.runs_inline(size_of_json(request.arguments)):
+            return _prepare(tool, request.arguments, scanner)
+        async with limit_wait(invocation, self._clock):
+            return await self._heavy_work.run(request.caller, partial(_prepare, tool, request.arguments, scanner))
 
-def accept_arguments(invocation: Invocation, tool: Tool, refusal: MeshError | None, scanners: TenantScanners) -> None:
-    """Note on the invocation how records show its arguments, then raise the refusal if there is one."""
-    if refusal is not None:
+
+def _prepare(tool: Tool, payload: bytes, scanner: Scanner) -> tuple[PreparedArguments, PayloadDigest]:
+    prepared = prepare(tool, payload, tool.argument_spec)
+    return prepared, describe_arguments(prepared, tool, scanner)
+
+
+def describe_arguments(prepared: PreparedArguments, tool: Tool, scanner: Scanner) -> PayloadDigest:
+    """Return how records show arguments."""
+    if prepared.refusal is not None:
         # The digest only: arguments that break the schema may hold secrets that the schema does not declare.
-        invocation.payload = PayloadDigest(digest(invocation.arguments))
-        raise refusal
-    scanner = scanners.of(invocation.request.caller.tenant)
-    invocation.payload = summarize_payload(invocation.arguments, tool.input, tool, scanner)
+        return PayloadDigest(digest(prepared.arguments))
+    return summarize_payload(prepared.arguments, tool.input, tool, scanner)

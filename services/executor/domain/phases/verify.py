@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from libs.common.json.jsonio import dump
@@ -16,7 +17,9 @@ from services.executor.domain.results.check import CheckedResult, VerifiedResult
 from services.executor.domain.results.effects import find_undeclared, merge_effects, quarantine_reason
 from services.executor.domain.results.size_limits import UNDO_BYTES
 from services.executor.domain.results.store import LargeResults
+from services.executor.domain.scheduling.heavy_work import HeavyWork
 from services.executor.domain.tool import Tool
+from services.executor.domain.validation_cost import is_small, size_of_value
 
 # How long a caller waits until every executor knows of a quarantine. This executor stops using the tool at once.
 _QUARANTINE_PATIENCE = 2.0
@@ -34,9 +37,10 @@ class Verifier:
         claims: ClaimStore,
         steps: ShieldedSteps,
         scanners: TenantScanners,
+        heavy_work: HeavyWork,
     ) -> None:
         self._hooks, self._large_results, self._quarantine = hooks, large_results, quarantine
-        self._claims, self._steps, self._scanners = claims, steps, scanners
+        self._claims, self._steps, self._scanners, self._heavy_work = claims, steps, scanners, heavy_work
 
     async def verify(self, invocation: Invocation, tool: Tool, run: RunResult) -> VerifiedResult:
         """Return the verified result once the effects of the run are committed.
@@ -68,12 +72,20 @@ class Verifier:
 
         Raises RESULT_INVALID, RESULT_TOO_LARGE, SANITIZATION_FAILED or HOOK_BLOCKED.
         """
-        checked = check_result(invocation, tool, value, self._scanners.of(invocation.request.caller.tenant))
+        checked = await self._check(invocation, tool, value)
         if self._hooks.active:
             await self._hooks.after(invocation, tool, checked.value)
         if checked.large:
             return await self._store(invocation, tool, checked)
         return VerifiedResult(checked.content, checked.payload, checked.rendered)
+
+    async def _check(self, invocation: Invocation, tool: Tool, value: Any) -> CheckedResult:
+        """Check a result: at once if that is quick, else beside the event loop."""
+        caller = invocation.request.caller
+        check = partial(check_result, invocation, tool, value, self._scanners.of(caller.tenant))
+        if is_small(value) and tool.output.cost.runs_inline(size_of_value(value)):
+            return check()
+        return await self._heavy_work.run(caller, check)
 
     async def _check_run(self, invocation: Invocation, tool: Tool, run: RunResult) -> VerifiedResult:
         invocation.costs, invocation.undo = run.costs, run.undo

@@ -33,7 +33,7 @@ class PreviewInvocation:
         phases.preflight.admit(invocation)
 
         begin("validate")
-        tool = phases.preflight.validate(invocation)
+        tool = await phases.preflight.validate(invocation)
         if not tool.dry_run:
             raise errors.cannot_be_previewed(tool.name)
 

@@ -21,6 +21,8 @@ REDACT_PII = "redact_pii"
 _ON_RESULTS = frozenset({"redact_fields", "cap_rows", REDACT_PII})
 DRY_RUN = "dry_run"
 """Requires that this very call was previewed."""
+MAX_PRIORITY = "max_priority"
+"""Allows the caller this priority in the queue, which may be above that of the tool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,12 @@ def with_required_preview(decision: Decision, tool: Tool) -> Decision:
 def demands_preview(decision: Decision) -> bool:
     """Return whether this very call must have been previewed."""
     return any(each.kind == DRY_RUN for each in decision.obligations)
+
+
+def allowed_priority(decision: Decision, tool: Tool) -> int:
+    """Return the highest priority that a caller may ask for: that of the tool, unless policy names another."""
+    named = [int(each.values[0]) for each in decision.obligations if each.kind == MAX_PRIORITY]
+    return min(named, default=tool.placement.priority)
 
 
 def unmet_kinds(obligations: Iterable[Obligation], tool: Tool, sandbox: str) -> list[str]:
@@ -80,6 +88,8 @@ def _can_keep(obligation: Obligation, tool: Tool, sandbox: str) -> bool:
         return len(values) == 1 and is_whole(values[0])
     if obligation.kind == "sandbox_tier":
         return len(values) == 1 and is_whole(values[0]) and int(values[0]) <= _TIERS.get(sandbox.partition("/")[0], 0)
+    if obligation.kind == MAX_PRIORITY:
+        return len(values) == 1 and is_whole(values[0]) and 1 <= int(values[0]) <= 10
     if obligation.kind == REDACT_PII:
         return not values
     return obligation.kind == DRY_RUN and tool.dry_run

@@ -5,7 +5,8 @@ from __future__ import annotations
 from libs.common.runtime.bounded_cache import BoundedCache
 from libs.common.runtime.clock import Clock
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.scheduling.scheduler import Scheduler, Slot
+from services.executor.domain.results.obligations import allowed_priority
+from services.executor.domain.scheduling.scheduler import Owner, Scheduler, Slot
 from services.executor.domain.scheduling.time_limit import limit_wait
 from services.executor.domain.states import State
 from services.executor.domain.tool import Tool
@@ -33,12 +34,13 @@ class SlotPool:
         the time there is. A call that waits is QUEUED.
         """
         arguments = invocation.arguments if invocation.call_input is None else invocation.call_input
+        caller = invocation.request.caller
         slot = self._scheduler.slot(
             tool,
             arguments,
-            invocation.request.priority,
+            _priority(invocation, tool),
             lambda: invocation.enter(State.QUEUED),
-            tenant=invocation.request.caller.tenant,
+            Owner(caller.tenant, caller.subject),
         )
         return InvocationSlot(slot, invocation, self._clock)
 
@@ -57,3 +59,9 @@ class InvocationSlot:
 
     async def __aexit__(self, *raised: object) -> None:
         await self._slot.__aexit__(*raised)
+
+
+def _priority(invocation: Invocation, tool: Tool) -> int:
+    """Return the priority that the caller asks for, at most that of the tool or the one that policy allows."""
+    allowed = tool.placement.priority if invocation.decision is None else allowed_priority(invocation.decision, tool)
+    return min(invocation.request.priority or tool.placement.priority, allowed)

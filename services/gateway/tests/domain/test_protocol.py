@@ -45,6 +45,20 @@ def test_a_batch_may_hold_fifty_entries_and_no_more() -> None:
         parse(orjson.dumps([1] * 51))
 
 
+@pytest.mark.parametrize(
+    ("groups", "calls", "accepted"), [(1, 64, True), (2, 32, True), (2, 33, False), (50, 64, False)]
+)
+def test_the_calls_of_a_batch_are_counted_with_those_of_its_groups(groups: int, calls: int, accepted: bool) -> None:
+    group = {"jsonrpc": "2.0", "id": 1, "method": "tools.invoke_group", "params": {"calls": [{"tool": "echo"}] * calls}}
+    batch = orjson.dumps([group] * groups)
+    if accepted:
+        assert len(parse(batch).entries) == groups
+        return
+    with pytest.raises(MeshError) as caught:
+        parse(batch)
+    assert (caught.value.reason, caught.value.metadata) == (Reason.INVALID_REQUEST, {"limit_calls": "64"})
+
+
 def test_a_batch_of_one_stays_a_batch() -> None:
     assert response_body([Response(1, "x")], batch=True, trace_id="") == b'[{"jsonrpc":"2.0","id":1,"result":"x"}]'
 

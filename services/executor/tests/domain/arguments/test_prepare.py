@@ -29,7 +29,7 @@ SCHEMA: dict[str, Any] = {
 
 
 def tool_and_intake(**changes: Any) -> tuple[Tool, ArgumentSpec]:
-    fields: dict[str, Any] = {"coerce": Coercer(dump(SCHEMA)), "whole": True, **changes}
+    fields: dict[str, Any] = {"coerce": Coercer(dump(SCHEMA)).coerce, "whole": True, **changes}
     return a_tool(input_schema=SCHEMA), ArgumentSpec(**fields)
 
 

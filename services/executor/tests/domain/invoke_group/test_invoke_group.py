@@ -10,7 +10,7 @@ import pytest
 from libs.common.errors import MeshError, Reason
 from libs.common.testing.clock import ManualClock
 from services.executor.domain import errors
-from services.executor.domain.invoke_group.invoke_group import GroupOutcome, InvokeGroup
+from services.executor.domain.invoke_group.invoke_group import MAX_RUNNING, GroupOutcome, InvokeGroup
 from services.executor.domain.invoke_group.plan import GroupCall
 from services.executor.domain.model import Request, Result
 from services.executor.domain.tool import Placement, SiblingFailure
@@ -222,3 +222,14 @@ async def test_results_that_do_not_fit_into_one_answer_are_left_out_one_by_one(m
     assert left_out is not None
     assert (left_out.invocation_id, left_out.evidence) == ("b", ("records/1",))
     assert left_out.metadata == {"size_bytes": "11", "limit_bytes": "10", "tool_ran": "true"}
+
+
+async def test_of_a_large_group_a_few_calls_run_at_once() -> None:
+    names = [str(number) for number in range(MAX_RUNNING + 2)]
+    group = await party(*(call(name) for name in names))
+    assert group.calls.begun == names[:MAX_RUNNING]
+    await group.calls.succeed("0")
+    assert group.calls.begun == names[: MAX_RUNNING + 1]
+    group.task.cancel()
+    await asyncio.wait({group.task})
+    assert group.calls.given_up_on == names[MAX_RUNNING + 1 :]

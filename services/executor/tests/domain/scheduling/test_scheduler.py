@@ -11,7 +11,7 @@ import pytest
 from libs.common.errors import MeshError, Reason
 from libs.common.json.resource_pointers import ResourcePointers
 from libs.common.testing.clock import ManualClock
-from services.executor.domain.scheduling.scheduler import Bounds, Scheduler
+from services.executor.domain.scheduling.scheduler import NO_OWNER, Bounds, Owner, Scheduler
 from services.executor.domain.tool import Effect, Mutation, Placement, Tool
 from services.executor.tests.samples import a_tool
 
@@ -41,10 +41,12 @@ class Yard:
         self._ends: dict[str, asyncio.Event] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    async def come(self, name: str, tool: Tool, priority: int = 0, **arguments: Any) -> asyncio.Task[None]:
+    async def come(
+        self, name: str, tool: Tool, priority: int = 0, owner: Owner = NO_OWNER, **arguments: Any
+    ) -> asyncio.Task[None]:
         """Let a call come; return once it runs, waits or was refused."""
         self._ends[name] = asyncio.Event()
-        self._tasks[name] = task = asyncio.create_task(self._call(name, tool, priority, arguments))
+        self._tasks[name] = task = asyncio.create_task(self._call(name, tool, priority, owner, arguments))
         await settle()
         return task
 
@@ -60,8 +62,8 @@ class Yard:
         await asyncio.gather(self._tasks[name], return_exceptions=True)
         await settle()
 
-    async def _call(self, name: str, tool: Tool, priority: int, arguments: dict[str, Any]) -> None:
-        async with self.scheduler.slot(tool, arguments, priority, lambda: self.waited.append(name)):
+    async def _call(self, name: str, tool: Tool, priority: int, owner: Owner, arguments: dict[str, Any]) -> None:
+        async with self.scheduler.slot(tool, arguments, priority, lambda: self.waited.append(name), owner):
             self.began.append(name)
             await self._ends[name].wait()
 
@@ -283,7 +285,7 @@ async def test_a_call_whose_waiting_cannot_be_noted_does_not_stay_in_line() -> N
     assert yard.scheduler.length == 0
 
 
-@pytest.mark.parametrize("bound", ["waiting", "waiting_per_tool"])
+@pytest.mark.parametrize("bound", ["waiting", "waiting_per_tool", "waiting_per_tenant"])
 async def test_beyond_what_may_wait_calls_are_refused_and_told_when_to_come_back(bound: str) -> None:
     yard = Yard(**{bound: 1})
     await yard.come("runs", limited("a"))
@@ -331,3 +333,44 @@ async def test_a_deadline_that_ends_while_waiting_is_the_callers_own() -> None:
     with pytest.raises(TimeoutError):
         await hurried(lambda: told.append(None))
     assert (len(told), yard.scheduler.length) == (1, 0)
+
+
+ADA, BOB, EVE = Owner("acme", "ada"), Owner("acme", "bob"), Owner("umbrella", "eve")
+
+
+@pytest.mark.parametrize("contended", [limited("a"), tool("a", safe=False)], ids=["capacity", "conflict"])
+async def test_tenants_and_their_subjects_take_turns(contended: Tool) -> None:
+    yard = Yard()
+    await yard.come("runs", contended, 0, ADA)
+    for name, owner in (("ada 1", ADA), ("ada 2", ADA), ("ada 3", ADA), ("bob", BOB), ("eve 1", EVE), ("eve 2", EVE)):
+        await yard.come(name, contended, 10 if owner is ADA else 1, owner)
+    for name in ("runs", "eve 1", "bob", "eve 2", "ada 1", "ada 2"):
+        await yard.end(name)
+    assert yard.began == ["runs", "eve 1", "bob", "eve 2", "ada 1", "ada 2", "ada 3"]
+
+
+async def test_one_tenant_leaves_a_quarter_of_the_sandboxes_to_others() -> None:
+    yard, outside = Yard(sandboxes=4), tool("a", runner="python")
+    for number in range(4):
+        await yard.come(f"ada {number}", outside, 0, ADA)
+    await yard.come("eve", outside, 0, EVE)
+    assert yard.began == ["ada 0", "ada 1", "ada 2", "eve"]
+
+
+async def test_a_tenant_beyond_its_share_of_the_queue_takes_no_room_from_others() -> None:
+    yard = Yard(waiting_per_tenant=1)
+    await yard.come("runs", limited("a"), 0, ADA)
+    await yard.come("waits", limited("a"), 0, ADA)
+    refused = await yard.come("refused", limited("a"), 0, BOB)
+    await yard.come("eve", limited("a"), 0, EVE)
+    assert isinstance(refused.exception(), MeshError)
+    assert yard.waited == ["waits", "eve"]
+
+
+async def test_a_tenant_beyond_its_share_of_the_sandboxes_reserves_nothing_from_others() -> None:
+    yard = Yard(sandboxes=4)
+    for number in range(3):
+        await yard.come(f"ada {number}", tool("a", runner="python"), 0, ADA)
+    await yard.come("ada waits", limited("b", runner="python"), 0, ADA)
+    await yard.come("eve", limited("b", runner="python"), 0, EVE)
+    assert yard.began[-1] == "eve"

@@ -12,12 +12,15 @@ from libs.common.errors import MeshError
 from libs.common.json.resource_pointers import ResourcePointers
 from libs.common.testing.clock import ManualClock
 from services.executor.domain.scheduling.conflicts import conflicts
-from services.executor.domain.scheduling.scheduler import Bounds, Scheduler, Slot
+from services.executor.domain.scheduling.scheduler import Bounds, Owner, Scheduler, Slot
 from services.executor.domain.tool import Effect, Mutation, Placement, Tool
 from services.executor.tests.samples import a_tool
 
 AGING = 1.0
-BOUNDS = Bounds(tool=2, service=2, sandboxes=3, waiting=9, waiting_per_tool=6, aging=AGING)
+BOUNDS = Bounds(tool=2, service=2, sandboxes=4, waiting=12, waiting_per_tool=8, waiting_per_tenant=7, aging=AGING)
+# Of four sandboxes a tenant has three at most.
+SHARE = 3
+OWNERS = [Owner("acme", "ada"), Owner("acme", "bob"), Owner("umbrella", "eve")]
 _RESOURCES = ResourcePointers({"properties": {"id": {"x-resource": "order"}}})
 
 
@@ -43,12 +46,13 @@ TOOLS = [
 ]
 
 
-@dataclass
+@dataclass(eq=False)
 class Guest:
-    """One call: when it came and how urgent it is."""
+    """One call: whose it is, when it came and how urgent it is."""
 
     turn: Slot
     tool: Tool
+    owner: Owner
     priority: int
     came: float
     number: int
@@ -67,45 +71,96 @@ class Model:
         self.running: list[Guest] = []
         self.waiting: list[Guest] = []
         self.number = 0
+        self.served: dict[object, int] = {}
+        self.turn = 0
 
-    def come(self, tool: Tool, resource: int, priority: int) -> None:
+    def come(self, tool: Tool, resource: int, priority: int, owner: Owner = OWNERS[0]) -> None:
         self.number += 1
-        turn = self.scheduler.slot(tool, {"id": resource}, priority)
-        guest = Guest(turn, tool, priority, self.clock.monotonic(), self.number)
+        turn = self.scheduler.slot(tool, {"id": resource}, priority, owner=owner)
+        guest = Guest(turn, tool, owner, priority, self.clock.monotonic(), self.number)
         self.waiting.append(guest)
+        expected = self._begin()
         try:
             self.scheduler.enter(turn)
         except MeshError:
             self.waiting.remove(guest)
-            line = [other for other in self.waiting if other.tool is tool]
-            assert len(self.waiting) == BOUNDS.waiting or len(line) == BOUNDS.waiting_per_tool
-        self.look()
+            assert self._no_room_for(guest)
+        self.look(expected)
 
     def go(self, guest: Guest) -> None:
         (self.running if guest in self.running else self.waiting).remove(guest)
+        expected = self._begin()
         self.scheduler.leave(guest.turn)
-        self.look()
+        self.look(expected)
 
-    def look(self) -> None:
-        begun = [guest for guest in self.waiting if guest.turn.running]
-        for guest in begun:
-            self._nobody_was_passed_over(guest, [other for other in self.waiting if other not in begun])
-        self.waiting = [guest for guest in self.waiting if guest not in begun]
-        self.running += begun
+    def look(self, expected: list[Guest]) -> None:
+        assert [guest for guest in [*self.waiting, *expected] if guest.turn.running] == expected
         assert all(guest.turn.running for guest in self.running)
         assert self.scheduler.length == len(self.waiting)
         self._no_bound_is_broken()
-        self._nobody_waits_who_could_begin()
 
-    def _nobody_was_passed_over(self, begun: Guest, waiting: list[Guest]) -> None:
-        for other in waiting:
-            if begun.came > other.came + (10 - other.priority) * AGING:
-                assert not conflicts(begun.turn.footprint, other.turn.footprint)
-                assert begun.tool is not other.tool or self._held_up(other, waiting)
+    def _begin(self) -> list[Guest]:
+        """Begin every call that can, one after the other; return those."""
+        begun: list[Guest] = []
+        kept: list[tuple[tuple[str, str], str | None]] = []
+        full: set[tuple[str, str | None]] = set()
+        passed: list[Guest] = []
+        for guest in self._in_turn():
+            against = None if self._has_share(guest) else guest.owner.tenant
+            held_up = any(conflicts(guest.turn.footprint, other.turn.footprint) for other in [*self.running, *passed])
+            lacks = None if held_up else self._lacks(guest, kept)
+            if held_up or lacks is not None:
+                passed.append(guest)
+                if lacks is not None and not {(guest.tool.name, None), (guest.tool.name, against)} & full:
+                    full.add((guest.tool.name, against))
+                    kept += [(place, against) for place, _ in _places(guest.tool)[:lacks]]
+                continue
+            self.turn += 1
+            self.served |= {guest.owner.tenant: self.turn, guest.owner: self.turn}
+            self.waiting.remove(guest)
+            self.running.append(guest)
+            begun.append(guest)
+        return begun
 
-    def _held_up(self, guest: Guest, waiting: list[Guest]) -> bool:
-        before = [other for other in waiting if other.rank < guest.rank]
-        return any(conflicts(guest.turn.footprint, other.turn.footprint) for other in [*self.running, *before])
+    def _in_turn(self) -> list[Guest]:
+        """Everybody who waits: of the tenant served longest ago, the subject served longest ago, its first call."""
+        served, turn, left, order = dict(self.served), self.turn, list(self.waiting), list[Guest]()
+        while left:
+            firsts = {guest.owner: min((g for g in left if g.owner == guest.owner), key=_rank) for guest in left}
+            of_tenants = {
+                tenant: min(
+                    (guest for owner, guest in firsts.items() if owner.tenant == tenant),
+                    key=lambda guest: (served.get(guest.owner, 0), guest.rank),
+                )
+                for tenant in {owner.tenant for owner in firsts}
+            }
+            first = min(of_tenants.values(), key=lambda guest: (served.get(guest.owner.tenant, 0), guest.rank))
+            turn += 1
+            served |= {first.owner.tenant: turn, first.owner: turn}
+            left.remove(first)
+            order.append(first)
+        return order
+
+    def _lacks(self, guest: Guest, kept: list[tuple[tuple[str, str], str | None]]) -> int | None:
+        """Return the first place that is full for a call, or None."""
+        for number, (place, capacity) in enumerate(_places(guest.tool)):
+            taken = sum(where == place and tenant in (None, guest.owner.tenant) for where, tenant in kept)
+            if self._at(place) + taken >= capacity or (place[0] == "sandboxes" and not self._has_share(guest)):
+                return number
+        return None
+
+    def _has_share(self, guest: Guest) -> bool:
+        mine = [other for other in self.running if other.owner.tenant == guest.owner.tenant]
+        return guest.tool.runner == "builtin" or sum(other.tool.runner != "builtin" for other in mine) < SHARE
+
+    def _no_room_for(self, guest: Guest) -> bool:
+        line = [other for other in self.waiting if other.tool is guest.tool]
+        neighbours = [other for other in self.waiting if other.owner.tenant == guest.owner.tenant]
+        return (
+            len(self.waiting) == BOUNDS.waiting
+            or len(line) == BOUNDS.waiting_per_tool
+            or len(neighbours) == BOUNDS.waiting_per_tenant
+        )
 
     def _no_bound_is_broken(self) -> None:
         for tool in TOOLS:
@@ -117,22 +172,12 @@ class Model:
             for other in self.running[place + 1 :]:
                 assert not conflicts(one.turn.footprint, other.turn.footprint)
 
-    def _nobody_waits_who_could_begin(self) -> None:
-        kept: dict[tuple[str, str], int] = {}
-        by_rank = sorted(self.waiting, key=lambda guest: guest.rank)
-        for guest in by_rank:
-            if self._held_up(guest, by_rank):
-                continue
-            full = False
-            for place, capacity in _places(guest.tool):
-                full = self._at(place) + kept.get(place, 0) >= capacity
-                if full:
-                    break
-                kept[place] = kept.get(place, 0) + 1
-            assert full
-
     def _at(self, place: tuple[str, str]) -> int:
         return sum(place in dict(_places(guest.tool)) for guest in self.running)
+
+
+def _rank(guest: Guest) -> tuple[float, int]:
+    return guest.rank
 
 
 def _places(tool: Tool) -> list[tuple[tuple[str, str], int]]:
@@ -143,8 +188,8 @@ def _places(tool: Tool) -> list[tuple[tuple[str, str], int]]:
 
 
 step = st.one_of(
-    st.tuples(st.just("come"), st.sampled_from(TOOLS), st.integers(1, 3), st.integers(1, 10)),
-    st.tuples(st.just("come"), st.sampled_from(TOOLS), st.integers(1, 3), st.integers(1, 10)),
+    st.tuples(st.just("come"), st.sampled_from(TOOLS), st.integers(1, 3), st.integers(1, 10), st.sampled_from(OWNERS)),
+    st.tuples(st.just("come"), st.sampled_from(TOOLS), st.integers(1, 3), st.integers(1, 10), st.sampled_from(OWNERS)),
     st.tuples(st.just("end"), st.integers(0, 20)),
     st.tuples(st.just("give up"), st.integers(0, 20)),
     st.tuples(st.just("time"), st.integers(1, 12)),
@@ -171,13 +216,13 @@ async def _follow(steps: list[tuple]) -> None:  # type: ignore[type-arg]
     while model.running:
         model.go(model.running[0])
     assert model.waiting == []
-    remains = (model.scheduler._present, model.scheduler._used, model.scheduler._waiting, model.scheduler._ready)
+    remains = (model.scheduler._present, model.scheduler._used, model.scheduler._waiting, model.scheduler._queue)
     assert not any(remains)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 10), st.lists(st.tuples(st.integers(1, 10), st.integers(0, 3)), min_size=30, max_size=30))
-def test_a_call_begins_before_everybody_who_came_too_late_to_overtake_it(
+def test_a_call_begins_before_all_of_its_subject_that_came_too_late_to_overtake_it(
     priority: int, others: list[tuple[int, int]]
 ) -> None:
     asyncio.run(_endure(priority, others))
@@ -191,9 +236,27 @@ async def _endure(priority: int, others: list[tuple[int, int]]) -> None:
     patient = model.waiting[0]
     for urgency, pause in others:
         model.clock.advance(pause)
-        if len(model.waiting) < BOUNDS.waiting_per_tool:
+        if len(model.waiting) < BOUNDS.waiting_per_tenant:
             model.come(single, 1, urgency)
         model.go(model.running[0])
         if patient in model.running:
             return
         assert all(guest.came <= patient.came + (10 - priority) * AGING for guest in model.running)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 7), st.integers(1, 10), st.integers(1, 10))
+def test_a_neighbours_calls_delay_a_call_by_one_turn_however_many_and_urgent_they_are(
+    many: int, theirs: int, own: int
+) -> None:
+    asyncio.run(_overtake(many, theirs, own))
+
+
+async def _overtake(many: int, theirs: int, own: int) -> None:
+    model, single = Model(), TOOLS[2]
+    model.come(single, 1, 5, OWNERS[2])
+    for _ in range(many):
+        model.come(single, 1, theirs, OWNERS[2])
+    model.come(single, 1, own, OWNERS[0])
+    model.go(model.running[0])
+    assert model.running[0].owner == OWNERS[0]

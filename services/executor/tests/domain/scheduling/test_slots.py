@@ -10,11 +10,12 @@ import pytest
 from libs.common.errors import MeshError, Reason
 from libs.common.runtime.clock import SystemClock
 from services.executor.domain.invocation import Invocation
+from services.executor.domain.model import Obligation
 from services.executor.domain.scheduling.scheduler import Bounds, Scheduler
 from services.executor.domain.scheduling.slots import SlotPool
 from services.executor.domain.states import State
 from services.executor.domain.tool import Placement, Tool
-from services.executor.tests.samples import a_caller, a_request, a_tool
+from services.executor.tests.samples import a_caller, a_decision, a_request, a_tool
 
 SINGLE = a_tool(placement=Placement(concurrency_safe=True, max_concurrency=1))
 
@@ -85,7 +86,24 @@ async def test_who_finds_no_room_to_wait_is_refused_and_never_queued() -> None:
     assert refused.state is State.APPROVED
 
 
-async def test_a_callers_priority_counts() -> None:
-    given = turns()
-    low, high = given.slot(approved(priority=1), SINGLE), given.slot(approved(priority=10), SINGLE)
-    assert high._slot < low._slot
+def level_of(invocation: Invocation) -> float:
+    """The priority that the slot of a call has, as the scheduler ranks it."""
+    slot = turns(aging=1e6).slot(invocation, SINGLE)._slot
+    return round((time.monotonic() - slot.rank[0]) / 1e6)
+
+
+@pytest.mark.parametrize(("asked", "level"), [(0, 5), (1, 1), (5, 5), (6, 5), (10, 5)])
+async def test_a_caller_may_lower_the_priority_of_the_tool_and_not_raise_it(asked: int, level: int) -> None:
+    assert level_of(approved(priority=asked)) == level
+
+
+@pytest.mark.parametrize(("asked", "level"), [(0, 5), (9, 8), (7, 7)])
+async def test_policy_may_allow_a_higher_priority(asked: int, level: int) -> None:
+    invocation = approved(priority=asked)
+    invocation.decision = a_decision(obligations=(Obligation("max_priority", ("8",)),))
+    assert level_of(invocation) == level
+
+
+async def test_a_slot_belongs_to_the_tenant_and_subject_of_its_caller() -> None:
+    slot = turns().slot(approved(caller=a_caller(tenant="acme", subject="ada")), SINGLE)._slot
+    assert (slot.tenant, slot.subject) == ("acme", "ada")
