@@ -114,8 +114,8 @@ async def test_a_default_that_was_filled_in_everywhere_is_named_once() -> None:
         return {"units": sum(each["unit"] == "m" for each in arguments["list"])}
 
     world.runner.behave = count
-    result = await world.invoke.execute(a_request(arguments=dump({"list": [{}] * 50_000})))
-    assert result.content == b'{"units":50000}'
+    result = await world.invoke.execute(a_request(arguments=dump({"list": [{}] * 20_000})))
+    assert result.content == b'{"units":20000}'
     assert result.changes == (Change("/list/*/unit", "default", "schema"),)
     few = await world.invoke.execute(a_request(arguments=dump({"list": [{}, {"unit": "km"}, {}]})))
     assert [change.path for change in few.changes] == ["/list/0/unit", "/list/2/unit"]
