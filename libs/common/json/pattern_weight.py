@@ -43,7 +43,8 @@ class _PatternWeight:
             return self._escape(at)
         if character == "[":
             character_class = _CLASS.match(self._pattern, at)
-            length = character_class.end() - at if character_class else 1
+            # A class that is not closed is no pattern; looking for its end again and again would be quadratic.
+            length = (character_class.end() if character_class else len(self._pattern)) - at
             return self._take(at, length, 1 + length // 8)
         if character == "(":
             self._sums.append(0)

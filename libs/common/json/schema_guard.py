@@ -46,16 +46,17 @@ class Problem(NamedTuple):
 
 def schema_problems(schema: Schema, limits: SchemaLimits) -> Iterator[Problem]:
     """Yield why a schema is not self-contained with bounded evaluation. It need not be valid."""
-    shape = SchemaShape(schema)
+    shape = SchemaShape(schema, limits.subschemas + 1)
+    if len(shape.subschemas) > limits.subschemas:
+        yield Problem("", "schema.size", f"has more than {limits.subschemas} subschemas")
+        return
     costly = [*_size_problems(shape, limits), *_pattern_problems(shape, limits)]
     # Further checks of an oversized schema are not worth their cost.
     yield from costly or _reference_problems(shape)
 
 
 def _size_problems(shape: SchemaShape, limits: SchemaLimits) -> Iterator[Problem]:
-    if len(shape.subschemas) > limits.subschemas:
-        yield Problem("", "schema.size", f"has more than {limits.subschemas} subschemas")
-    elif shape.circular():
+    if shape.circular():
         yield Problem("", "schema.circular", "a subschema applies itself to the same value, without end")
     elif shape.evaluations(limits.evaluations, evaluation_cost) >= limits.evaluations:
         yield Problem("", "schema.size", f"takes {limits.evaluations} or more steps to evaluate")

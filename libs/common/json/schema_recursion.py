@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple, TypeAlias
+from itertools import islice
+from typing import Any, NamedTuple, TypeAlias
 
 from libs.common.json.jsonio import MAX_DEPTH
 from libs.common.json.schema_shape import DEFINITIONS, Schema, SchemaShape, children
 
-# The steps down of one schema, with those of all that apply to the same value.
-_MAX_STEPS = 5_000
+# Steps down in all, each counted for every schema that applies to the same value. More are not counted but refused.
+_MAX_STEPS = 20_000
 _BY_NAME = {"properties", "prefixItems"}
 # Applies to all parts but those that the same schema names with the other keyword.
 _REST = {"additionalProperties": "properties", "items": "prefixItems"}
@@ -33,17 +34,21 @@ class _Step(NamedTuple):
     except_names: frozenset[str]
     child: int
 
-    def applies(self, name: str | None) -> bool:
-        return self.name == name if self.keyword in _BY_NAME else name not in self.except_names
+
+class _TooManyStepsError(Exception):
+    """The recursion of a schema has too many steps to count its visits."""
 
 
 def visits_of_one_part(shape: SchemaShape, limit: int) -> int:
     """Return the most visits of one part of a value by recursion, at most `limit`. The schema is not circular."""
-    recursion = _Recursion(shape)
-    visits: _Visits = dict.fromkeys(recursion.schemas, 1)
+    try:
+        levels = _Recursion(shape).levels()
+    except _TooManyStepsError:
+        return limit
+    visits = dict.fromkeys(levels, 1)
     for _ in range(MAX_DEPTH):
-        deeper = recursion.one_level_deeper(visits)
-        if deeper is None or max(deeper.values(), default=0) >= limit:
+        deeper = {schema: _most_visits(steps, visits) for schema, steps in levels.items()}
+        if max(deeper.values(), default=0) >= limit:
             return limit
         if deeper == visits:
             break
@@ -56,51 +61,71 @@ class _Recursion:
 
     def __init__(self, shape: SchemaShape) -> None:
         self._shape = shape
-        self.schemas = _recursive(shape)
+        self._schemas = _recursive(shape)
         self._steps: dict[int, Counter[_Step]] = {}
-        self._groups: dict[int, list[list[tuple[int, int]]]] = {}
+        self._meanings: dict[int, Schema] = {}
+        self._left = _MAX_STEPS
 
-    def one_level_deeper(self, visits: _Visits) -> dict[int, int] | None:
-        """Return the visits with one more level of parts; None if there are too many steps to count them."""
-        deeper: dict[int, int] = {}
-        for identity, schema in self.schemas.items():
-            if identity not in self._groups:
-                steps = self._below(schema)
-                if len(steps) > _MAX_STEPS:
-                    return None
-                self._groups[identity] = [*_groups(steps)]
-            groups = self._groups[identity]
-            deeper[identity] = max(
-                (sum(times * visits[child] for child, times in group) for group in groups), default=0
-            )
-        return deeper
+    def levels(self) -> dict[int, Counter[_Step]]:
+        """Return the steps of every schema that a step leads to, by the schema's identity."""
+        children_of_steps = {step.child for schema in self._schemas.values() for step in self._own_steps(schema)}
+        return {child: self._below(self._schemas[child]) for child in children_of_steps}
 
     def _below(self, schema: Schema) -> Counter[_Step]:
         """Return the steps of a schema and all that apply to the same value, with how often each is taken."""
         if id(schema) not in self._steps:
-            steps = Counter(step for step in _own_steps(schema) if step.child in self.schemas)
-            for other in self._shape.same_value(schema):
-                if id(other) in self.schemas and len(steps) <= _MAX_STEPS:
-                    steps.update(self._below(other))
+            steps = Counter(self._own_steps(schema))
+            for other in self._same_value(schema):
+                steps.update(self._below(other))
+            self._left -= len(steps)
+            if self._left < 0:
+                raise _TooManyStepsError
             self._steps[id(schema)] = steps
         return self._steps[id(schema)]
 
+    def _own_steps(self, schema: Schema) -> Iterator[_Step]:
+        for keyword, name, child in self._parts(schema):
+            yield _Step(keyword, name, _names(schema.get(_REST.get(keyword, ""))), id(self._meant(child)))
 
-def _own_steps(schema: Schema) -> Iterator[_Step]:
-    for keyword, name, child in children(schema):
-        if keyword in _KINDS[0] or keyword in _KINDS[1]:
-            named = schema.get(_REST.get(keyword, ""), ())
-            names = named if isinstance(named, dict) else map(str, range(len(named))) if isinstance(named, list) else ()
-            yield _Step(keyword, name, frozenset(names), id(child))
+    def _parts(self, schema: Schema) -> Iterator[tuple[str, str, Schema]]:
+        for keyword, name, child in children(schema):
+            if id(child) in self._schemas and any(keyword in kind for kind in _KINDS):
+                yield keyword, name, child
+
+    def _meant(self, schema: Schema) -> Schema:
+        """Follow schemas that do nothing but refer to one other, which is what most recursive parts do."""
+        if id(schema) not in self._meanings:
+            others = [*islice(self._same_value(schema), 2)]
+            refers = len(others) == 1 and next(self._parts(schema), None) is None
+            self._meanings[id(schema)] = self._meant(others[0]) if refers else schema
+        return self._meanings[id(schema)]
+
+    def _same_value(self, schema: Schema) -> Iterator[Schema]:
+        return (other for other in self._shape.same_value(schema) if id(other) in self._schemas)
 
 
-def _groups(steps: Mapping[_Step, int]) -> Iterator[list[tuple[int, int]]]:
-    """Yield the subschemas that can apply to one part together, each with how often."""
+def _names(named: Any) -> frozenset[str]:
+    if isinstance(named, list):
+        return frozenset(map(str, range(len(named))))
+    return frozenset(named) if isinstance(named, dict) else frozenset()
+
+
+def _most_visits(steps: Mapping[_Step, int], visits: _Visits) -> int:
+    """Return the most visits of one part: those of a name, of all parts, and of the rest that it belongs to."""
+    most = 0
     for kind in _KINDS:
-        present = [(step, times) for step, times in steps.items() if step.keyword in kind]
-        names: set[str | None] = {step.name for step, _ in present if step.keyword in _BY_NAME}
-        for name in (*names, None):
-            yield [(step.child, times) for step, times in present if step.applies(name)]
+        everywhere, by_name = 0, Counter[str]()
+        for step, times in steps.items():
+            if step.keyword not in kind:
+                continue
+            count = times * visits[step.child]
+            if step.keyword in _BY_NAME:
+                by_name[step.name] += count
+            else:
+                everywhere += count
+                by_name.subtract(dict.fromkeys(step.except_names, count))
+        most = max(most, everywhere + max(0, max(by_name.values(), default=0)))
+    return most
 
 
 def _recursive(shape: SchemaShape) -> dict[int, Schema]:

@@ -7,6 +7,7 @@ subschemas are skipped.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
@@ -32,11 +33,11 @@ _NOTHING: Schema = {"not": {}}
 
 
 class SchemaShape:
-    """A schema with all its subschemas by JSON Pointer."""
+    """A schema with all its subschemas by JSON Pointer, or the first of them if it has more than `most`."""
 
-    def __init__(self, root: Schema) -> None:
+    def __init__(self, root: Schema, most: int | None = None) -> None:
         self.root = root
-        self.subschemas: dict[str, Schema] = dict(_walk(root, ""))
+        self.subschemas: dict[str, Schema] = dict(islice(_walk(root, ""), most))
         anchored = ((s.get(k), s) for s in self.subschemas.values() for k in ("$anchor", "$dynamicAnchor"))
         self._anchors = {anchor: schema for anchor, schema in anchored if isinstance(anchor, str)}
 

@@ -31,6 +31,11 @@ def test_repetitions_are_taken_apart(pattern: str, expected: int) -> None:
     assert weight(pattern) == expected
 
 
+def test_classes_that_are_never_closed_are_read_once() -> None:
+    """Reading each to the end of the pattern would not end within the timeout of a test."""
+    assert weight("[" * 1_000_000) is not None
+
+
 @pytest.mark.parametrize("pattern", ["(?=a)", "(?!a)", "(?<=a)b", "(?<!a)b", r"(a)\1", r"(?<n>a)\k<n>", "(?>a)"])
 def test_lookaround_and_backreferences_have_no_weight(pattern: str) -> None:
     assert weight(pattern) is None

@@ -50,6 +50,12 @@ def test_recursion_into_one_part_in_two_branches_doubles_with_depth(schema: dict
     assert visits_of_one_part(SchemaShape(schema), LIMIT) == LIMIT
 
 
+def test_many_recursive_parts_are_counted() -> None:
+    branches = [{"properties": {f"p{n}_{m}": {"$ref": "#"} for m in range(60)}} for n in range(60)]
+    assert visits_of_one_part(SchemaShape({"anyOf": branches}), LIMIT) == 1
+
+
 def test_counting_is_bounded() -> None:
-    schema = {"anyOf": [{"properties": {f"p{n}_{m}": SELF for m in range(100)}} for n in range(60)]}
-    assert visits_of_one_part(SchemaShape(schema), LIMIT) == LIMIT
+    """Each of these parts has steps of its own beside those of all."""
+    parts = {f"p{n}": {"$ref": "#", "properties": {f"q{n}": {"$ref": "#"}}} for n in range(400)}
+    assert visits_of_one_part(SchemaShape({"properties": parts}), LIMIT) == LIMIT

@@ -12,6 +12,8 @@ from services.registry.domain.compatibility.comparison import caller_schema
 from services.registry.domain.ports import Finding, SchemaChecker
 from services.registry.domain.publishing.manifest import Manifest
 
+# One more than is admitted: enough to know that a schema is too large.
+_MOST = TOOL_LIMITS.subschemas + 1
 _INPUT, _RUNTIME = "manifest.input.schema", "manifest.input.runtime_schema"
 _OUTPUT, _ERROR = "manifest.output.schema", "manifest.output.error_schema"
 
@@ -48,7 +50,7 @@ def require_strict_input(manifest: Manifest) -> Iterator[Violation]:
     """Refuse schemas that explicitly allow undeclared arguments, which the mesh rejects. Unset keywords are fine."""
     for path in (_INPUT, _RUNTIME):
         schema = _schemas(manifest).get(path)
-        for part in SchemaShape(schema).in_place() if isinstance(schema, dict) else ():
+        for part in SchemaShape(schema, _MOST).in_place() if isinstance(schema, dict) else ():
             for keyword in ("additionalProperties", "unevaluatedProperties"):
                 if part.get(keyword) in (True, {}):
                     yield Violation(path, "schema.strict", f"{keyword} allows undeclared arguments")
@@ -57,7 +59,7 @@ def require_strict_input(manifest: Manifest) -> Iterator[Violation]:
 def check_internal_fields(manifest: Manifest) -> Iterator[Violation]:
     """Refuse internal fields in the schema that models see."""
     schema, pointers = manifest.input.get("schema"), manifest.input.get("internal_only_fields", ())
-    shape = SchemaShape(schema if isinstance(schema, dict) else {})
+    shape = SchemaShape(schema if isinstance(schema, dict) else {}, _MOST)
     for index, pointer in enumerate(pointers if len(shape.subschemas) <= TOOL_LIMITS.subschemas else ()):
         if shape.declares(pointer):
             path = f"manifest.input.internal_only_fields[{index}]"
@@ -70,7 +72,7 @@ def check_pagination(manifest: Manifest) -> Iterator[Violation]:
     if not manifest.output.get("paginated") or not isinstance(schema, dict):
         return
     for field in ("cursor", "has_more"):
-        if not SchemaShape(schema).declares(f"/{field}"):
+        if not SchemaShape(schema, _MOST).declares(f"/{field}"):
             yield Violation(_OUTPUT, "output.pages", f"a paginated result declares `{field}`")
 
 
