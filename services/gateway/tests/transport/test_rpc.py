@@ -101,11 +101,19 @@ async def test_what_is_no_call_gets_the_error_that_the_protocol_names(
     assert mesh.peers.executor.seen == []
 
 
-@pytest.mark.parametrize("depth", [65, 200, 1500, 100_000])
-async def test_nesting_beyond_the_limit_is_too_large(mesh: Any, depth: int) -> None:
+@pytest.mark.parametrize(
+    ("depth", "limit"),
+    [
+        (65, {"limit_depth": "64"}),
+        (200, {"limit_depth": "64"}),
+        (1500, {"limit_depth": "64"}),
+        (100_000, {"limit_containers": "50000"}),
+    ],
+)
+async def test_nesting_beyond_the_limit_is_too_large(mesh: Any, depth: int, limit: dict[str, str]) -> None:
     response = await mesh.client().post(b"[" * depth + b"]" * depth)
     assert (response.status_code, error_of(response)["data"]["reason"]) == (413, "PAYLOAD_TOO_LARGE")
-    assert error_of(response)["data"]["metadata"] == {"limit_depth": "64"}
+    assert error_of(response)["data"]["metadata"] == limit
 
 
 async def test_every_wrong_parameter_is_listed_at_once(mesh: Any) -> None:
