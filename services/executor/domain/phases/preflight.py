@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from libs.common.errors import MeshError
 from libs.common.json.canonical import digest
+from libs.common.redaction.known_values import known_values
 from libs.common.redaction.tenant_scanners import TenantScanners
 from libs.common.runtime.clock import Clock
 from services.executor.domain import errors
@@ -57,9 +58,10 @@ class Preflight:
 
 def accept_arguments(invocation: Invocation, tool: Tool, refusal: MeshError | None, scanners: TenantScanners) -> None:
     """Note on the invocation how records show its arguments, then raise the refusal if there is one."""
+    scanner = scanners.of(invocation.request.caller.tenant)
+    scanner = invocation.scanner = scanner.knowing(known_values(invocation.arguments, tool.input.declared))
     if refusal is not None:
         # The digest only: arguments that break the schema may hold secrets that the schema does not declare.
         invocation.payload = PayloadDigest(digest(invocation.arguments))
         raise refusal
-    scanner = scanners.of(invocation.request.caller.tenant)
     invocation.payload = summarize_payload(invocation.arguments, tool.input, tool, scanner)

@@ -68,7 +68,7 @@ class Verifier:
 
         Raises RESULT_INVALID, RESULT_TOO_LARGE, SANITIZATION_FAILED or HOOK_BLOCKED.
         """
-        checked = check_result(invocation, tool, value, self._scanners.of(invocation.request.caller.tenant))
+        checked = check_result(invocation, tool, value, invocation.scanner_of(self._scanners))
         if self._hooks.active:
             await self._hooks.after(invocation, tool, checked.value)
         if checked.large:
