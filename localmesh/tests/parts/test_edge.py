@@ -110,6 +110,51 @@ def test_no_token_is_refused(edge: Edge) -> None:
     assert_refused(edge.rpc({}), Reason.UNAUTHENTICATED)
 
 
+@pytest.mark.parametrize("service", SERVICES)
+@pytest.mark.parametrize("kind", ["text/plain", "application/json", ""])
+def test_what_is_not_grpc_never_reaches_a_grpc_service(edge: Edge, service: str, kind: str) -> None:
+    """The service would reset it, and a reset counts against its health."""
+    url = f"{edge.url}/toolmesh.{service}.v1.SomeService/DoThings"
+    answer = edge.client.post(url, content=b"x", headers=edge.headers(**{"content-type": kind} if kind else {}))
+    assert answer.status_code == 415
+    assert_envelope(answer.json(), Reason.INVALID_REQUEST)
+    assert edge.client.get(url, headers=edge.headers()).status_code == 405
+
+
+def test_what_only_resembles_grpc_is_refused_too(edge: Edge) -> None:
+    url = f"{edge.url}/toolmesh.executor.v1.SomeService/DoThings"
+    like = edge.client.post(url, content=b"x", headers=edge.headers(**{"content-type": "application/grpcx"}))
+    assert like.status_code == 415
+    other = edge.client.post(url, content=b"x", headers=edge.headers(**{"content-type": "application/grpc+json"}))
+    # A refusal in the form of gRPC.
+    assert (other.status_code, other.headers["grpc-status"]) == (200, "2")
+
+
+def test_the_ops_port_reads_and_obeys_nothing(edge: Edge) -> None:
+    ops = f"http://127.0.0.1:{edge.runtime['ports']['envoy']}"
+    assert edge.client.get(f"{ops}/ready").status_code == 200
+    assert b"http.ingress" in edge.client.get(f"{ops}/stats?filter=http.ingress.downstream_rq_total").content
+    for path in (
+        "/quitquitquit",
+        "/drain_listeners",
+        "/logging?level=trace",
+        "/runtime_modify?a=b",
+        "/ready",
+        "/stats",
+    ):
+        assert edge.client.post(f"{ops}{path}", headers={"origin": "http://evil.example"}).status_code == 404
+    for path in ("/config_dump", "/certs", "/", "/stats/../config_dump"):
+        assert edge.client.get(f"{ops}{path}").status_code == 404
+
+
+def test_the_log_shows_a_request_id_only_if_it_is_a_uuid(edge: Edge) -> None:
+    known = "0190a8c4-7e2b-7c3d-9f00-aabbccddeeff"
+    for name in (known, "alice@example.com"):
+        assert edge.rpc(edge.headers(**{"x-request-id": name})).headers["x-request-id"] == name
+    eventually(lambda: known in edge.log.read_text())
+    assert "alice@example.com" not in edge.log.read_text()
+
+
 def test_a_token_in_the_address_is_no_token(edge: Edge) -> None:
     answer = edge.client.post(f"{edge.url}/rpc?access_token={edge.token()}", content=b"{}")
     assert_refused(answer, Reason.UNAUTHENTICATED)
