@@ -115,10 +115,12 @@ def test_no_token_is_refused(edge: Edge) -> None:
 def test_what_is_not_grpc_never_reaches_a_grpc_service(edge: Edge, service: str, kind: str) -> None:
     """The service would reset it, and a reset counts against its health."""
     url = f"{edge.url}/toolmesh.{service}.v1.SomeService/DoThings"
-    answer = edge.client.post(url, content=b"x", headers=edge.headers(**{"content-type": kind} if kind else {}))
+    answer = edge.client.post(
+        url, content=b"x", headers=edge.headers("did:web:kinds", **{"content-type": kind} if kind else {})
+    )
     assert answer.status_code == 415
     assert_envelope(answer.json(), Reason.INVALID_REQUEST)
-    assert edge.client.get(url, headers=edge.headers()).status_code == 405
+    assert edge.client.get(url, headers=edge.headers("did:web:kinds")).status_code == 405
 
 
 def test_what_only_resembles_grpc_is_refused_too(edge: Edge) -> None:
