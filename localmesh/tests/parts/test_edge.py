@@ -36,6 +36,10 @@ FIELDS = {
 }
 
 
+# More than the edge lets in from a stranger, so that it refuses by itself.
+LARGE = b"{}".ljust(20_000)
+
+
 class Edge:
     """The edge as a caller sees it, and tokens that are good or wrong in one way."""
 
@@ -55,7 +59,7 @@ class Edge:
     def headers(self, subject: str = "did:web:a", **more: str) -> dict[str, str]:
         return {"authorization": f"Bearer {self.token(sub=subject)}", **more}
 
-    def rpc(self, headers: dict[str, str], content: bytes = b"{}", url: str | None = None) -> httpx.Response:
+    def rpc(self, headers: dict[str, str], content: bytes = LARGE, url: str | None = None) -> httpx.Response:
         return self.client.post(f"{url or self.url}/rpc", content=content, headers=headers)
 
     def grpc_call(self, method: str, metadata: Iterable[tuple[str, str]]) -> dict[str, Any]:
@@ -157,8 +161,22 @@ def test_the_log_shows_a_request_id_only_if_it_is_a_uuid(edge: Edge) -> None:
     assert "alice@example.com" not in edge.log.read_text()
 
 
+def test_a_small_message_is_refused_by_the_gateway_which_knows_its_ids(edge: Edge) -> None:
+    now = int(time.time())
+    for headers, reason in (
+        ({}, Reason.UNAUTHENTICATED),
+        ({"authorization": "Bearer nonsense"}, Reason.TOKEN_MALFORMED),
+        ({"authorization": f"Bearer {edge.token(exp=now - 600)}"}, Reason.TOKEN_EXPIRED),
+        ({"authorization": f"Bearer {edge.token(aud='other')}"}, Reason.TOKEN_AUDIENCE_INVALID),
+        ({"authorization": f"Bearer {edge.token(iss='other')}"}, Reason.TOKEN_AUDIENCE_INVALID),
+    ):
+        seen = edge.rpc(headers | {"x-toolmesh-refusal": "nothing"}, b"{}").json()["headers"]
+        assert seen["x-toolmesh-refusal"] == reason.name
+    assert "x-toolmesh-refusal" not in edge.rpc(edge.headers(), b"{}").json()["headers"]
+
+
 def test_a_token_in_the_address_is_no_token(edge: Edge) -> None:
-    answer = edge.client.post(f"{edge.url}/rpc?access_token={edge.token()}", content=b"{}")
+    answer = edge.client.post(f"{edge.url}/rpc?access_token={edge.token()}", content=LARGE)
     assert_refused(answer, Reason.UNAUTHENTICATED)
 
 
@@ -274,7 +292,7 @@ def test_the_same_edge_answers_behind_tls(edge: Edge) -> None:
     url = f"{edge.runtime['gateway']['tls_url']}/rpc"
     trusted = ssl.create_default_context(cafile=edge.runtime["ca"])
     assert httpx.post(url, content=b"{}", headers=edge.headers(), verify=trusted).status_code == 200
-    assert_refused(httpx.post(url, content=b"{}", verify=trusted), Reason.UNAUTHENTICATED)
+    assert_refused(httpx.post(url, content=LARGE, verify=trusted), Reason.UNAUTHENTICATED)
 
 
 @pytest.mark.parametrize("name", SERVICES)
