@@ -44,16 +44,16 @@ def compose(mesh: Mesh) -> Sequence[Part]:
         # First, because every service but the gateway migrates its schema before it is ready.
         postgres_part(postgres_plan(mesh)),
         # Needs nothing, so it starts beside PostgreSQL; the registry needs it.
-        valkey_part(wheels.valkey_server(), mesh.state.path / "valkey", mesh.ports["valkey"], mesh.secrets.valkey),
+        _valkey(mesh),
         # The first service: all others fetch the keys for caller tokens from it.
-        _service(mesh, "authz", _authz(mesh) | _redis(mesh)),
+        _service(mesh, "authz", _authz(mesh) | _redis(mesh, "authz")),
         # Stops after the executor, whose last records it must still take. Its relay waits for Valkey by itself.
         _service(mesh, "audit", _audit(mesh) | _peers(mesh, "authz")),
         # Before the executor, which keeps a view of it.
         _service(
             mesh,
             "registry",
-            _redis(mesh) | _peers(mesh, "authz", "audit"),
+            _redis(mesh, "registry") | _peers(mesh, "authz", "audit"),
             after=("postgres", "valkey"),
         ),
         # No part waits for it at start. It precedes the executor, which will redeem its tickets.
@@ -63,7 +63,7 @@ def compose(mesh: Mesh) -> Sequence[Part]:
             mesh,
             "executor",
             {"TOOLMESH_SEALING_KEYS": str(mesh.secrets.sealing_keys)}
-            | _redis(mesh)
+            | _redis(mesh, "executor")
             | _sandboxes(mesh)
             | _peers(mesh, "registry", "authz", "audit"),
         ),
@@ -115,8 +115,7 @@ def _audit(mesh: Mesh) -> dict[str, str]:
         "TOOLMESH_CHECKPOINT_KEY": str(mesh.secrets.checkpoint_key),
         "TOOLMESH_RELAY": mesh.settings.relay,
         "TOOLMESH_KAFKA_BROKERS": mesh.settings.kafka_brokers,
-        "TOOLMESH_REDIS_URL": valkey_url(mesh.secrets.valkey, mesh.ports["valkey"]),
-    }
+    } | _redis(mesh, "audit")
 
 
 def _sandboxes(mesh: Mesh) -> dict[str, str]:
@@ -140,8 +139,14 @@ def _database_url(mesh: Mesh, role: str) -> str:
     return database_url(role, mesh.secrets.database[role], mesh.ports["postgres"])
 
 
-def _redis(mesh: Mesh) -> dict[str, str]:
-    return {"TOOLMESH_REDIS_URL": valkey_url(mesh.secrets.valkey, mesh.ports["valkey"])}
+def _valkey(mesh: Mesh) -> Part:
+    folder, secrets = mesh.state.path / "valkey", mesh.secrets
+    return valkey_part(wheels.valkey_server(), folder, mesh.ports["valkey"], secrets.valkey, secrets.valkey_users)
+
+
+def _redis(mesh: Mesh, service: str) -> dict[str, str]:
+    """Settings of a service's own user: one that is taken over reaches no key of another."""
+    return {"TOOLMESH_REDIS_URL": valkey_url(mesh.secrets.valkey_users[service], mesh.ports["valkey"], service)}
 
 
 def _peers(mesh: Mesh, *names: str) -> dict[str, str]:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import json
+import os
 import re
+import stat
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +30,8 @@ DRAIN_SECONDS = 2.0
 # How long a token may be is decided by authz; the edge only keeps out what it can never have made, whatever their
 # clocks say.
 LIFETIME_SLACK = 3600
+# What the kernel allows, with room for the terminator.
+_LONGEST_SOCKET_PATH = 100
 _ACTIVE = re.compile(rb"http\.ingress\.downstream_rq_active: (\d+)")
 
 
@@ -43,16 +49,26 @@ class EnvoyPlan:
     def configuration(self) -> Path:
         return self.folder / "envoy.yaml"
 
+    @property
+    def admin_socket(self) -> Path:
+        """The socket of the admin interface, in a folder that no other user can enter."""
+        path = self.folder / "admin.sock"
+        if len(str(path)) <= _LONGEST_SOCKET_PATH:
+            return path
+        name = hashlib.sha256(str(self.folder).encode()).hexdigest()[:16]
+        return Path(tempfile.gettempdir()) / f"toolmesh-{os.getuid()}-{name}" / "admin.sock"
+
 
 def envoy_part(plan: EnvoyPlan, after: tuple[str, ...]) -> Part:
     """Returns the part. It is ready once it has the keys to verify tokens with and has checked every upstream."""
-    admin = plan.ports["envoy"]
+    ops, admin = plan.ports["envoy"], plan.admin_socket
 
     async def prepare() -> None:
+        prepare_socket_folder(admin)
         write_private(plan.configuration, render(plan).encode())
 
     async def probe() -> bool:
-        return await http_answers(admin, "/ready")
+        return await http_answers(ops, "/ready")
 
     async def quiesce() -> None:
         # SIGTERM alone would cut the calls under way.
@@ -65,11 +81,21 @@ def envoy_part(plan: EnvoyPlan, after: tuple[str, ...]) -> Part:
         launch=Launch(_command(plan), Path("/"), {**inherited_environment(), "TZ": "UTC"}),
         probe=probe,
         address=f"{LOOPBACK}:{plan.ports['edge']}",
-        ops=f"{LOOPBACK}:{admin}",
+        ops=f"{LOOPBACK}:{ops}",
         after=after,
         prepare=prepare,
         quiesce=quiesce,
     )
+
+
+def prepare_socket_folder(socket: Path) -> None:
+    """Makes the folder of the socket and removes what an earlier run left. Raises OSError if it is not ours alone."""
+    socket.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = socket.parent.lstat()
+    if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode):
+        raise PermissionError(f"{socket.parent} belongs to another user")
+    socket.parent.chmod(0o700)
+    socket.unlink(missing_ok=True)
 
 
 def render(plan: EnvoyPlan) -> str:
@@ -81,8 +107,9 @@ def render(plan: EnvoyPlan) -> str:
         "edge_address": LOOPBACK,
         "http_port": plan.ports["edge"],
         "tls_port": plan.ports["edge-tls"],
-        "admin_address": LOOPBACK,
-        "admin_port": plan.ports["envoy"],
+        "admin_socket": plan.admin_socket,
+        "ops_address": LOOPBACK,
+        "ops_port": plan.ports["envoy"],
         "discovery": "STATIC",
         "trust_domain": TRUST_DOMAIN,
         "issuer": ISSUER,
@@ -145,7 +172,7 @@ def _command(plan: EnvoyPlan) -> tuple[str, ...]:
     )
 
 
-async def _until_idle(admin: int) -> None:
+async def _until_idle(admin: Path) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(DRAIN_SECONDS):
             while True:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 from localmesh.settings import LOOPBACK
 
@@ -16,9 +17,13 @@ async def http_answers(port: int, path: str) -> bool:
     return (await http_request(port, "GET", path))[0] == 200
 
 
-async def http_request(port: int, method: str, path: str) -> tuple[int, bytes]:
-    """Returns the status and the body as it was sent, perhaps in chunks. Raises OSError without an answer."""
-    request = f"{method} {path} HTTP/1.1\r\nHost: {LOOPBACK}:{port}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+async def http_request(port: int | Path, method: str, path: str) -> tuple[int, bytes]:
+    """Returns the status and the body as it was sent, perhaps in chunks. Raises OSError without an answer.
+
+    The server listens on a port or on a socket of the file system.
+    """
+    host = LOOPBACK if isinstance(port, Path) else f"{LOOPBACK}:{port}"
+    request = f"{method} {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
     async with _conversation(port) as (reader, writer):
         writer.write(request.encode())
         head, _, body = (await reader.read()).partition(b"\r\n\r\n")
@@ -34,9 +39,12 @@ async def valkey_answers(port: int, password: str) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def _conversation(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+async def _conversation(port: int | Path) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     async with asyncio.timeout(PATIENCE):
-        reader, writer = await asyncio.open_connection(LOOPBACK, port)
+        if isinstance(port, Path):
+            reader, writer = await asyncio.open_unix_connection(str(port))
+        else:
+            reader, writer = await asyncio.open_connection(LOOPBACK, port)
         try:
             yield reader, writer
         finally:

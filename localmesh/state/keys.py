@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 
 from localmesh.state.files import write_private
-from localmesh.state.secrets import LOGINS, SecretFiles
+from localmesh.state.secrets import LOGINS, VALKEY_USERS, SecretFiles
 from localmesh.state.state import State
 
 
@@ -22,6 +22,8 @@ def ensure_secrets(state: State) -> None:
     for role in LOGINS:
         _ensure(files.database(role), _password)
     _ensure(files.valkey, _password)
+    for name in VALKEY_USERS:
+        _ensure(files.valkey_user(name), _password)
     _ensure(files.checkpoint_key, _ed25519_pem)
     if not any(files.sealing_keys.glob("*.key")):
         _ensure(files.sealing_keys / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}.key", _sealing_key)

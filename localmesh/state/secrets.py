@@ -11,6 +11,8 @@ DATABASE_ROLES = ("registry", "authz", "executor", "approval", "audit")
 # Who owns a service's schema where its own role must not: the log's writer cannot be let loose on its history.
 SCHEMA_OWNERS = {"audit": "audit_owner"}
 DATABASE_OWNER = "postgres"
+# The services that use Valkey, each with a user of its own.
+VALKEY_USERS = ("registry", "authz", "executor", "audit")
 # All that have a password.
 LOGINS = (DATABASE_OWNER, *DATABASE_ROLES, *SCHEMA_OWNERS.values())
 
@@ -37,6 +39,9 @@ class SecretFiles:
     def valkey(self) -> Path:
         return self.folder / "valkey"
 
+    def valkey_user(self, name: str) -> Path:
+        return self.folder / "valkey-users" / name
+
     def database(self, role: str) -> Path:
         return self.folder / "database" / role
 
@@ -47,6 +52,8 @@ class Secrets:
 
     database: dict[str, str]
     valkey: str
+    """The operator's; no service has it."""
+    valkey_users: dict[str, str]
     signing_keys: Path
     sealing_keys: Path
     checkpoint_key: Path
@@ -61,6 +68,7 @@ def read_secrets(state: State) -> Secrets:
     return Secrets(
         database={role: files.database(role).read_text() for role in LOGINS},
         valkey=files.valkey.read_text(),
+        valkey_users={name: files.valkey_user(name).read_text() for name in VALKEY_USERS},
         signing_keys=files.signing_keys,
         sealing_keys=files.sealing_keys,
         checkpoint_key=files.checkpoint_key,

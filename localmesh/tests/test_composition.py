@@ -78,4 +78,6 @@ def test_a_service_gets_longer_to_stop_than_it_takes_to_drain(parts: Mapping[str
 
 def test_no_printed_part_shows_a_secret(parts: Mapping[str, Part], state: State) -> None:
     secrets = read_secrets(state)
-    assert not any(secret in repr(parts) for secret in (secrets.valkey, *secrets.database.values()))
+    assert not any(
+        secret in repr(parts) for secret in (secrets.valkey, *secrets.valkey_users.values(), *secrets.database.values())
+    )

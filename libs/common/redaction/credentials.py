@@ -48,6 +48,7 @@ _KEYS: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
         ("sk-", "vendor_key", r"(?:[a-z]{3,8}[0-9]{0,2}-){0,2}(?=[A-Za-z_-]{0,64}[0-9])[A-Za-z0-9_-]{32,250}+"),
         ("dop_v1_", "vendor_key", r"[a-f0-9]{64}" + _WORD),
         ("shpat_", "vendor_key", r"[a-fA-F0-9]{32}" + _WORD),
+        ("hf_", "vendor_key", r"[A-Za-z0-9]{24,64}+" + _WORD),
     )
 )
 _JWT = re.compile(r"eyJ[A-Za-z0-9_-]{10,4096}+\.eyJ[A-Za-z0-9_-]{4,16384}+(?:\.[A-Za-z0-9_-]{0,4096}+)?")
@@ -59,7 +60,20 @@ _PEM_BODY = string.ascii_letters + string.digits + "+/=\\ \t\r\n"
 _BEARER = re.compile(r"\b(bearer|basic)[ :]{1,2}([A-Za-z0-9._~+/-]{8,4096}+={0,2})", re.I)
 _AUTHORIZATION = re.compile(r"authorization[\"']?\s{0,2}[:=]\s{0,2}[\"']?\Z", re.I)
 _URL_LOGIN = re.compile(r"://([^\s/:@\"'<>]{0,128}):([^\s/@\"'<>]{1,256})@(?=[\w.\[-])")
-_COMMAND_LOGIN = re.compile(r" -u [\"']?[\w.@-]{1,64}+:([^\s:$<\"'][^\s:\"']{2,127})")
+# `-u user:pw`, `-uuser:pw`, `--user=user:pw`.
+_COMMAND_LOGIN = re.compile(
+    r"(?<![\w-])(?:-[uU]|--(?:proxy-)?user(?=[\s=]))[ \t=]{0,3}[\"']?([\w.@+\\-]{1,64}+:[^\s\"'`]{1,128})"
+)
+_LOGIN = re.compile(r"([\w.@+\\-]{1,64}+):(?!//)([^\s\"'$<{*`][^\s\"'`]{1,127}+)\Z")
+# A secret access key of AWS: forty characters, told from hashes and paths by their variety.
+_AWS_SECRET = re.compile(r"(?<![A-Za-z0-9/+=_-])[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=_-])")
+_AWS_ENTROPY = 4.3
+# A name and its value in brackets, as lists of headers are printed.
+_PAIR = re.compile(
+    r"[\[(]\s{0,2}\\{0,3}([\"'])([A-Za-z0-9_.-]{0,32}(?:authorization|cookie|token|secret|password|passwd|api[_-]?key))"
+    r"\\{0,3}\1\s{0,2},\s{0,2}\\{0,3}\1([^\"'\\\s][^\"'\\]{3,1024})",
+    re.I,
+)
 
 _ASSIGNED = re.compile(
     r"(passw(?:or)?d|passphrase|secret(?:[_.-]?(?:access)?[_.-]?key)?|api[_.-]?key|access[_.-]?key|account[_.-]?key"
@@ -91,6 +105,8 @@ _NOT_SECRET = frozenset(
 _PLACEHOLDER = re.compile(
     r"[$<{%\[(]|\*{2,}|x{4,}\Z|\.{3}|your[_-]|os\.|env\.|process\.|config\.|settings\.|self\.|args\.", re.I
 )
+# Tokens of a listing, which are no secrets.
+_PAGE_TOKEN = re.compile(r"(?:page|next|continuation|resume|sync)[_.-]?\Z", re.I)
 _CODES = frozenset({"pin", "cvv", "cvv2", "cvc"})
 _WEAK = frozenset({"token", "signature", "sig"})
 
@@ -109,15 +125,48 @@ def find_credentials(text: str, lowered: str) -> Iterator[Span]:
             yield from _keys(text, beginning, kind, pattern)
     if "@" in text and "://" in text:
         yield from _logins(text)
-    if " -u " in text:
-        for found in _COMMAND_LOGIN.finditer(text):
-            yield Span(found.start(1), found.end(1), CREDENTIALS)
+    if "-" in text and ":" in text:
+        yield from _command_logins(text)
     if "bearer" in lowered or "basic" in lowered:
         yield from _bearers(text)
     if any(stem in lowered for stem in _ASSIGNED_STEMS):
         yield from _assignments(text)
     if "--" in text:
         yield from _options(text)
+    if "," in text and ("[" in text or "(" in text):
+        yield from _pairs(text)
+    yield from _aws_secrets(text)
+
+
+def login_password(text: str) -> int:
+    """Return where the password of `user:password` begins; -1 if it is none, such as the numbers of user and group."""
+    found = _LOGIN.match(text)
+    if found is None or is_placeholder(found[2]) or (found[2].isdigit() and (found[1].isdigit() or len(found[2]) < 4)):
+        return -1
+    return found.start(2)
+
+
+def _command_logins(text: str) -> Iterator[Span]:
+    for found in _COMMAND_LOGIN.finditer(text):
+        start = login_password(found[1])
+        if start >= 0:
+            yield Span(found.start(1) + start, found.end(1), CREDENTIALS)
+
+
+def _pairs(text: str) -> Iterator[Span]:
+    for found in _PAIR.finditer(text):
+        value = found[3]
+        made = len(value) >= 8 and (any(map(str.isdigit, value)) or not value.replace("_", "").isalnum())
+        if made and not is_placeholder(value):
+            yield Span(found.start(3), found.end(3), PASSWORD if "pass" in found[2].lower() else SECRET)
+
+
+def _aws_secrets(text: str) -> Iterator[Span]:
+    for found in _AWS_SECRET.finditer(text):
+        value = found.group()
+        mixed = not value.isupper() and not value.islower() and any(map(str.isdigit, value))
+        if mixed and entropy(value) >= _AWS_ENTROPY:
+            yield Span(found.start(), found.end(), "aws_key")
 
 
 def _keys(text: str, beginning: str, kind: str, pattern: re.Pattern[str]) -> Iterator[Span]:
@@ -185,6 +234,8 @@ def _assignments(text: str) -> Iterator[Span]:
             cut = _VALUE_END.search(value)
             value = value[: cut.start()] if cut else value.rstrip(".")
         value = value.rstrip("\\")
+        if word == "token" and _PAGE_TOKEN.search(text, max(0, found.start() - 13), found.start()):
+            continue
         if value and (_is_secret(word, sign, quote, value) or _fills_in(text, found, value)):
             yield Span(found.start(4), found.start(4) + len(value), _kind(word))
 
@@ -217,7 +268,8 @@ def _is_secret(word: str, sign: str, quote: str, value: str) -> bool:
     if word in _CODES:
         return value.isdigit() and 3 <= len(value) <= 8
     if word in _WEAK:
-        return _looks_made(value)
+        assigned = word == "token" and sign == "=" and len(value) >= 6 and not value.isalpha()
+        return _looks_made(value) or (assigned and any(map(str.isalpha, value)) and any(map(str.isdigit, value)))
     if quote or sign in ("=", ":="):
         return True
     # In prose a colon or "is" explains more often than it discloses.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from libs.common.redaction.credentials import PASSWORD, SECRET, SECURITY_CODE, is_placeholder, looks_secret
+from libs.common.redaction.lookalikes import plain_text
 from libs.common.redaction.numbers import CARD, IBAN, PHONE, SSN
 from libs.common.runtime.bounded_cache import BoundedCache
 
@@ -173,5 +174,7 @@ _JOINED = (
 
 
 def words(name: str) -> list[str]:
-    """Return the words of a name in lower case: by separators, by case, and digits by themselves."""
-    return [word.lower() for word in _WORDS.findall(name)]
+    """Return the words of a name in lower case: by separators, by case, and digits by themselves. Look-alike letters
+    count as Latin ones, and invisible characters do not count.
+    """
+    return [word.lower() for word in _WORDS.findall(plain_text(name).text)]

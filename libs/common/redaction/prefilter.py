@@ -18,6 +18,8 @@ _DIGITS_NAMED = (
     r"""\\{0,3}["'`]?\(?\+?[0-9]"""
 )
 _SPELLED_OUT = rf'"(?:name|key|header|field)":"[^"]{{0,128}}(?:{_STEMS}|{_DIGIT_STEMS})'
+# A list of a name and its value, and an option with its value in the next element.
+_PAIRED = rf"""(?:{_STEMS}|{_DIGIT_STEMS})[^"',]{{0,64}}\\{{0,3}}["']\s{{0,2}},"""
 _ANNOUNCED = (
     "(?:ssn|social security|phone|mobile|cell|tel|fax|whatsapp|handy|call|sms)"
     r"""[a-z ]{0,30}[ .:#="'-]{1,6}\(?[0-9]"""
@@ -26,10 +28,14 @@ _OPTION = rf"--[a-z0-9-]{{0,34}}(?:{_STEMS})[a-z-]{{0,12}}\s"
 # Gaps between groups of digits, also as JSON escapes.
 _APART = r"(?:[\t\n]|\r\n|  |(?:\\r)?\\[tn])"
 _KEYS = (
-    r"@| -u |eyJ|-----BEGIN |-----END |AKIA|ASIA|AIza|SG\.|ya29\.|slack\.com/services/|gh[pousr]_|github_pat_"
+    r"@|(?:^|[^\w-]|\\[tnr])-[uU]|--(?:proxy-)?user|eyJ"
+    r"|-----BEGIN |-----END |AKIA|ASIA|AIza|SG\.|ya29\.|slack\.com/services/|gh[pousr]_|github_pat_"
     r"|_live_|_test_|whsec_|npm_"
-    r"|dop_v1_|shpat_|xox[abeoprs][-.]|xapp-|GOCSPX-|glpat-|pypi-|sk-"
+    r"|dop_v1_|shpat_|xox[abeoprs][-.]|xapp-|GOCSPX-|glpat-|pypi-|sk-|hf_"
+    r"|(?:^|[^A-Za-z0-9/+=_-]|\\[tnr])[A-Za-z0-9/+]{40}(?:[^A-Za-z0-9/+=_-]|$)"
 )
+# Version 4 and version 6.
+_ADDRESSES = r"[0-9]\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]|[0-9A-Fa-f]::|::[0-9A-Fa-f]|(?:[0-9A-Fa-f]{1,4}:){5}"
 # A long run, a plus, an IBAN's bank letters, groups of digits. A date (2026-01-15) is none of them.
 _NUMBERS = (
     r"[0-9]{12}|\+\(?[0-9]|[0-9]{2} ?[A-Za-z]{4} ?[0-9]{2}|[0-9]{4} [0-9]{4} [0-9]"
@@ -39,9 +45,10 @@ _NUMBERS = (
 
 _ANY = "|".join(
     [
-        f"(?i:bearer|{_NAMED}|{_DIGITS_NAMED}|{_SPELLED_OUT}|{_ANNOUNCED}|{_OPTION})",
+        f"(?i:bearer|{_NAMED}|{_DIGITS_NAMED}|{_SPELLED_OUT}|{_PAIRED}|{_ANNOUNCED}|{_OPTION})",
         _KEYS,
         _NUMBERS,
+        _ADDRESSES,
     ]
 )
 _innocent = jsonschema_rs.Draft202012Validator(

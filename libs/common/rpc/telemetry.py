@@ -15,6 +15,7 @@ import grpc
 import grpc.aio
 
 from libs.common.call_context import Call, enter
+from libs.common.redaction.request_ids import shown_request_id
 from libs.common.telemetry.fast_metrics import FastCounter
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.metrics import call_seconds, calls_in_flight, calls_total
@@ -116,7 +117,7 @@ class Telemetry:
             trace = RemoteTrace(metadata["traceparent"], metadata.get("tracestate", ""), self._sample_ratio)
         call = Call(method, trace, token=metadata.get("authorization", ""))
         if "x-request-id" in metadata:
-            call.request_id = _request_id(metadata["x-request-id"])
+            call.request_id = shown_request_id(str(metadata["x-request-id"]))
         call.offered = remaining = context.time_remaining()
         if remaining is not None:
             call.deadline = call.started + remaining
@@ -131,13 +132,3 @@ def code_of(context: Any, error: BaseException | None) -> str:
         return "CANCELLED"
     code = context.code()
     return code.name if isinstance(code, grpc.StatusCode) else _NAMES.get(code, "UNKNOWN")
-
-
-def _request_id(sent: str | bytes) -> str:
-    """Return the caller's request id for logs and peers: a UUID as it is, anything else redacted."""
-    name = str(sent)[:128]
-    if not name or (len(name) == 36 and name[8] == name[13] == name[18] == name[23] == "-"):
-        return name
-    from libs.common.redaction.scanner import Scanner
-
-    return str(Scanner().text(name).value)

@@ -19,12 +19,15 @@ import time
 import traceback
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from libs.common.call_context import Call, current_call
 from libs.common.telemetry.access_log import call_line
+
+if TYPE_CHECKING:
+    from libs.common.redaction.scanner import Scanner
 
 FLUSH_SECONDS = 0.01
 FLUSH_BYTES = 64 * 1024
@@ -53,21 +56,23 @@ class Log:
         """Write an info line."""
         self._write("info", event, fields)
 
-    def warning(self, event: str, **fields: Any) -> None:
-        """Write a warning."""
-        self._write("warning", event, fields)
+    def warning(self, event: str, *, scanner: Scanner | None = None, **fields: Any) -> None:
+        """Write a warning. A scanner of a call removes what that call knows to be sensitive."""
+        self._write("warning", event, fields, scanner)
 
-    def error(self, event: str, *, cause: BaseException | None = None, **fields: Any) -> None:
+    def error(
+        self, event: str, *, cause: BaseException | None = None, scanner: Scanner | None = None, **fields: Any
+    ) -> None:
         """Write an error with its cause. The cause is only logged."""
         if cause is not None:
             fields["cause"] = "".join(traceback.format_exception(cause, limit=30))[-8000:]
-        self._write("error", event, fields)
+        self._write("error", event, fields, scanner)
 
-    def _write(self, level: str, event: str, fields: dict[str, Any]) -> None:
+    def _write(self, level: str, event: str, fields: dict[str, Any], scanner: Scanner | None = None) -> None:
         if LEVELS[level] < self._threshold:
             return
         if LEVELS[level] >= _URGENT:
-            fields = _redact(fields)
+            fields = _redact(fields, scanner)
         call = current_call()
         if call is not None:
             fields.setdefault("trace_id", call.trace.trace_id)
@@ -127,11 +132,13 @@ class Log:
         return True
 
 
-def _redact(fields: dict[str, Any]) -> dict[str, Any]:
-    # Imported by the first warning: no process needs it to start.
-    from libs.common.redaction.scanner import Scanner
+def _redact(fields: dict[str, Any], scanner: Scanner | None) -> dict[str, Any]:
+    if scanner is None:
+        # Imported by the first warning: no process needs it to start.
+        from libs.common.redaction.scanner import Scanner
 
-    shown: dict[str, Any] = Scanner().value(orjson.loads(_json(fields))).value
+        scanner = Scanner()
+    shown: dict[str, Any] = scanner.value(orjson.loads(_json(fields))).value
     return shown
 
 

@@ -36,6 +36,10 @@ FIELDS = {
 }
 
 
+# More than the edge lets in from a stranger, so that it refuses by itself.
+LARGE = b"{}".ljust(20_000)
+
+
 class Edge:
     """The edge as a caller sees it, and tokens that are good or wrong in one way."""
 
@@ -55,7 +59,7 @@ class Edge:
     def headers(self, subject: str = "did:web:a", **more: str) -> dict[str, str]:
         return {"authorization": f"Bearer {self.token(sub=subject)}", **more}
 
-    def rpc(self, headers: dict[str, str], content: bytes = b"{}", url: str | None = None) -> httpx.Response:
+    def rpc(self, headers: dict[str, str], content: bytes = LARGE, url: str | None = None) -> httpx.Response:
         return self.client.post(f"{url or self.url}/rpc", content=content, headers=headers)
 
     def grpc_call(self, method: str, metadata: Iterable[tuple[str, str]]) -> dict[str, Any]:
@@ -110,8 +114,69 @@ def test_no_token_is_refused(edge: Edge) -> None:
     assert_refused(edge.rpc({}), Reason.UNAUTHENTICATED)
 
 
+@pytest.mark.parametrize("service", SERVICES)
+@pytest.mark.parametrize("kind", ["text/plain", "application/json", ""])
+def test_what_is_not_grpc_never_reaches_a_grpc_service(edge: Edge, service: str, kind: str) -> None:
+    """The service would reset it, and a reset counts against its health."""
+    url = f"{edge.url}/toolmesh.{service}.v1.SomeService/DoThings"
+    answer = edge.client.post(
+        url, content=b"x", headers=edge.headers("did:web:kinds", **{"content-type": kind} if kind else {})
+    )
+    assert answer.status_code == 415
+    assert_envelope(answer.json(), Reason.INVALID_REQUEST)
+    assert edge.client.get(url, headers=edge.headers("did:web:kinds")).status_code == 405
+
+
+def test_what_only_resembles_grpc_is_refused_too(edge: Edge) -> None:
+    url = f"{edge.url}/toolmesh.executor.v1.SomeService/DoThings"
+    like = edge.client.post(url, content=b"x", headers=edge.headers(**{"content-type": "application/grpcx"}))
+    assert like.status_code == 415
+    other = edge.client.post(url, content=b"x", headers=edge.headers(**{"content-type": "application/grpc+json"}))
+    # A refusal in the form of gRPC.
+    assert (other.status_code, other.headers["grpc-status"]) == (200, "2")
+
+
+def test_the_ops_port_reads_and_obeys_nothing(edge: Edge) -> None:
+    ops = f"http://127.0.0.1:{edge.runtime['ports']['envoy']}"
+    assert edge.client.get(f"{ops}/ready").status_code == 200
+    assert b"http.ingress" in edge.client.get(f"{ops}/stats?filter=http.ingress.downstream_rq_total").content
+    for path in (
+        "/quitquitquit",
+        "/drain_listeners",
+        "/logging?level=trace",
+        "/runtime_modify?a=b",
+        "/ready",
+        "/stats",
+    ):
+        assert edge.client.post(f"{ops}{path}", headers={"origin": "http://evil.example"}).status_code == 404
+    for path in ("/config_dump", "/certs", "/", "/stats/../config_dump"):
+        assert edge.client.get(f"{ops}{path}").status_code == 404
+
+
+def test_the_log_shows_a_request_id_only_if_it_is_a_uuid(edge: Edge) -> None:
+    known = "0190a8c4-7e2b-7c3d-9f00-aabbccddeeff"
+    for name in (known, "alice@example.com"):
+        assert edge.rpc(edge.headers(**{"x-request-id": name})).headers["x-request-id"] == name
+    eventually(lambda: known in edge.log.read_text())
+    assert "alice@example.com" not in edge.log.read_text()
+
+
+def test_a_small_message_is_refused_by_the_gateway_which_knows_its_ids(edge: Edge) -> None:
+    now = int(time.time())
+    for headers, reason in (
+        ({}, Reason.UNAUTHENTICATED),
+        ({"authorization": "Bearer nonsense"}, Reason.TOKEN_MALFORMED),
+        ({"authorization": f"Bearer {edge.token(exp=now - 600)}"}, Reason.TOKEN_EXPIRED),
+        ({"authorization": f"Bearer {edge.token(aud='other')}"}, Reason.TOKEN_AUDIENCE_INVALID),
+        ({"authorization": f"Bearer {edge.token(iss='other')}"}, Reason.TOKEN_AUDIENCE_INVALID),
+    ):
+        seen = edge.rpc(headers | {"x-toolmesh-refusal": "nothing"}, b"{}").json()["headers"]
+        assert seen["x-toolmesh-refusal"] == reason.name
+    assert "x-toolmesh-refusal" not in edge.rpc(edge.headers(), b"{}").json()["headers"]
+
+
 def test_a_token_in_the_address_is_no_token(edge: Edge) -> None:
-    answer = edge.client.post(f"{edge.url}/rpc?access_token={edge.token()}", content=b"{}")
+    answer = edge.client.post(f"{edge.url}/rpc?access_token={edge.token()}", content=LARGE)
     assert_refused(answer, Reason.UNAUTHENTICATED)
 
 
@@ -227,7 +292,7 @@ def test_the_same_edge_answers_behind_tls(edge: Edge) -> None:
     url = f"{edge.runtime['gateway']['tls_url']}/rpc"
     trusted = ssl.create_default_context(cafile=edge.runtime["ca"])
     assert httpx.post(url, content=b"{}", headers=edge.headers(), verify=trusted).status_code == 200
-    assert_refused(httpx.post(url, content=b"{}", verify=trusted), Reason.UNAUTHENTICATED)
+    assert_refused(httpx.post(url, content=LARGE, verify=trusted), Reason.UNAUTHENTICATED)
 
 
 @pytest.mark.parametrize("name", SERVICES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextvars
 import re
+import stat
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from toolmesh.common.v1.error_table import ROWS, Reason
 from libs.common.errors import MeshError
 from libs.common.rpc.status import trailing_details
 from localmesh import wheels
-from localmesh.parts.envoy import TEMPLATE, EnvoyPlan, render
+from localmesh.parts.envoy import TEMPLATE, EnvoyPlan, prepare_socket_folder, render
 from localmesh.ports import USUAL_PORTS
 from localmesh.settings import Settings
 from localmesh.state.certificates import issue_certificates
@@ -63,6 +64,28 @@ def test_every_placeholder_is_explained() -> None:
         re.sub("^(gateway|executor|registry|authz|approval|audit)_(host|port)$", "", name) for name in placeholders()
     }
     assert names - {""} <= explained
+
+
+def test_no_try_of_a_call_is_cut_off_and_repeated(plan: EnvoyPlan) -> None:
+    """A search that takes its time would be begun again, three times, by a registry that is busy already."""
+    text = render(plan)
+    assert "per_try_timeout:" not in text
+    repeated = re.search(r"name: grpc_registry_reads\n.*regex: \"([^\"]+)\"", text)
+    assert repeated is not None
+    assert re.fullmatch(repeated[1], "/toolmesh.registry.v1.ToolService/GetTool")
+    assert not re.fullmatch(repeated[1], "/toolmesh.registry.v1.DiscoveryService/SearchTools")
+
+
+def test_the_admin_interface_is_a_socket_of_its_owner(plan: EnvoyPlan) -> None:
+    assert f'admin:\n  address: {{pipe: {{path: "{plan.admin_socket}", mode: {0o600}}}}}' in render(plan)
+    prepare_socket_folder(plan.admin_socket)
+    assert stat.S_IMODE(plan.admin_socket.parent.stat().st_mode) == 0o700
+
+
+def test_a_long_folder_has_its_socket_elsewhere(plan: EnvoyPlan) -> None:
+    deep = replace(plan, folder=plan.folder / ("d" * 100))
+    assert len(str(deep.admin_socket)) <= 100
+    assert deep.admin_socket != replace(plan, folder=plan.folder / ("e" * 100)).admin_socket
 
 
 def test_the_tracer_runs_only_where_spans_are_exported(plan: EnvoyPlan) -> None:

@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from localmesh.state.keys import ensure_secrets
-from localmesh.state.secrets import LOGINS, read_secrets
+from localmesh.state.secrets import LOGINS, VALKEY_USERS, read_secrets
 from localmesh.state.state import State
 
 
@@ -40,6 +40,13 @@ def test_every_role_has_a_password_of_its_own(state: State) -> None:
     assert len(set(passwords.values())) == len(passwords)
 
 
+def test_every_user_of_valkey_has_a_password_of_its_own(state: State) -> None:
+    ensure_secrets(state)
+    secrets = read_secrets(state)
+    assert secrets.valkey_users.keys() == set(VALKEY_USERS)
+    assert len({secrets.valkey, *secrets.valkey_users.values()}) == len(VALKEY_USERS) + 1
+
+
 def test_the_keys_are_of_the_promised_kinds(state: State) -> None:
     ensure_secrets(state)
     secrets = read_secrets(state)
@@ -57,3 +64,4 @@ def test_nobody_else_can_read_a_secret_and_printing_shows_none(state: State) -> 
     assert {stat.S_IMODE(path.stat().st_mode) for path in everything(state.secrets)} == {0o600}
     secrets = read_secrets(state)
     assert secrets.valkey not in repr(secrets)
+    assert not any(password in repr(secrets) for password in secrets.valkey_users.values())

@@ -63,6 +63,7 @@ def decision_record(invocation: Invocation, refusal: MeshError | None = None) ->
         changes=invocation.changes,
         hooks=invocation.hooks,
         state_path="" if refusal is None else invocation.history.path,
+        scanner=invocation.scanner,
     )
 
 
@@ -97,6 +98,7 @@ def outcome_record(invocation: Invocation, *, result: PayloadDigest | None = Non
         violations=invocation.violations,
         undone_by=tool.compensation if undoable and tool is not None else "",
         cost_micros=sum(micros for _, micros in invocation.costs) if invocation.costs else 0,
+        scanner=invocation.scanner,
     )
 
 

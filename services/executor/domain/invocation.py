@@ -10,6 +10,8 @@ from typing import Any
 
 from libs.common.errors import Reason
 from libs.common.ids import new_id
+from libs.common.redaction.scanner import Scanner
+from libs.common.redaction.tenant_scanners import TenantScanners
 from libs.common.runtime.clock import Clock
 from services.executor.domain.argument_spec import Change
 from services.executor.domain.deadlines import Deadline
@@ -58,6 +60,7 @@ class Invocation:
         "retrieved",
         "run_started",
         "sandbox",
+        "scanner",
         "settling",
         "tool",
         "undo",
@@ -84,6 +87,9 @@ class Invocation:
         self.changes: tuple[Change, ...] = ()
         self.payload: PayloadDigest | None = None
         """The arguments as records show them."""
+        self.scanner: Scanner | None = None
+        """Redacts what is shown of this call; it knows the sensitive values of the arguments. None before they are
+        known."""
         self.question: Question | None = None
         self.decision: Decision | None = None
         self.decision_record = ""
@@ -117,6 +123,10 @@ class Invocation:
     def state(self) -> State:
         """The present state."""
         return self.history.state
+
+    def scanner_of(self, scanners: TenantScanners) -> Scanner:
+        """Return the scanner of this call, or that of its tenant while the arguments are unknown."""
+        return scanners.of(self.request.caller.tenant) if self.scanner is None else self.scanner
 
     def note_caller_left(self) -> None:
         """Note that no caller waits for the result. Recording the outcome may take as long as it takes."""

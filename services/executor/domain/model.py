@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from libs.common.auth.identity import Grant, Identity, TokenLineage
 from libs.common.errors import MeshError, Reason
+from libs.common.redaction.scanner import Scanner
 from services.executor.domain.argument_spec import Change
 from services.executor.domain.states import State
 from services.executor.domain.tool import Deprecation, Effect, Tool
@@ -186,6 +187,8 @@ class RunRequest(Struct, frozen=True):
     idempotency_key: str = ""
     preview: bool = False
     """True for a dry run."""
+    scanner: Scanner | None = None
+    """Redacts what the tool logs. It knows the sensitive values of the arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +256,8 @@ class Record(Struct, frozen=True):
     violations: tuple[Effect, ...] = ()
     undone_by: str = ""
     cost_micros: int = 0
+    scanner: Scanner | None = None
+    """Redacts its texts; None for the scanner of the tenant."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Awaitable
 from datetime import datetime
 from typing import Protocol
 
+from libs.common.redaction.scanner import Scanner
 from services.executor.domain.invocation import Invocation, StartSpan
 from services.executor.domain.model import (
     Caller,
@@ -162,7 +163,7 @@ class Observer(Protocol):
         """Observe an invocation that ended."""
         ...
 
-    def unexpected(self, cause: Exception) -> None:
+    def unexpected(self, cause: Exception, scanner: Scanner | None = None) -> None:
         """Observe an unexpected exception."""
         ...
 

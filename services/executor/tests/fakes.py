@@ -9,6 +9,7 @@ from typing import Any
 
 from libs.common.auth.constraints import ConstraintChecker
 from libs.common.errors import MeshError, Reason
+from libs.common.redaction.scanner import Scanner
 from libs.common.redaction.tenant_scanners import TenantScanners
 from libs.common.runtime.clock import Clock, SystemClock
 from libs.common.sealing import KEY_BYTES, Seal
@@ -284,7 +285,7 @@ class Watcher:
     def ended(self, invocation: Invocation, seconds: float) -> None:
         self.seen.ended.append(invocation)
 
-    def unexpected(self, cause: Exception) -> None:
+    def unexpected(self, cause: Exception, scanner: Scanner | None = None) -> None:
         self.seen.causes.append(cause)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from libs.common.errors import MeshError
 from services.gateway.domain.errors import interrupted
 from services.gateway.domain.model import Entry, InvalidEntry, Response
 from services.gateway.domain.ports import EntryHandler
@@ -30,6 +31,15 @@ async def dispatch(
         for _ in range(min(concurrency, len(entries))):
             group.create_task(work())
     return [response for response in responses if response is not None]
+
+
+def refused_responses(entries: Sequence[Entry], error: MeshError) -> list[Response]:
+    """Return the responses of a message that is refused as a whole: each call under its own id, notifications none."""
+    return [
+        Response(entry.id, error=error)
+        for entry in entries
+        if isinstance(entry, InvalidEntry) or not entry.notification
+    ]
 
 
 def interrupted_responses(entries: Sequence[Entry]) -> list[Response]:

@@ -12,6 +12,7 @@ import grpc.aio
 from libs.common.call_context import Call
 from libs.common.errors import MeshError, Reason
 from libs.common.ids import new_span_id
+from libs.common.redaction.request_ids import shown_request_id
 from libs.common.rpc.status import DETAILS_KEY, from_rpc_error
 from libs.common.telemetry.log import Log
 from services.gateway.contract import Method, Parameters
@@ -110,7 +111,7 @@ def begin_call(head: RequestHead) -> Call:
         peer=head.peer,
         token=head.token,
         started=head.started,
-        request_id=head.request_id,
+        request_id=shown_request_id(head.request_id),
     )
 
 

@@ -44,6 +44,11 @@ def rpc_reply(responses: Sequence[Response], *, batch: bool, trace_id: str) -> R
     return Reply(200, [], body) if batch or error is None else Reply(status_of(error), headers_of(error), body)
 
 
+def with_status_of(reply: Reply, error: MeshError) -> Reply:
+    """Return the reply with the status of an error that concerns the whole request, batch or notification too."""
+    return Reply(status_of(error), headers_of(error), reply.body)
+
+
 def refusal(error: MeshError, trace_id: str, *, status: int | None = None, headers: Sequence[Header] = ()) -> Reply:
     """Return the reply to a request that never became a call: a JSON-RPC error with a null id."""
     body = response_body([Response(None, error=error)], batch=False, trace_id=trace_id)

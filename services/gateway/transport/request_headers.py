@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from libs.common.auth.jose import MAX_TOKEN_BYTES
+from libs.common.auth.peers import EDGE
 from libs.common.errors import MeshError, Reason
 from libs.common.ids import new_id
 from libs.common.trace_context import TraceContext, continue_trace
@@ -16,6 +17,16 @@ from services.gateway.transport.asgi_types import Header, Scope
 
 # Values are passed on as gRPC metadata, which carries visible ASCII only.
 _VISIBLE = re.compile(r"[!-~]+")
+_EDGE_REASONS = {
+    reason.name: reason
+    for reason in (
+        Reason.UNAUTHENTICATED,
+        Reason.TOKEN_EXPIRED,
+        Reason.TOKEN_SIGNATURE_INVALID,
+        Reason.TOKEN_AUDIENCE_INVALID,
+        Reason.SERVICE_UNAVAILABLE,
+    )
+}
 _PRINTABLE = re.compile(r"[ -~]*")
 
 
@@ -31,6 +42,8 @@ class RequestHead:
     started: float
     refusal: MeshError | None
     """The error of malformed headers; every call of the request fails with it."""
+    refused_by_edge: bool = False
+    """True if the edge did not accept the token. It leaves the answer to the gateway, which knows the calls' ids."""
 
 
 def read_headers(scope: Scope) -> dict[bytes, bytes]:
@@ -48,8 +61,9 @@ def read_head(scope: Scope, headers: Mapping[bytes, bytes], sample_ratio: float)
     started = time.monotonic()
     refusal: MeshError | None = None
     token, deadline_ms = "", None
+    by_edge = _edge_refusal(scope, headers)
     try:
-        token = _token(_text(headers, b"authorization"))
+        token = "" if by_edge is not None else _token(_text(headers, b"authorization"))
         if b"x-deadline-ms" in headers:
             deadline_ms = parse_deadline(_text(headers, b"x-deadline-ms"))
     except MeshError as error:
@@ -66,8 +80,17 @@ def read_head(scope: Scope, headers: Mapping[bytes, bytes], sample_ratio: float)
         token=token,
         deadline_ms=deadline_ms,
         started=started,
-        refusal=refusal,
+        refusal=by_edge or refusal,
+        refused_by_edge=by_edge is not None,
     )
+
+
+def _edge_refusal(scope: Scope, headers: Mapping[bytes, bytes]) -> MeshError | None:
+    """Return why the edge did not accept the token. Only the edge is believed, which removes a caller's own header."""
+    name = _text(headers, b"x-toolmesh-refusal")
+    if not name or scope["state"].get("peer", "") != EDGE:
+        return None
+    return MeshError(_EDGE_REASONS.get(name, Reason.TOKEN_MALFORMED))
 
 
 def is_json(headers: Mapping[bytes, bytes]) -> bool:

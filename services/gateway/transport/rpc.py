@@ -8,7 +8,7 @@ from typing import Any
 
 from libs.common.call_context import Call, enter
 from libs.common.errors import MeshError, Reason
-from services.gateway.domain.dispatch import dispatch, interrupted_responses
+from services.gateway.domain.dispatch import dispatch, interrupted_responses, refused_responses
 from services.gateway.domain.model import Entry, Message, Response
 from services.gateway.domain.parse import MAX_BYTES, parse
 from services.gateway.transport.asgi_types import DisconnectedError, Header, Receive, Scope, Send
@@ -17,11 +17,13 @@ from services.gateway.transport.call_pipeline import CallPipeline, begin_call, b
 from services.gateway.transport.disconnect import while_connected
 from services.gateway.transport.dpop_check import DpopCheck
 from services.gateway.transport.in_flight import InFlightRequests
-from services.gateway.transport.reply import Reply, correlation_headers, refusal, respond, rpc_reply
+from services.gateway.transport.reply import Reply, correlation_headers, refusal, respond, rpc_reply, with_status_of
 from services.gateway.transport.request_headers import RequestHead, is_json, read_head, read_headers
 
 # Larger bodies are parsed beside the event loop.
 _INLINE_BYTES = 64 * 1024
+# As much as the edge lets in without a token.
+MAX_STRANGER_BYTES = 16 * 1024
 
 
 class RpcEndpoint:
@@ -52,6 +54,8 @@ class RpcEndpoint:
     async def _reply(
         self, scope: Scope, headers: Mapping[bytes, bytes], head: RequestHead, call: Call, receive: Receive
     ) -> Reply:
+        if head.refused_by_edge and head.refusal is not None:
+            return await self._refused_by_edge(head.refusal, headers, head, call, receive)
         if scope["method"] != "POST":
             error = MeshError(Reason.INVALID_REQUEST, message="JSON-RPC is called with POST")
             return self._refused(call, error, status=405, headers=[(b"allow", b"POST")])
@@ -71,6 +75,18 @@ class RpcEndpoint:
             # The client is still connected, so the process is ending.
             responses = interrupted_responses(message.entries)
         return rpc_reply(responses, batch=message.batch, trace_id=head.trace.trace_id)
+
+    async def _refused_by_edge(
+        self, error: MeshError, headers: Mapping[bytes, bytes], head: RequestHead, call: Call, receive: Receive
+    ) -> Reply:
+        """Answer for the edge, which did not accept the token. Nothing is run, and nothing but ids is read."""
+        try:
+            message = parse(await read_body(receive, headers, MAX_STRANGER_BYTES, head.deadline_ms))
+        except MeshError:
+            return self._refused(call, error)
+        self._calls.record_refusal(call, error)
+        responses = refused_responses(message.entries, error)
+        return with_status_of(rpc_reply(responses, batch=message.batch, trace_id=head.trace.trace_id), error)
 
     async def _single(self, message: Message, call: Call, head: RequestHead) -> list[Response]:
         response = await self._calls.run(message.entries[0], call, head)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from libs.common.json.jsonio import dump
 from libs.common.redaction.declared import Declared
+from libs.common.redaction.known_values import KnownValues
 from libs.common.redaction.rules import Rules, read_rules
 from libs.common.redaction.scanner import Finding, Scanner
 from libs.common.redaction.tests.samples import LABELLED
@@ -184,7 +185,7 @@ def test_additions_find_what_the_built_in_rules_do_not() -> None:
         "ip_addresses": True,
     }
     scanner = Scanner(read_rules(document))
-    value = {"employeeNo": "x", "geheimzahl": 7, "note": "BDG-000111 from 192.0.2.7 via 2001:db8::1", "n": "1.2.3"}
+    value = {"employeeNo": "x", "geheimzahl": 7, "note": "BDG-000111 from 127.0.0.1 via 0.0.0.0", "n": "1.2.3"}
     assert scanner.suspects(dump(value).decode())
     assert scanner.value(value).value == {
         "employeeNo": "[redacted:field]",
@@ -235,3 +236,16 @@ def test_additions_find_what_the_built_in_rules_do_not() -> None:
 def test_no_repetition_makes_it_more_than_linear(text: str) -> None:
     """Twice the text, about twice the steps; a hundred times the text would otherwise never end."""
     Scanner().text(text * (250_000 // len(text)))
+
+
+@pytest.mark.parametrize("value", ["a1b2-c3d4", 'quo"te\\d\n', "prüfung-7", "x" * 300])
+def test_a_known_value_is_removed_wherever_it_is_repeated(value: str) -> None:
+    scanner = Scanner().knowing(KnownValues({value, "271828"}))
+    payload = {"note": f"got {value}.", value: 1, "n": 271828, "deep": [{"k": [value]}], "free": "nothing"}
+    assert scanner.suspects(dump(payload).decode())
+    redacted = scanner.value(payload).value
+    assert value not in str(redacted)
+    assert redacted["note"] == "got [redacted:declared]."
+    assert (redacted["n"], redacted["free"]) == ("[redacted:declared]", "nothing")
+    assert scanner.text(f"[{value}]").value == "[[redacted:declared]]"
+    assert Scanner().text(f"[{value}]").value == f"[{value}]"

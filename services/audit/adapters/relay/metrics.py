@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from libs.common.telemetry.log import Log
 from services.audit import metrics
 from services.audit.domain.relay.ports import RelayStatus
@@ -61,5 +63,5 @@ class RelayMetrics:
         return f"relay {self._sink}: {state}, {lag['records_behind']} records and {lag['seconds_behind']} s behind\n"
 
 
-def _lag(status: RelayStatus) -> dict[str, float]:
+def _lag(status: RelayStatus) -> dict[str, Any]:
     return {"records_behind": status.records_behind, "seconds_behind": round(status.seconds_behind, 1)}

@@ -16,7 +16,7 @@ from toolmesh.audit.v1 import audit_service_pb2 as pb
 
 from libs.common.redaction.tenant_scanners import TenantScanners
 from libs.common.runtime.bounded_cache import BoundedCache
-from services.executor.domain.model import Caller, Event, PayloadDigest, Record, Request, Status, Verdict
+from services.executor.domain.model import Caller, Event, PayloadDigest, Record, Status, Verdict
 from services.executor.domain.tool import Effect, Tool
 
 WRITER = "executor"
@@ -101,22 +101,23 @@ class RecordEncoder:
         the log would otherwise refuse the record, which a caller could provoke."""
         request = record.request
         if request.idempotency_key:
-            form["idempotency_key"] = self._redact(request.idempotency_key, request)[:_MAX_KEY]
+            form["idempotency_key"] = self._redact(request.idempotency_key, record)[:_MAX_KEY]
             if record.replayed:
                 form["replayed"] = True
         if request.task_id:
-            form["task_id"] = self._redact(request.task_id, request)[:_MAX_TASK]
+            form["task_id"] = self._redact(request.task_id, record)[:_MAX_TASK]
         if request.native_call_id:
-            form["native_call_id"] = self._redact(request.native_call_id, request)[:_MAX_CALL_ID]
+            form["native_call_id"] = self._redact(request.native_call_id, record)[:_MAX_CALL_ID]
 
-    def _redact(self, text: str, request: Request) -> str:
-        return str(self._scanners.of(request.caller.tenant).text(text).value)
+    def _redact(self, text: str, record: Record) -> str:
+        scanner = record.scanner or self._scanners.of(record.request.caller.tenant)
+        return str(scanner.text(text).value)
 
     def _add_tool(self, form: dict[str, Any], record: Record) -> None:
         tool, request = record.tool, record.request
         if tool is None:
             requested = f"{request.tool}@{request.version}" if request.version else request.tool
-            if redacted := self._redact(requested, request)[:_MAX_NAME]:
+            if redacted := self._redact(requested, record)[:_MAX_NAME]:
                 form["tool_version"] = redacted
             return
         form["tool_version"], form["tool_digest"] = tool.name, tool.digest
@@ -134,23 +135,23 @@ class RecordEncoder:
             changes = [
                 f"{change.source} {_path(record.tool, change.path)} {change.reason}" for change in record.changes
             ]
-            form["argument_changes"] = self._redact_list(changes, record.request)
+            form["argument_changes"] = self._redact_list(changes, record)
         if record.hooks:
-            form["hooks"] = self._redact_list(record.hooks, record.request)
+            form["hooks"] = self._redact_list(record.hooks, record)
         if record.effects:
             # The observed effects replace the declared ones, which the manifest holds.
-            form["side_effects"] = self._redact_list(_effects(record.effects), record.request)
+            form["side_effects"] = self._redact_list(_effects(record.effects), record)
         if record.violations:
-            form["violations"] = self._redact_list(_effects(record.violations), record.request)
+            form["violations"] = self._redact_list(_effects(record.violations), record)
         if record.undone_by:
             form["compensation"] = record.undone_by
         if record.cost_micros:
             form["cost_micros"] = record.cost_micros
 
-    def _redact_list(self, texts: Sequence[str], request: Request) -> list[str]:
+    def _redact_list(self, texts: Sequence[str], record: Record) -> list[str]:
         """Redact a list of texts. If it is too long, the last element states how many are left out."""
         count = len(texts) if len(texts) <= _MAX_LISTED else _MAX_LISTED - 1
-        redacted = [self._redact(text.strip(), request)[:_MAX_NAME] for text in texts[:count]]
+        redacted = [self._redact(text.strip(), record)[:_MAX_NAME] for text in texts[:count]]
         return redacted if count == len(texts) else [*redacted, f"and {len(texts) - count} more"]
 
     def _caller(self, caller: Caller) -> orjson.Fragment:

@@ -36,5 +36,5 @@ class BuiltinRunner:
         except MeshError:
             raise
         except Exception as cause:
-            self._log.error("tool failed", tool=tool.name, cause=cause)
+            self._log.error("tool failed", tool=tool.name, cause=cause, scanner=work.scanner)
             raise execution_failed("the tool failed") from cause

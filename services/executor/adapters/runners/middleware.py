@@ -89,7 +89,9 @@ class ErrorMappingRunner:
                 error.metadata.setdefault("not_stored", "cap" if tool.persists else "opt_out")
             raise
         except Exception as cause:
-            self._log.error("run failed with an unexpected exception", tool=tool.name, cause=cause)
+            self._log.error(
+                "run failed with an unexpected exception", tool=tool.name, cause=cause, scanner=work.scanner
+            )
             raise execution_failed("the tool could not be run") from cause
 
 

@@ -41,7 +41,8 @@ def report_answer(log: Log, tool: Tool, work: RunRequest, answer: ToolAnswer) ->
     """Log the tool's log lines. Raises the answer's failure, if it is one."""
     if answer.lines:
         # Warnings are redacted, and the content of a tool's log lines is unknown.
-        log.warning("tool log", tool=tool.name, invocation=work.invocation_id, lines=list(answer.lines))
+        lines = list(answer.lines)
+        log.warning("tool log", scanner=work.scanner, tool=tool.name, invocation=work.invocation_id, lines=lines)
     if answer.failure is not None:
         if answer.detail:
             log_failure(log, tool, work, answer.failure, answer.detail)

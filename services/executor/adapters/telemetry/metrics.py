@@ -7,6 +7,7 @@ from typing import NamedTuple
 from prometheus_client import Counter, Histogram
 
 from libs.common.errors import Reason
+from libs.common.redaction.scanner import Scanner
 from libs.common.telemetry.fast_metrics import FastCounter, FastHistogram, fast_counter, fast_histogram
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.metrics import SECONDS
@@ -95,9 +96,9 @@ class Metrics:
             version = f"{labels.tool}@{labels.version}"
             self._log.error("result violated its schema", tool=version, invocation=invocation.invocation_id)
 
-    def unexpected(self, cause: Exception) -> None:
+    def unexpected(self, cause: Exception, scanner: Scanner | None = None) -> None:
         """Log an unexpected exception."""
-        self._log.error("unexpected exception", cause=cause)
+        self._log.error("unexpected exception", cause=cause, scanner=scanner)
 
     def _labels_of(self, tool: Tool) -> _Labels:
         labels = self._labels.get(tool.name)

@@ -90,7 +90,7 @@ class InvocationHooks:
     def _collect_notes(self, invocation: Invocation, tool: Tool) -> Iterator[Facts]:
         """Yield the facts for the hooks, and add their notes to the invocation however they end."""
         request = invocation.request
-        scanner = self._scanners.of(request.caller.tenant)
+        scanner = invocation.scanner_of(self._scanners)
         facts = Facts(invocation.invocation_id, tool, request.caller, scanner, request.trace_id, invocation.preview)
         try:
             yield facts

@@ -105,7 +105,7 @@ class Authorization:
             refusal = recheck(tool, invocation.arguments, tool.argument_spec)
             scanner = self._scanners.of(invocation.request.caller.tenant)
             changed = PreparedArguments(invocation.arguments, refusal=refusal)
-            invocation.payload = describe_arguments(changed, tool, scanner)
+            invocation.payload, invocation.scanner = describe_arguments(changed, tool, scanner)
             if refusal is not None:
                 raise refusal
         return verdicts

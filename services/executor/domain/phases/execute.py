@@ -41,6 +41,7 @@ class Execution:
             subject=caller.subject,
             idempotency_key=request.idempotency_key,
             preview=invocation.preview,
+            scanner=invocation.scanner,
         )
         try:
             if self._runner.runs_inline(tool):

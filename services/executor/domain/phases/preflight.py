@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from libs.common.json.canonical import digest
+from libs.common.redaction.known_values import known_values
 from libs.common.redaction.scanner import Scanner
 from libs.common.redaction.tenant_scanners import TenantScanners
 from libs.common.runtime.clock import Clock
@@ -61,14 +62,14 @@ class Preflight:
         invocation.enter(State.SELECTED)
         if tool.key_required and not request.idempotency_key and not invocation.preview:
             raise errors.key_required(tool.qualified)
-        prepared, invocation.payload = await self._prepare(invocation, tool)
+        prepared, invocation.payload, invocation.scanner = await self._prepare(invocation, tool)
         invocation.arguments, invocation.changes = prepared.arguments, prepared.changes
         if prepared.refusal is not None:
             raise prepared.refusal
         invocation.enter(State.ARGUMENTS_READY)
         return tool
 
-    async def _prepare(self, invocation: Invocation, tool: Tool) -> tuple[PreparedArguments, PayloadDigest]:
+    async def _prepare(self, invocation: Invocation, tool: Tool) -> tuple[PreparedArguments, PayloadDigest, Scanner]:
         """Prepare the arguments: at once if that is quick, else beside the event loop, within the call's deadline."""
         request = invocation.request
         scanner = self._scanners.of(request.caller.tenant)
@@ -78,14 +79,15 @@ class Preflight:
             return await self._heavy_work.run(request.caller, partial(_prepare, tool, request.arguments, scanner))
 
 
-def _prepare(tool: Tool, payload: bytes, scanner: Scanner) -> tuple[PreparedArguments, PayloadDigest]:
+def _prepare(tool: Tool, payload: bytes, scanner: Scanner) -> tuple[PreparedArguments, PayloadDigest, Scanner]:
     prepared = prepare(tool, payload, tool.argument_spec)
-    return prepared, describe_arguments(prepared, tool, scanner)
+    return prepared, *describe_arguments(prepared, tool, scanner)
 
 
-def describe_arguments(prepared: PreparedArguments, tool: Tool, scanner: Scanner) -> PayloadDigest:
-    """Return how records show arguments."""
+def describe_arguments(prepared: PreparedArguments, tool: Tool, scanner: Scanner) -> tuple[PayloadDigest, Scanner]:
+    """Return how records show arguments, and the scanner that knows their declared sensitive values."""
+    scanner = scanner.knowing(known_values(prepared.arguments, tool.input.declared))
     if prepared.refusal is not None:
         # The digest only: arguments that break the schema may hold secrets that the schema does not declare.
-        return PayloadDigest(digest(prepared.arguments))
-    return summarize_payload(prepared.arguments, tool.input, tool, scanner)
+        return PayloadDigest(digest(prepared.arguments)), scanner
+    return summarize_payload(prepared.arguments, tool.input, tool, scanner), scanner

@@ -16,6 +16,7 @@ from services.executor.domain.model import Caller, Request
 from services.executor.domain.phases.finish import Completion
 from services.executor.domain.phases.shielded import ShieldedSteps
 from services.executor.domain.ports import Observer
+from services.executor.domain.results.repeated_values import hide_in_error
 from services.executor.domain.scheduling.budget import BudgetReservations
 from services.executor.domain.tool import UncertainOutcome
 
@@ -120,6 +121,7 @@ class Supervisor:
             return await phases(invocation)
         except MeshError as error:
             self.active.remove(invocation)
+            hide_in_error(error, invocation.scanner)
             raise await self._steps.run_shielded(self._record_failure(invocation, error)) from None
         except asyncio.CancelledError:
             if (canceled := await self._record_canceled(invocation)) is not None:
@@ -127,7 +129,7 @@ class Supervisor:
             raise
         except Exception as cause:
             self.active.remove(invocation)
-            self._observer.unexpected(cause)
+            self._observer.unexpected(cause, invocation.scanner)
             raise await self._steps.run_shielded(self._record_failure(invocation, errors.unexpected())) from cause
         finally:
             self.active.remove(invocation)

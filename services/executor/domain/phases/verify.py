@@ -82,7 +82,7 @@ class Verifier:
     async def _check(self, invocation: Invocation, tool: Tool, value: Any) -> CheckedResult:
         """Check a result: at once if that is quick, else beside the event loop."""
         caller = invocation.request.caller
-        check = partial(check_result, invocation, tool, value, self._scanners.of(caller.tenant))
+        check = partial(check_result, invocation, tool, value, invocation.scanner_of(self._scanners))
         if is_small(value) and tool.output.cost.runs_inline(size_of_value(value)):
             return check()
         return await self._heavy_work.run(caller, check)

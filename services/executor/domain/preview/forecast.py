@@ -11,6 +11,7 @@ from services.executor.domain.invocation import Invocation
 from services.executor.domain.model import Forecast, Obligation, PayloadDigest, Verdict
 from services.executor.domain.results.check import check_result
 from services.executor.domain.results.obligations import REDACT_PII, affect_results, apply_obligations
+from services.executor.domain.results.repeated_values import hide_in_forecast
 from services.executor.domain.tool import Tool
 
 
@@ -49,10 +50,13 @@ def needs_approval(invocation: Invocation) -> bool:
 
 def _redact_texts(invocation: Invocation, forecast: Forecast, scanner: Scanner) -> Forecast:
     """Redact the tool's own texts where the result is restricted: a tool may repeat there what it read."""
+    if scanner.known is not None:
+        impact, preconditions = hide_in_forecast(forecast, scanner.known)
+        forecast = replace(forecast, impact=impact, preconditions=preconditions)
     decision = invocation.decision
     if decision is None or not (needs_approval(invocation) or affect_results(decision.obligations)):
         return forecast
     texts = [forecast.impact, *(text for text, _ in forecast.preconditions)]
     impact, *conditions = apply_obligations(texts, (Obligation(REDACT_PII),), scanner).value
-    preconditions = zip(conditions, (holds for _, holds in forecast.preconditions), strict=True)
-    return replace(forecast, impact=impact, preconditions=tuple(preconditions))
+    judged = zip(conditions, (holds for _, holds in forecast.preconditions), strict=True)
+    return replace(forecast, impact=impact, preconditions=tuple(judged))

@@ -47,7 +47,7 @@ class PreviewInvocation:
             run = await phases.execution.run(invocation, tool)
             begin("verify")
             forecast = await self._roll_back(invocation, run)
-            scanner = self._ports.scanners.of(invocation.request.caller.tenant)
+            scanner = invocation.scanner_of(self._ports.scanners)
             redacted = await redact_forecast(invocation, tool, forecast, phases.hooks, scanner)
 
         begin("return")

@@ -15,6 +15,7 @@ from services.executor.domain.model import PayloadDigest, RenderedResult, Stored
 from services.executor.domain.payload_summary import summarize_payload
 from services.executor.domain.results.obligations import apply_obligations
 from services.executor.domain.results.rendering import render_result
+from services.executor.domain.results.repeated_values import hide_in_result
 from services.executor.domain.tool import Tool
 
 
@@ -50,10 +51,11 @@ def check_result(invocation: Invocation, tool: Tool, value: Any, scanner: Scanne
     broken = tool.output.violations(value)
     if broken:
         raise errors.result_invalid(broken)
+    value, invocation.changed = hide_in_result(value, tool.output.declared, scanner.known)
     if invocation.decision is not None and invocation.decision.obligations:
         # From here on only the redacted value exists: neither the record nor the claim holds more.
         bound = apply_obligations(value, invocation.decision.obligations, scanner)
-        value, invocation.changed = bound.value, bound.changed
+        value, invocation.changed = bound.value, tuple(dict.fromkeys((*invocation.changed, *bound.changed)))
     return encode_result(tool, value, scanner)
 
 

@@ -46,7 +46,7 @@ class Replay:
             first.metadata.setdefault("first_invocation", settled.invocation_id)
             raise first
         invocation.phases.begin("return")
-        scanner = self._scanners.of(invocation.request.caller.tenant)
+        scanner = invocation.scanner_of(self._scanners)
         first, payload = await adapt_result(first, invocation, tool, scanner, self._large_results)
         invocation.enter(State.SUCCEEDED)
         invocation.closed = True

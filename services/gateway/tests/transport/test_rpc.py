@@ -495,3 +495,25 @@ async def test_each_call_leaves_one_line_and_never_its_token(mesh: Any) -> None:
     assert lines[0]["deadline_ms"] == 5000.0
     assert all(len(line["trace_id"]) == 32 and line["ms"] >= 0 and line["peer"] == "edge" for line in lines)
     assert token not in str(mesh.lines())
+
+
+async def test_a_message_that_the_edge_refuses_is_answered_by_the_rules_of_json_rpc(mesh: Any) -> None:
+    """A batch gets one error for each call, a notification nothing, and no peer is asked."""
+    client = mesh.client()
+    call = {"jsonrpc": "2.0", "method": "tools.invoke", "params": {"tool": "echo", "arguments": {}}}
+    body = orjson.dumps([call | {"id": 1}, call, call | {"id": "b"}])
+    batch = await client.post(body, x_toolmesh_refusal="TOKEN_EXPIRED")
+    assert (batch.status_code, batch.headers["www-authenticate"]) == (401, "Bearer")
+    assert [(each["id"], each["error"]["data"]["reason"]) for each in batch.json()] == [
+        (1, "TOKEN_EXPIRED"),
+        ("b", "TOKEN_EXPIRED"),
+    ]
+    silent = await client.post(orjson.dumps(call), x_toolmesh_refusal="UNAUTHENTICATED")
+    assert (silent.status_code, silent.content) == (401, b"")
+    single = await client.post(orjson.dumps(call | {"id": 7}), x_toolmesh_refusal="whatever")
+    assert (single.status_code, single.json()["id"]) == (401, 7)
+    assert single.json()["error"]["data"]["reason"] == "TOKEN_MALFORMED"
+    for malformed in (b"{}", b"[", b'{"jsonrpc": "2.0"}'):
+        refused = await client.post(malformed, x_toolmesh_refusal="UNAUTHENTICATED")
+        assert (refused.status_code, refused.json()["id"]) == (401, None)
+        assert refused.json()["error"]["data"]["reason"] == "UNAUTHENTICATED"

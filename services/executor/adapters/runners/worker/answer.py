@@ -90,6 +90,7 @@ def log_failure(log: Log, tool: Tool, work: RunRequest, error: MeshError, detail
     """Log a tool's failure. As a warning, because warnings are redacted."""
     log.warning(
         "tool failed",
+        scanner=work.scanner,
         tool=tool.name,
         invocation=work.invocation_id,
         reason=error.reason.name,

@@ -10,6 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from libs.common.errors import Reason
+from libs.common.redaction.known_values import KnownValues
+from libs.common.redaction.scanner import Scanner
 from services.executor.adapters.runners.worker.pool import PoolLimits
 from services.executor.domain.tool import Effect
 from services.executor.tests.packing import MIB, confined, python_tool, work
@@ -217,6 +219,15 @@ async def test_failures_reach_the_caller_and_exceptions_the_log(running: Running
     assert surprise.metadata == {"exception": "ValueError"}
     assert "log" in surprise.message
     assert "secret of the tool" in running.logged
+
+
+@pytest.mark.parametrize("dies", [False, True])
+async def test_no_log_shows_a_sensitive_argument_that_the_tool_repeats(running: Running, dies: bool) -> None:
+    run = work(secret="plain-words-only", dies=dies)
+    run = replace(run, scanner=Scanner().knowing(KnownValues({"plain-words-only"})))
+    await running.failure(python_tool("tricks/plain:repeats"), run)
+    assert "[redacted:declared]" in running.logged
+    assert "plain-words-only" not in running.logged
 
 
 @pytest.mark.parametrize(

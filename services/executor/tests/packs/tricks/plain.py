@@ -37,6 +37,15 @@ def about(arguments, call):
     }
 
 
+def repeats(arguments, call):
+    """Repeat the argument in a log line, then as the arguments say: in an exception, or on standard error."""
+    call.log(f"logged {arguments['secret']}")
+    if arguments.get("dies"):
+        os.write(2, arguments["secret"].encode())
+        os._exit(3)
+    raise ValueError(f"raised {arguments['secret']}")
+
+
 def vendored(arguments, call):
     """Use a vendored package."""
     import third_party
