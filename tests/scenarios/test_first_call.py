@@ -97,7 +97,7 @@ def test_a_call_that_policy_or_contract_refuses_is_recorded_as_well(mesh: Mesh) 
     for params, code in (
         ({"tool": "echo", "arguments": {"text": "x"}}, "E3204"),
         ({"tool": "arithmetic", "arguments": {"expression": 5}}, "E3301"),
-        ({"tool": "no_such_tool"}, "E3101"),
+        ({"tool": "arithmetic_unknown"}, "E3101"),
     ):
         trace, parent = traced()
         answer = mesh.rpc("tools.invoke", params, token=narrow, headers={"traceparent": parent})

@@ -6,12 +6,12 @@ Each record is encoded once; the log hashes these bytes. docs/audit.md specifies
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
 import orjson
+from msgspec.structs import replace
 from toolmesh.audit.v1 import audit_service_pb2 as pb
 
 from libs.common.redaction.tenant_scanners import TenantScanners
