@@ -72,7 +72,7 @@ NAMED: dict[str, Entry] = {
     },
     "ApprovalService.GetTicket": lambda owner: {"name": owner.ticket},
     "AuditService.GetRecord": lambda owner: {"name": owner.record},
-    "LogService.GetInclusionProof": lambda owner: {"record_id": owner.record.removeprefix("records/")},
+    "LogService.GetInclusionProof": lambda owner: {"sequence": int(owner.record.rpartition("/")[2])},
 }  # fmt: skip
 # RPCs that answer every caller about its own: the request of the owner, which shows others nothing of it.
 ABOUT_CALLER: dict[str, Entry] = {
