@@ -73,16 +73,22 @@ class Workspace:
             return await step
         watch = asyncio.create_task(self._watch_size(kill), name="workspace-watch")
         try:
-            return await step
+            result = await step
         except Exception:
-            # The process may have failed because its volumes were full.
-            if self._size_error is None and await asyncio.to_thread(self._exceeds_limit):
-                self._size_error = self._too_large()
-            if self._size_error is not None:
-                raise self._size_error from None
+            await self._check_size()
             raise
         finally:
             watch.cancel()
+        # An answer may report a failed write.
+        await self._check_size()
+        return result
+
+    async def _check_size(self) -> None:
+        """Raise RESOURCE_LIMIT_EXCEEDED if the process was killed for its size, or its volumes are full."""
+        if self._size_error is None and await asyncio.to_thread(self._exceeds_limit):
+            self._size_error = self._too_large()
+        if self._size_error is not None:
+            raise self._size_error from None
 
     async def _watch_size(self, kill: Callable[[], Awaitable[object]]) -> None:
         while self._size_error is None:

@@ -144,3 +144,5 @@ async def test_a_run_takes_no_more_of_the_machine_than_its_scratch_space(
     writer = tool("hostile:writes", access=Access.FILES, reads=("files",), writes=("files",))
     error = await running.failure(writer, work(volume="files", steps=[step]))
     assert error.reason is Reason.RESOURCE_LIMIT_EXCEEDED
+    # Deleted files are gone when the failed write is reported.
+    assert error.metadata["limit"] in ({"scratch"} if step["do"] == "fill" else {"scratch", "file_size"})
