@@ -43,7 +43,7 @@ async def keep(store: PostgresResultStore, content: bytes = CONTENT) -> StoredRe
 
 
 async def read(store: PostgresResultStore, stored: StoredResult, **how: Any) -> bytes:
-    pieces = FetchResult(store)(a_caller(), stored.ref, stored.token, **how)  # type: ignore[operator]
+    pieces = FetchResult(store).stream(a_caller(), stored.ref, stored.token, **how)
     return b"".join([piece.content async for piece in pieces])
 
 
