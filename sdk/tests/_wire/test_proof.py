@@ -12,7 +12,7 @@ from toolmesh_sdk import ProofKey
 from toolmesh_sdk._wire.connection import Tls, parse_endpoint
 from toolmesh_sdk._wire.proof import add_proof
 
-from libs.common.auth.dpop import ProofCache, Target, check_proof
+from libs.common.auth.dpop import Target, check_proof, new_proof_cache
 
 
 def pem_of(key: ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey) -> bytes:
@@ -22,11 +22,12 @@ def pem_of(key: ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey) -> bytes
 
 
 def test_a_proof_is_what_the_mesh_accepts() -> None:
-    key, shown = ProofKey(), ProofCache()
-    target = Target("POST", "/a.Service/Method", "https", "mesh.example")
+    key, used = ProofKey(), new_proof_cache()
+    target = Target("POST", "/a.Service/Method", ("https://mesh.example:443",))
+    call = {"token": "token", "subject": "did:web:a", "thumbprint": key.thumbprint}
     for _ in range(2):
         proof = key.proof("token", "https://mesh.example/a.Service/Method")
-        check_proof(proof, token="token", thumbprint=key.thumbprint, target=target, now=time.time(), shown=shown)
+        check_proof(proof, **call, target=target, now=time.time(), used=used)
 
 
 def test_a_key_is_kept_in_a_file(tmp_path: Path) -> None:
