@@ -51,7 +51,7 @@ def test_a_readme_stays_short_and_answers_the_five_questions(repository: Path, s
     assert [word for word in ("owns", "rpc", "state", "## environment", "## how it fails") if word not in text] == []
 
 
-def tested_through(repository: Path) -> dict[str, str]:
+def modules_without_own_test(repository: Path) -> dict[str, str]:
     """Return the modules without a test module of their own, each with the test module that exercises it."""
     lines = (repository / "tests" / "contract" / "tested_through.txt").read_text().splitlines()
     return dict(line.split(": ", 1) for line in lines)
@@ -78,13 +78,13 @@ def modules_with_logic(graph: ImportGraph) -> set[str]:
 def test_every_module_with_logic_has_a_test_module(repository: Path, graph: ImportGraph) -> None:
     """A module is tested by the module of its name, or by the one that `tested_through.txt` names."""
     without = {module for module in modules_with_logic(graph) if own_test_module(module) not in graph.files}
-    assert without == tested_through(repository).keys()
+    assert without == modules_without_own_test(repository).keys()
 
 
 def test_the_named_test_modules_can_exercise_their_modules(repository: Path, graph: ImportGraph) -> None:
     """The test module imports the module, directly or not, or starts it as a process."""
     astray = []
-    for module, test in tested_through(repository).items():
+    for module, test in modules_without_own_test(repository).items():
         test, _, how = test.partition(", ")
         reached = test in graph.files and (how == "as a process" or module in graph.distances(test))
         astray += [] if reached else [module]
