@@ -40,8 +40,7 @@ class Target:
     method: str
     path: str
     origins: Collection[str] | None
-    """The origins that callers reach the mesh by, never those that a request names: whoever sends the request chooses
-    those. None on a direct connection inside the mesh, where origins are not compared."""
+    """The origins that callers reach the mesh by, never those that a request names, because its sender chooses them. None on a direct connection inside the mesh, where origins are not compared."""
 
 
 def new_proof_cache() -> ProofCache:
