@@ -40,7 +40,8 @@ class Target:
     method: str
     path: str
     origins: Collection[str] | None
-    """The origins that callers reach the mesh by, never those that a request names, because its sender chooses them. None on a direct connection inside the mesh, where origins are not compared."""
+    """The origins that callers reach the mesh by, never those that a request names, because its sender chooses them.
+    None on a direct connection inside the mesh, where origins are not compared."""
 
 
 def new_proof_cache() -> ProofCache:
