@@ -23,6 +23,7 @@ async def test_open_streams_end_with_the_process_and_say_so(start: Start) -> Non
     writing = audit.stub("executor").AppendRecords()
     await writing.write(pb.AppendRecordsRequest(batch=1, records=[a_record()]))
     await answer(writing)
+    assert (await answer(watch)).record.sequence == 0
     stopping = asyncio.ensure_future(audit.end())
     assert await reason_of(answer(watch)) is Reason.SERVICE_UNAVAILABLE
     assert await reason_of(answer(writing)) is Reason.SERVICE_UNAVAILABLE
