@@ -114,6 +114,12 @@ class Settings(ProcessSettings):
         " of its own in them, unless `:shared` follows.",
     )
     workers: int = Field(16, ge=1, le=1000, description="Most warm workers. One tenant has at most half of them.")
+    sandbox_start_seconds: float = Field(
+        30.0,
+        ge=1,
+        le=300,
+        description="Longest start of a sandbox. Not part of a tool's own time; a worker starts on after its caller left.",
+    )
     sandbox_cgroups: Literal["required", "preferred", "off"] = Field(
         "preferred", description="Whether control groups limit confined processes: always, where possible, or never."
     )

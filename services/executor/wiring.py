@@ -128,7 +128,12 @@ def compose(
         scanners=settings.redaction_rules,
         satisfies=ConstraintChecker(),
     )
-    pipeline = Pipeline(ports, in_flight=in_flight, audit_wait=settings.audit_wait_seconds)
+    pipeline = Pipeline(
+        ports,
+        in_flight=in_flight,
+        audit_wait=settings.audit_wait_seconds,
+        start_seconds=settings.sandbox_start_seconds,
+    )
     verifier.view.listen(lambda: cancel_revoked(pipeline.supervisor, verifier.view, log))
     claims.listen(
         pipeline.supervisor.active.cancel_lost_claim, lambda cause: log.error("claim leases not renewed", cause=cause)
@@ -228,7 +233,11 @@ def build_sandboxed_runners(settings: Settings, log: Log) -> SandboxedRunners:
         "kernel": GvisorSandbox(instance, cgroups=cgroups, runsc=settings.runsc),
     }
     # One tenant has at most half of the workers, so that others are never without.
-    workers = PoolLimits(max_workers=settings.workers, max_per_tenant=max(1, settings.workers // 2))
+    workers = PoolLimits(
+        max_workers=settings.workers,
+        max_per_tenant=max(1, settings.workers // 2),
+        start_seconds=settings.sandbox_start_seconds,
+    )
     volumes = dict(settings.volumes)
     config = RunnerConfig(settings.tool_packs, volumes, workers, output_bytes=settings.result_max_bytes)
     return SandboxedRunners(sandboxes, config, log, egress=lambda: EgressProxy(settings.egress_internal))

@@ -36,6 +36,7 @@ _TERMINAL_STATES = {
     Reason.SIBLING_CANCELED: State.CANCELED,
     Reason.HOOK_BLOCKED: State.BLOCKED,
     Reason.QUEUE_FULL: State.BLOCKED,
+    Reason.SANDBOX_NOT_READY: State.BLOCKED,
     # Where policy began to require approval while the call waited for its slot.
     Reason.APPROVAL_REQUIRED: State.DENIED,
     # A call that already runs cannot be denied any more.

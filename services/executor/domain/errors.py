@@ -383,6 +383,17 @@ def sandbox_failed(why: str) -> MeshError:
     return MeshError(Reason.SANDBOX_UNAVAILABLE, metadata={"why": why})
 
 
+def sandbox_not_ready() -> MeshError:
+    """The sandbox did not start in time. A worker continues to start, so a retry may find it ready."""
+    return MeshError(Reason.SANDBOX_NOT_READY, retry_after=1.0)
+
+
+def start_unconfirmed() -> MeshError:
+    """The sandbox of a program did not confirm its start in time. The program may have run."""
+    message = "the sandbox did not confirm its start in time"
+    return MeshError(Reason.SERVICE_UNAVAILABLE, message=message, metadata={"outcome": "unknown"}, retry_after=1.0)
+
+
 def limit_reached(limit: str) -> MeshError:
     """The run exceeded a limit: cpu, processes or file_size."""
     return MeshError(Reason.RESOURCE_LIMIT_EXCEEDED, metadata={"limit": limit})

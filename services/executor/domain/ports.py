@@ -84,7 +84,11 @@ class Runner(Protocol):
         ...
 
     async def run(self, tool: Tool, work: RunRequest) -> RunResult:
-        """Run the tool. When canceled, every process of the run is gone within 100 ms. Raises only MeshError."""
+        """Run the tool. Raises only MeshError.
+
+        Calls `work.begin()` when the sandbox is ready: the time before is not the tool's. When canceled, every process
+        of the run is gone within 100 ms; only a worker that has not got a call yet may continue to start.
+        """
         ...
 
 

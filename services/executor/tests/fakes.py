@@ -158,6 +158,7 @@ class ScriptedRunner:
         return False
 
     async def run(self, tool: Tool, work: RunRequest) -> RunResult:
+        work.begin()
         self.calls.append(work.arguments)
         self._steps.append("ran")
         self.started.set()

@@ -85,6 +85,7 @@ class Reason(IntEnum):
     STREAM_DISCARDED = 3413
     PARTIAL_FAILURE = 3414
     SIDE_EFFECT_VIOLATION = 3415
+    SANDBOX_NOT_READY = 3416
     CIRCUIT_OPEN = 3501
     EXTERNAL_UNAVAILABLE = 3502
     EXTERNAL_TIMEOUT = 3503
@@ -180,6 +181,7 @@ ROWS: dict[Reason, Row] = {
     Reason.STREAM_DISCARDED: Row('E3413', 'UPSTREAM_FAILURE', 'streaming_fallback_discarded', 10, 503, -32050, True, 'A partial stream was discarded in favour of a fallback.', "Use the fallback's result, or call again."),
     Reason.PARTIAL_FAILURE: Row('E3414', 'INTERNAL_TOOL_ERROR', 'partial_failure', 13, 500, -32040, False, 'Some parts of the call succeeded and others failed.', 'Read which parts failed before calling again.'),
     Reason.SIDE_EFFECT_VIOLATION: Row('E3415', 'INTERNAL_TOOL_ERROR', 'sandbox_violation', 13, 500, -32040, False, 'The tool changed what it did not declare, so nothing of it was kept.', 'The tool is in quarantine until an operator releases it.'),
+    Reason.SANDBOX_NOT_READY: Row('E3416', 'UPSTREAM_FAILURE', 'dependency_unavailable', 14, 503, -32050, True, "The tool's sandbox was not ready in time.", 'Retry after the stated delay; if it repeats, allow a longer deadline.'),
     Reason.CIRCUIT_OPEN: Row('E3501', 'UPSTREAM_FAILURE', 'dependency_unavailable', 14, 503, -32050, True, "The tool's dependency failed repeatedly and is being left alone.", 'Wait for the stated delay.'),
     Reason.EXTERNAL_UNAVAILABLE: Row('E3502', 'UPSTREAM_FAILURE', 'dependency_unavailable', 14, 503, -32050, True, 'A service the tool depends on is unavailable.', 'Retry with backoff; check that service.'),
     Reason.EXTERNAL_TIMEOUT: Row('E3503', 'DEADLINE_EXCEEDED', 'timeout', 4, 504, -32008, True, 'A service the tool depends on did not answer in time.', 'Retry with backoff; check that service.'),

@@ -21,6 +21,8 @@ from services.executor.domain.scheduling.budget import BudgetReservations
 from services.executor.domain.tool import UncertainOutcome
 
 T = TypeVar("T")
+# The failures of calls whose time is, or may be, over.
+_LATE = frozenset({Reason.DEADLINE_EXCEEDED, Reason.SANDBOX_NOT_READY})
 
 
 @dataclass(slots=True)
@@ -159,7 +161,7 @@ class Supervisor:
     async def _record_failure(self, invocation: Invocation, error: MeshError) -> MeshError:
         if self._hooks.active and not invocation.closed:
             await self._hooks.after_failure(invocation, error)
-        if error.reason is Reason.DEADLINE_EXCEEDED:
+        if error.reason in _LATE:
             # The server answers the caller in time, whatever the log does; the record has as long as it takes.
             return await self._completion.fail_unattended(invocation, error)
         return await self._completion.fail(invocation, error, invocation.deadline.answer_by)
