@@ -118,7 +118,7 @@ class Settings(ProcessSettings):
         30.0,
         ge=1,
         le=300,
-        description="Longest start of a sandbox. Not part of a tool's own time; a worker starts on after its caller left.",
+        description="Longest start of a sandbox. It is not part of the tool's own time.",
     )
     sandbox_cgroups: Literal["required", "preferred", "off"] = Field(
         "preferred", description="Whether control groups limit confined processes: always, where possible, or never."

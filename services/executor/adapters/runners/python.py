@@ -139,7 +139,7 @@ class PythonRunner:
             return worker
 
     async def _start_ready(self, tool: Tool, entry_point: PythonEntryPoint, sandbox: Sandbox) -> Worker:
-        """Start a worker of the pool and wait until it has loaded the tool. Raises WorkerBrokenError, WorkerGoneError."""
+        """Start a worker of the pool and wait until it has loaded the tool. Raises like `Worker.ready`."""
         worker = await self.start_worker(tool, entry_point, sandbox, Workspace())
         try:
             await worker.ready()
@@ -197,9 +197,9 @@ class PythonRunner:
         except MalformedAnswerError:
             raise errors.worker_lost() from None
         except WorkerGoneError as gone:
-            error = process_lost_error(gone.ending, work)
-            log_failure(self._log, tool, work, error, gone.ending.stderr_tail)
-            raise error from None
+            lost = process_lost_error(gone.ending, work)
+            log_failure(self._log, tool, work, lost, gone.ending.stderr_tail)
+            raise lost from None
         finally:
             violation = egress_error(worker.gate.take_refusals()) if worker.gate is not None else None
         if violation is not None:

@@ -1,9 +1,9 @@
 """Pools warm workers. A worker is reused only for the same tenant, subject, tool version and sandbox.
 
-Workers are started on demand. A start continues after its caller left, so that the next call finds the worker: on a busy
-machine a start may take longer than any one call waits. A worker ends when it was idle too long, has served its number of
-calls, or is evicted to make room for another key. Workers are bounded in total and per tenant, starting ones also per
-key. Further calls wait in FIFO order; a call that cannot be served yet does not block those behind it.
+Workers are started on demand. A start continues after its caller left, so that the next call finds the worker: on a
+busy machine a start may take longer than any one call waits. A worker ends when it was idle too long, has served its
+number of calls, or is evicted to make room for another key. Workers are bounded in total and per tenant, starting ones
+also per key. Further calls wait in FIFO order; a call that cannot be served yet does not block those behind it.
 """
 
 from __future__ import annotations
