@@ -15,8 +15,8 @@ from toolmesh_sdk.errors import ToolmeshError, error_for_reason
 
 # Proxies end streams after half an hour; a stream ends before that and is reopened.
 STREAM_SECONDS = 1500.0
-# The factor on the number of attempts: about a minute, so that a watch survives the restart of a service.
-_ATTEMPTS_FACTOR = 6
+# About a minute without progress, so that a watch survives the restart of a service.
+_MAX_ATTEMPTS = 19
 _QUIET_SECONDS = 60.0
 # Servers end a stream slightly before its deadline; after this share of its time it is over, not broken.
 _COMPLETE_SHARE = 0.8
@@ -38,7 +38,7 @@ class Watch:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.request, self._monotonic = request, monotonic
-        self._policy = dataclasses.replace(policy, attempts=1 + (policy.attempts - 1) * _ATTEMPTS_FACTOR)
+        self._policy = dataclasses.replace(policy, attempts=min(policy.attempts or _MAX_ATTEMPTS, _MAX_ATTEMPTS))
         self._end = math.inf if timeout is None else monotonic() + timeout
         self._attempts = self._new_attempts()
         self._opened_at = self._complete_at = monotonic()
