@@ -86,7 +86,8 @@ def outcome_record(invocation: Invocation, *, result: PayloadDigest | None = Non
         arguments=invocation.payload,
         result=result,
         reason=invocation.reason,
-        latency=invocation.elapsed(),
+        # The start of a sandbox depends on the machine. It must not count against the tool's declared latency.
+        latency=invocation.elapsed() - invocation.start_wait,
         follows=invocation.decision_record,
         replayed=invocation.replayed,
         sandbox=invocation.sandbox,

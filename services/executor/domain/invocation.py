@@ -62,6 +62,7 @@ class Invocation:
         "sandbox",
         "scanner",
         "settling",
+        "start_wait",
         "tool",
         "undo",
         "violations",
@@ -97,6 +98,8 @@ class Invocation:
         self.claim: Claim | None = None
         self.reservation: Reservation | None = None
         self.settling: asyncio.Task[None] | None = None
+        self.start_wait = 0.0
+        """The seconds that it waited for its sandbox to start."""
         self.run_started: float | None = None
         self.changed: tuple[str, ...] = ()
         self.context: tuple[str, ...] = ()

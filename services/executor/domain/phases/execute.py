@@ -71,17 +71,18 @@ class Execution:
 class RunTimer:
     """Limits the start of a sandbox and then the run, each by its own limit."""
 
-    __slots__ = ("_claims", "_clock", "_invocation", "_limit", "_run_limit", "_tool", "timeout")
+    __slots__ = ("_began", "_claims", "_clock", "_invocation", "_limit", "_run_limit", "_tool", "timeout")
 
     def __init__(self, invocation: Invocation, tool: Tool, limit: Limit, claims: ClaimStore, clock: Clock) -> None:
         self._invocation, self._tool, self._claims, self._clock = invocation, tool, claims, clock
         self._limit = self._run_limit = limit
+        self._began = clock.monotonic()
         self.timeout: asyncio.Timeout | None = None
         """The timeout around the runner; None for one that never blocks."""
 
     def start(self, longest: float) -> float:
         """Return the seconds that the sandbox has to start."""
-        invocation = self._invocation
+        invocation, self._began = self._invocation, self._clock.monotonic()
         self._limit = start_limit_for(invocation.request, invocation.deadline, self._clock, longest)
         return self._limit.seconds
 
@@ -104,6 +105,7 @@ class RunTimer:
         self._limit = limit if limit.seconds < self._run_limit.seconds else self._run_limit
         invocation.run_started = self._clock.monotonic()
         if self.timeout is not None:
+            invocation.start_wait = invocation.run_started - self._began
             self.timeout.reschedule(asyncio.get_running_loop().time() + self._limit.seconds)
         return self._limit.seconds
 
