@@ -62,16 +62,16 @@ def trust_of(mesh: Mesh, tool: str) -> dict[str, Any]:
     return json.loads(cli("tools", "trust", tool, "--json", state=mesh.state).stdout)  # type: ignore[no-any-return]
 
 
-def usage_after(mesh: Mesh, tool: str, calls: int) -> dict[str, int]:
-    """Return how the calls of a tool ended that say something about it, once all its calls are counted."""
+def usage_after_success(mesh: Mesh, tool: str) -> dict[str, int]:
+    """Return how the calls of a tool ended that say something about it, once its last call is counted."""
     usage: dict[str, int] = {}
 
     def counted() -> bool:
         done = cli("usage", "tool", f"samples.{tool}", "--json", state=mesh.state)
         usage.update(json.loads(done.stdout)["tool"]["usage"])
-        return usage["calls"] == calls
+        return usage["succeeded"] > 0
 
-    wait_until(counted, "the count of all calls")
+    wait_until(counted, "the count of the calls")
     return {outcome: usage[outcome] for outcome in ("succeeded", "failed", "timed_out")}
 
 
@@ -102,7 +102,8 @@ def test_cold_interactive_tools_answer_on_a_busy_machine_and_keep_their_trust(ow
         outcomes = {tool: calls_until_answered(client, tool) for tool in tools}
     for calls in outcomes.values():
         assert calls[-1] == "answered", outcomes
-        assert set(calls[:-1]) <= {"SANDBOX_NOT_READY"}, outcomes
+        # The mesh itself may be too busy for a call, but no failure is the tool's.
+        assert set(calls[:-1]) <= {"SANDBOX_NOT_READY", "SERVICE_UNAVAILABLE", "DEADLINE_EXCEEDED"}, outcomes
     for tool, score in zip(tools, before, strict=True):
-        assert usage_after(own_mesh, tool, len(outcomes[tool])) == {"succeeded": 1, "failed": 0, "timed_out": 0}
+        assert usage_after_success(own_mesh, tool) == {"succeeded": 1, "failed": 0, "timed_out": 0}
         assert trust_of(own_mesh, f"samples.{tool}")["score"]["score"] >= score

@@ -53,7 +53,9 @@ async def test_the_tool_has_its_whole_time_after_a_slow_start() -> None:
     result = await world.invoke.execute(a_request())
     assert runner.seconds == [0.5]
     assert result.total >= 0.6
-    assert world.trail.durable[-1].latency < result.total - 0.5
+    latency = world.trail.durable[-1].latency
+    assert latency is not None
+    assert latency < result.total - 0.5
 
 
 async def test_a_sandbox_that_is_not_ready_in_time_is_not_the_tools_failure() -> None:
