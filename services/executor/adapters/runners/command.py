@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from libs.common.entry_points import parse_command
 from libs.common.errors import MeshError
 from libs.common.json.jsonio import dump
 from libs.common.telemetry.log import Log
@@ -19,7 +20,6 @@ from services.executor.adapters.runners.environment import RunnerEnvironment
 from services.executor.adapters.runners.middleware import process_starts
 from services.executor.adapters.runners.one_shot import run_one_shot
 from services.executor.adapters.runners.packs.argv import build_argv
-from services.executor.adapters.runners.packs.entry_points import parse_command
 from services.executor.adapters.runners.sandbox_plan import PYTHON, cpu_limit_seconds, path_inside, plan_for
 from services.executor.adapters.runners.worker.answer import (
     ToolAnswer,

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from libs.common.entry_points import parse_function
 from libs.common.errors import MeshError
 from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.entry_point_resolver import (
@@ -16,7 +17,6 @@ from services.executor.adapters.runners.entry_point_resolver import (
 from services.executor.adapters.runners.environment import RunnerEnvironment
 from services.executor.adapters.runners.middleware import process_starts
 from services.executor.adapters.runners.one_shot import forecast_from, report_answer, result_from, run_one_shot
-from services.executor.adapters.runners.packs.entry_points import parse_function
 from services.executor.adapters.runners.sandbox_plan import (
     PACKS,
     WORKER,
