@@ -95,3 +95,34 @@ def test_a_deadline_that_is_already_over_runs_nothing(mesh: Mesh) -> None:
 def test_a_deadline_that_is_none_is_refused(mesh: Mesh, value: str) -> None:
     answer = mesh.rpc("tools.list", {}, token=mesh.token(), headers={"x-deadline-ms": value})
     assert answer.json()["error"]["data"]["code"] == "E3004"
+
+
+def grpc_web(mesh: Mesh, **headers: str) -> tuple[str, MeshError]:
+    """Call ListTools through the edge as gRPC-Web, which lets a client send any header; return the status and error."""
+    given = {name.replace("_", "-"): value for name, value in headers.items()}
+    sent = {"content-type": "application/grpc-web+proto", "authorization": f"Bearer {mesh.token()}", **given}
+    path = f"{mesh.url}/toolmesh.registry.v1.RegistryService/ListTools"
+    answer = httpx.post(path, headers=sent, content=bytes(5), timeout=60)
+    details = answer.headers.get("grpc-status-details-bin", "")
+    return answer.headers.get("grpc-status", "0"), from_details(base64.b64decode(details + "=" * (-len(details) % 4)))
+
+
+@pytest.mark.parametrize(
+    ("header", "value"),
+    [("grpc_timeout", "soon"), ("grpc_timeout", "5"), ("grpc_timeout", "123456789S"), ("x_deadline_ms", "soon")],
+)
+def test_grpc_refuses_a_malformed_deadline_like_json_rpc(mesh: Mesh, header: str, value: str) -> None:
+    status, error = grpc_web(mesh, **{header: value})
+    assert (status, error.reason) == ("3", Reason.INVALID_REQUEST)
+    assert [violation.path for violation in error.violations] == [header.replace("_", "-")]
+    answer = mesh.rpc("tools.list", {}, token=mesh.token(), headers={header.replace("_", "-"): value})
+    data = answer.json()["error"]["data"]
+    assert (data["code"], [each["path"] for each in data["violations"]]) == ("E3004", [header.replace("_", "-")])
+
+
+def test_grpc_keeps_a_deadline_of_milliseconds(mesh: Mesh) -> None:
+    with mesh.edge_channel() as channel, pytest.raises(grpc.RpcError) as caught:
+        invoke(channel, "echo", b'{"text":"x"}', token=mesh.token(), metadata=[("x-deadline-ms", "soon")], timeout=30)
+    assert from_rpc_error(caught.value).reason is Reason.INVALID_REQUEST
+    with mesh.edge_channel() as channel:
+        invoke(channel, "echo", b'{"text":"x"}', token=mesh.token(), metadata=[("x-deadline-ms", "30000")], timeout=30)

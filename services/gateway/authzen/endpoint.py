@@ -10,11 +10,11 @@ from typing import Any
 
 from libs.common.auth.peers import EDGE
 from libs.common.call_context import Call, enter
+from libs.common.deadline_header import allowed_seconds
 from libs.common.errors import MeshError, Reason
 from libs.common.json.jsonio import dump
 from libs.common.telemetry.log import Log
 from services.gateway.authzen.model import MAX_BYTES
-from services.gateway.domain.deadline import allowed_seconds
 from services.gateway.policy import EVALUATIONS
 from services.gateway.transport.asgi_types import DisconnectedError, Header, Receive, Scope, Send
 from services.gateway.transport.body import read_body
