@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import grpc.aio
@@ -32,12 +33,14 @@ from services.executor.adapters.budget.lazy_budget import LazyBudget
 from services.executor.adapters.hooks.hooks_file import read_hooks_file
 from services.executor.adapters.idempotency.claims import PostgresClaims
 from services.executor.adapters.preview_tokens import SealedPreviewTokens
+from services.executor.adapters.registry.announce_runners import RunnerAnnouncer
 from services.executor.adapters.registry.quarantine import QuarantiningView
 from services.executor.adapters.registry.register_builtins import BuiltinRegistrar
 from services.executor.adapters.registry.tool_view import RegistryToolView
 from services.executor.adapters.results.memory_cache import MemoryResultCache
 from services.executor.adapters.results.postgres_store import PostgresResultStore
 from services.executor.adapters.runners.builtin import BuiltinRunner
+from services.executor.adapters.runners.capabilities import Capabilities
 from services.executor.adapters.runners.dispatch import DispatchingRunner
 from services.executor.adapters.runners.factory import RunnerConfig, SandboxedRunners
 from services.executor.adapters.runners.worker.pool import PoolLimits
@@ -108,7 +111,8 @@ def compose(
     trail = build_trail(settings, audit, database, log, in_flight)
     claims = build_claims(database, settings)
     budget = LazyBudget(settings.redis_url)
-    registrar = BuiltinRegistrar(registry, [tool.manifest for tool in tools], log)
+    announcer = build_announcer(settings, registry, sandboxed, log)
+    registrar = BuiltinRegistrar(registry, [tool.manifest for tool in tools], log, after=announcer.wait)
     ports = Ports(
         tools=quarantine,
         authorizer=PolicyAuthorizer(authz, clock, verifier.view),
@@ -159,11 +163,14 @@ def compose(
             *maintenance(claims, store, log),
             Resource(stop=budget.close),
             Resource(trail.start, trail.stop),
+            Resource(sandboxed.start, sandboxed.stop),
+            Resource(announcer.start, announcer.stop),
             Resource(registrar.start, registrar.stop),
             Resource(view.start, view.stop),
             Resource(stop=quarantine.stop),
             Resource(stop=hooks.close),
-            Resource(sandboxed.start, sandboxed.stop),
+            # Ready only once the registry can tell that its tools have a runner.
+            Resource(announcer.wait),
         ],
     )
 
@@ -241,6 +248,18 @@ def build_sandboxed_runners(settings: Settings, log: Log) -> SandboxedRunners:
     volumes = dict(settings.volumes)
     config = RunnerConfig(settings.tool_packs, volumes, workers, output_bytes=settings.result_max_bytes)
     return SandboxedRunners(sandboxes, config, log, egress=lambda: EgressProxy(settings.egress_internal))
+
+
+def build_announcer(
+    settings: Settings, registry: grpc.aio.Channel, sandboxed: SandboxedRunners, log: Log
+) -> RunnerAnnouncer:
+    """Build the announcer of the built-in tools and the sandboxed runners."""
+
+    def capabilities() -> Capabilities:
+        confined = sandboxed.capabilities()
+        return replace(confined, runners=("builtin", *confined.runners))
+
+    return RunnerAnnouncer(registry, instance_id(settings), capabilities, log)
 
 
 def build_claims(database: AsyncEngine, settings: Settings) -> PostgresClaims:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.harness.announcing import announced_executor
 from tests.harness.mesh import Mesh, cli, running_mesh
 
 NAMESPACE = "failing"
@@ -193,5 +194,7 @@ def failing_mesh(folder: Path) -> Iterator[Mesh]:
         for document in documents():
             manifests.append(folder / f"{document['tool_id']}.json")
             manifests[-1].write_text(json.dumps(document))
-        cli("tools", "register", *map(str, manifests), state=state)
+        # Some need a sandbox that only another executor has.
+        with announced_executor(mesh, NAMESPACE):
+            cli("tools", "register", *map(str, manifests), state=state)
         yield mesh

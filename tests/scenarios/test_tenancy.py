@@ -18,6 +18,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from libs.common.auth.peers import ORCHESTRATOR
 from libs.common.errors import Reason
 from libs.common.rpc.policy import Tenancy
+from tests.harness.announcing import announced_executor
 from tests.harness.mesh import Mesh
 from tests.harness.rpcs import Answer, Rpc, call, rpcs
 from tests.harness.stores import wait_until
@@ -96,7 +97,7 @@ def counts(message: Any) -> Iterator[int]:
 
 @pytest.fixture(scope="module")
 def channels(mesh: Mesh) -> Iterator[Channels]:
-    with ExitStack() as stack:
+    with ExitStack() as stack, announced_executor(mesh):
         yield Channels(mesh, stack)
 
 

@@ -35,16 +35,12 @@ def tool_unavailable(version: str, state: str, why: str = "") -> MeshError:
     return MeshError(Reason.TOOL_UNAVAILABLE, metadata={"tool_version": version, "state": state, **reason})
 
 
-def nothing_runs_it(version: str) -> MeshError:
-    """The tool is registered, but this executor lacks its pack, module, program or volume."""
-    why = (
-        "no such pack here (or no such module, program or volume): name the folder that holds the pack in"
-        " TOOLMESH_TOOL_PACKS, a volume in TOOLMESH_VOLUMES, and restart the executor"
-    )
+def nothing_runs_it(version: str, cause: str) -> MeshError:
+    """The tool is registered, but this executor lacks its runner, pack, module, program or volume."""
     return MeshError(
         Reason.TOOL_UNAVAILABLE,
-        message="This executor lacks what the tool runs from.",
-        metadata={"tool_version": version, "state": "no_runner", "state_reason": why},
+        message=f"This executor cannot run the tool: {cause}.",
+        metadata={"tool_version": version, "state": "no_runner", "state_reason": cause},
     )
 
 

@@ -79,6 +79,10 @@ class Runner(Protocol):
         """Return the name of the sandbox that the tool runs in; None if this executor cannot run it."""
         ...
 
+    def missing_for(self, tool: Tool) -> str:
+        """Return what this executor lacks to run the tool, and how to provide it; empty if it can run it."""
+        ...
+
     def runs_inline(self, tool: Tool) -> bool:
         """Return whether a run of the tool never blocks, so that it needs no timeout."""
         ...

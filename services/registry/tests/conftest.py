@@ -27,6 +27,7 @@ from libs.common.sql.migrate import migrate
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 from services.registry.config import Settings
+from services.registry.tests.announcing import announce_every_runner
 from services.registry.wiring import MIGRATIONS, RegistryApplication, build
 from tests.harness.issuer import Invalidations, accepts_every_token
 
@@ -124,6 +125,7 @@ async def start(
         poll_seconds: float = 0.05,
         sweep_seconds: float = 3600.0,
         settle_seconds: float = 3600.0,
+        announced: bool = True,
         **more: str,
     ) -> Replica:
         environment = {
@@ -142,6 +144,8 @@ async def start(
             settle_seconds=settle_seconds,
         )
         await application.start()
+        if announced:
+            await announce_every_runner(database_url)
         replicas.append(Replica(application, pki))
         return replicas[-1]
 

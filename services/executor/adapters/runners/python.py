@@ -7,17 +7,19 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from libs.common.entry_points import parse_function
 from libs.common.errors import MeshError, Reason
 from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.entry_point_resolver import (
     EntryPointResolver,
     ResolvedEntryPoint,
+    missing_pack,
+    missing_volumes,
     sandbox_label,
 )
 from services.executor.adapters.runners.environment import RunnerEnvironment
 from services.executor.adapters.runners.middleware import process_starts
 from services.executor.adapters.runners.one_shot import forecast_from, report_answer, result_from, run_one_shot
-from services.executor.adapters.runners.packs.entry_points import parse_function
 from services.executor.adapters.runners.sandbox_plan import (
     PACKS,
     WORKER,
@@ -69,6 +71,10 @@ class PythonRunner:
         """Return the sandbox and the digest of its code; None if the pack, module or a volume is missing here."""
         return self._entry_points.sandbox_name(tool)
 
+    def missing_for(self, tool: Tool) -> str:
+        """Return the pack, module or volume that is missing here."""
+        return self._entry_points.missing_for(tool)
+
     def runs_inline(self, tool: Tool) -> bool:
         """Return False: a process may take any time."""
         return False
@@ -98,13 +104,17 @@ class PythonRunner:
         report_answer(self._log, tool, work, answer)
         return forecast_from(answer) if work.preview else result_from(answer)
 
-    def _resolve(self, tool: Tool) -> PythonEntryPoint | None:
+    def _resolve(self, tool: Tool) -> PythonEntryPoint | str:
         function = parse_function(tool.entry_point)
-        pack = None if function is None else self._environment.packs.get(function.pack)
-        if function is None or pack is None or not pack.has_module(function.module):
-            return None
-        if not self._environment.volumes.has_all(tool):
-            return None
+        if function is None:
+            return "its entry point is not pack/module:function"
+        pack = self._environment.packs.get(function.pack)
+        if pack is None:
+            return missing_pack(function.pack)
+        if not pack.has_module(function.module):
+            return f"the tool pack {pack.name} that is loaded here has no module {function.module}"
+        if missing := self._environment.volumes.missing_for(tool):
+            return missing_volumes(missing)
         message: LoadMessage = {
             "paths": [PACKS, path_inside(pack, pack.lib)] if pack.lib else [PACKS],
             "module": f"{pack.name}.{function.module}",

@@ -313,19 +313,19 @@ async def test_a_tool_without_preview_function_is_called_in_preview_mode(running
 
 
 @pytest.mark.parametrize(
-    "tool",
+    ("tool", "cause"),
     [
-        python_tool("nowhere/plain:who"),
-        python_tool("tricks/nowhere:who"),
-        python_tool("tricks/../plain:who"),
-        python_tool("tricks/plain:who", digest="v", confinement=confined(reads=("unknown",))),
+        (python_tool("nowhere/plain:who"), "TOOLMESH_TOOL_PACKS"),
+        (python_tool("tricks/nowhere:who"), "module nowhere"),
+        (python_tool("tricks/../plain:who"), "entry point"),
+        (python_tool("tricks/plain:who", digest="v", confinement=confined(reads=("unknown",))), "TOOLMESH_VOLUMES"),
     ],
 )
-async def test_a_missing_pack_module_or_volume_cannot_run(running: Running, tool: Any) -> None:
+async def test_a_missing_pack_module_or_volume_cannot_run(running: Running, tool: Any, cause: str) -> None:
     assert running.sandbox_for(tool) is None
     error = await running.failure(tool, work())
     assert error.reason is Reason.TOOL_UNAVAILABLE
-    assert "TOOLMESH_TOOL_PACKS" in error.metadata["state_reason"]
+    assert cause in error.metadata["state_reason"]
 
 
 @pytest.mark.parametrize("tier", ["kernel", "machine", "unheard-of"])
