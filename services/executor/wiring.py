@@ -105,8 +105,9 @@ def compose(
     hooks = read_hooks_file(settings.hooks)
     sandboxed = build_sandboxed_runners(settings, log)
     scheduler = build_scheduler(settings, clock)
-    trail = build_trail(settings, audit, database, log, in_flight)
-    claims = build_claims(database, settings)
+    encoder = RecordEncoder(instance_id(settings), settings.redaction_rules)
+    trail = build_trail(settings, audit, database, log, in_flight, encoder)
+    claims = build_claims(database, settings, encoder)
     budget = LazyBudget(settings.redis_url)
     registrar = BuiltinRegistrar(registry, [tool.manifest for tool in tools], log)
     ports = Ports(
@@ -115,6 +116,7 @@ def compose(
         audit=trail,
         runner=DispatchingRunner({"builtin": builtin_runner(tools, log), **sandboxed.by_kind}),
         claims=claims,
+        commits=sandboxed.volumes,
         spending=budget,
         previews=SealedPreviewTokens(settings.sealing_keys, clock),
         quarantine=quarantine,
@@ -208,10 +210,14 @@ def open_channels(settings: Settings) -> tuple[grpc.aio.Channel, grpc.aio.Channe
 
 
 def build_trail(
-    settings: Settings, channel: grpc.aio.Channel, database: AsyncEngine, log: Log, in_flight: InFlight
+    settings: Settings,
+    channel: grpc.aio.Channel,
+    database: AsyncEngine,
+    log: Log,
+    in_flight: InFlight,
+    encoder: RecordEncoder,
 ) -> DurableTrail:
     """Build the audit trail: the stream that all calls share, and its outbox."""
-    encoder = RecordEncoder(instance_id(settings), settings.redaction_rules)
     # Unique per process: a restarted process with the same instance id must wait for the lease too.
     owner = f"{instance_id(settings)}/{new_id()}"
     outbox = Outbox(database, encoder, log, owner=owner)
@@ -234,9 +240,10 @@ def build_sandboxed_runners(settings: Settings, log: Log) -> SandboxedRunners:
     return SandboxedRunners(sandboxes, config, log, egress=lambda: EgressProxy(settings.egress_internal))
 
 
-def build_claims(database: AsyncEngine, settings: Settings) -> PostgresClaims:
+def build_claims(database: AsyncEngine, settings: Settings, encoder: RecordEncoder) -> PostgresClaims:
     """Build the store of idempotency claims."""
-    return PostgresClaims(database, instance_id(settings), settings.sealing_keys, lease=settings.claim_lease_seconds)
+    owner, lease = instance_id(settings), settings.claim_lease_seconds
+    return PostgresClaims(database, owner, settings.sealing_keys, encoder.encode, lease=lease)
 
 
 def build_cache(settings: Settings, view: RegistryToolView, clock: Clock) -> MemoryResultCache:
