@@ -233,6 +233,17 @@ def outcome_unknown(invocation_id: str, key: str) -> MeshError:
     return MeshError(Reason.UNKNOWN_OUTCOME, metadata={"first_invocation": invocation_id, "key": key})
 
 
+def key_not_found() -> MeshError:
+    """The key does not exist, expired, or belongs to another tenant: the error does not say which."""
+    return MeshError(Reason.NOT_FOUND)
+
+
+def key_not_settleable(key: str, state: str) -> MeshError:
+    """The outcome of the key is known, or its call is under way."""
+    message = "only a key whose outcome is unknown or unresolved can be settled"
+    return MeshError(Reason.FAILED_PRECONDITION, message=message, metadata={"key": key, "state": state})
+
+
 def owners_lost(key: str) -> MeshError:
     """Every executor that ran the call died. Nothing was changed; the call is not tried again."""
     metadata = {"cause": "executor_lost", "effect": "none", "key": key}

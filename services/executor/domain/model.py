@@ -37,6 +37,7 @@ class Event(StrEnum):
     FAILED = "INVOCATION_FAILED"
     CANCELED = "INVOCATION_CANCELED"
     TIMED_OUT = "INVOCATION_TIMED_OUT"
+    KEY_SETTLED = "KEY_SETTLED"
 
 
 class Status(StrEnum):

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Protocol
 
 from libs.common.redaction.scanner import Scanner
+from services.executor.domain.idempotency.stored_key import KeyFilter, StoredKey
 from services.executor.domain.invocation import Invocation, StartSpan
 from services.executor.domain.model import (
     Caller,
@@ -132,6 +133,25 @@ class ClaimStore(Protocol):
 
     async def abandon(self, claim: Claim) -> None:
         """Release the claim with an unknown outcome: the next call with the key gets an UnresolvedClaim."""
+        ...
+
+
+class KeyStore(Protocol):
+    """The idempotency keys, for operators."""
+
+    async def page(self, wanted: KeyFilter, after: tuple[datetime, str] | None, limit: int) -> list[StoredKey]:
+        """Return keys, the newest first, that come after a key: its creation and its name."""
+        ...
+
+    async def get(self, name: str, tenant: str | None) -> StoredKey | None:
+        """Return a key; None if it expired or belongs to another tenant. A tenant of None sees all."""
+        ...
+
+    async def settle(self, key: StoredKey, result: Result | None, record: Record) -> bool:
+        """Store the result, or free the key if there is none, together with the record or not at all.
+
+        Returns False, and changes nothing, if the key changed meanwhile.
+        """
         ...
 
 

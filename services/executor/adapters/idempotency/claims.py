@@ -21,7 +21,6 @@ from toolmesh.common.v1.error_reason_pb2 import ErrorEnvelope
 from toolmesh.executor.v1.result_envelope_pb2 import ResultEnvelope
 
 from libs.common.errors import MeshError, Reason
-from libs.common.json.jsonio import dump
 from libs.common.rpc.status import envelope, from_envelope
 from libs.common.sealing import Seal, SealError
 from services.executor.adapters.idempotency.claim_rows import (
@@ -34,6 +33,7 @@ from services.executor.adapters.idempotency.claim_rows import (
     scope_of,
 )
 from services.executor.adapters.idempotency.leases import ClaimLeases
+from services.executor.adapters.idempotency.outcome_context import outcome_context
 from services.executor.adapters.idempotency.waiters import ClaimWaiters
 from services.executor.convert.invocation import envelope_of, result_of
 from services.executor.domain import errors
@@ -198,7 +198,7 @@ class PostgresClaims:
         if row.prepared is None:
             return None
         try:
-            message = self._seal.open(row.prepared, _seal_context(claim, row.prepared_by))
+            message = self._seal.open(row.prepared, _context(claim, row.prepared_by))
         except SealError:
             return None
         result = result_of(ResultEnvelope.FromString(message))
@@ -206,12 +206,15 @@ class PostgresClaims:
 
     def _seal_outcome(self, claim: Claim, outcome: Result | MeshError) -> bytes:
         message = envelope(outcome) if isinstance(outcome, MeshError) else envelope_of(outcome)
-        return self._seal.seal(message.SerializeToString(), _seal_context(claim, claim.invocation_id))
+        return self._seal.seal(message.SerializeToString(), _context(claim, claim.invocation_id))
 
     def _open_outcome(self, claim: Claim, row: Row) -> ClaimOutcome:
         """Decrypt the outcome of the first call. If that fails the call is not repeated, because it did end."""
         try:
-            message = self._seal.open((row.error or row.result) or b"", _seal_context(claim, row.invocation_id))
+            message = self._seal.open(
+                (row.error or row.result) or b"",
+                _context(claim, row.invocation_id),
+            )
         except SealError:
             raise errors.outcome_unknown(row.invocation_id, claim.name) from None
         failed = row.state in (FAILED, UNKNOWN)
@@ -252,6 +255,5 @@ async def _join(lookup: asyncio.Future[Row | None]) -> Row | None:
         raise MeshError(error.reason, retry_after=error.retry_after) from error
 
 
-def _seal_context(claim: Claim, invocation_id: str) -> str:
-    """Return the context that a stored outcome is bound to, so that rows cannot be exchanged."""
-    return dump([*scope_of(claim), claim.arguments_digest, invocation_id]).decode()
+def _context(claim: Claim, invocation_id: str) -> str:
+    return outcome_context(scope_of(claim), claim.arguments_digest, invocation_id)

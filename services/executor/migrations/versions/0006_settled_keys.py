@@ -23,10 +23,13 @@ def upgrade() -> None:
     _replace_check("claims_state", _STATES)
     _replace_check("claims_error", "(state in ('failed', 'unknown')) = (error is not null)")
     op.create_index("claims_by_key_id", "claims", ["key_id"])
+    unsettled = sa.text("state in ('running', 'unknown')")
+    op.create_index("claims_unsettled", "claims", ["create_time"], postgresql_where=unsettled)
 
 
 def downgrade() -> None:
     op.execute("update claims set state = 'failed' where state = 'unknown'")
+    op.drop_index("claims_unsettled", "claims")
     op.drop_index("claims_by_key_id", "claims")
     _replace_check("claims_error", "(state = 'failed') = (error is not null)")
     _replace_check("claims_state", _FORMER_STATES)
