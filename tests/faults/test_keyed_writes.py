@@ -85,6 +85,7 @@ MANIFEST: dict[str, Any] = {
     ],
     "idempotency": {"mode": "key_required", "uncertain_outcome": "fail"},
     "compensation_tool": "tools/ledger.append_entry",
+    "observability": {"audit_detail": "summary"},
 }
 
 
