@@ -39,6 +39,8 @@ SHOWS_OWN = {
     "TokenService.NarrowToken",
     "TokenService.RevokeToken",
     "TokenService.ListRevocations",
+    "KeyService.GetKey",
+    "KeyService.ListKeys",
     "ApprovalService.GetTicket",
     "ApprovalService.ListTickets",
     "AuditService.GetRecord",
