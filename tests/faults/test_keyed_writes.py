@@ -30,8 +30,9 @@ from toolmesh_sdk import Client, RetryPolicy, Tls, ToolmeshError
 from toolmesh_sdk.result import Result
 
 from services.executor.domain.volumes import tenant_folder_name
-from tests.harness.fleet import Fleet, Member, fleet_of
+from tests.harness.fleet import Fleet, fleet_of
 from tests.harness.mesh import ALICE, Mesh, cli, running_mesh
+from tests.harness.replicas import ready
 from tests.harness.stores import wait_until
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(5400)]
@@ -168,7 +169,10 @@ class Writers:
 
 
 class Killer(threading.Thread):
-    """Kills an executor at random moments and starts it again at once."""
+    """Kills an executor at random moments and starts it again at once.
+
+    Both are ready before: executors that are killed while they start never serve a call.
+    """
 
     def __init__(self, fleet: Fleet, chance: random.Random) -> None:
         super().__init__(daemon=True)
@@ -176,9 +180,10 @@ class Killer(threading.Thread):
         self.kills = 0
 
     def run(self) -> None:
-        while not self._over.wait(self._chance.uniform(0.2, 4.0)):
-            member: Member = self._chance.choice(self._fleet.members)
-            self._fleet.kill(member)
+        while not self._over.wait(self._chance.uniform(0.0, 3.0)):
+            if not all(ready(member.ops) for member in self._fleet.members):
+                continue
+            self._fleet.kill(self._chance.choice(self._fleet.members))
             self._fleet.revive()
             self.kills += 1
 
