@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 
 import grpc.aio
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -20,7 +19,6 @@ from libs.common.runtime.clock import Clock, SystemClock
 from libs.common.runtime.process import instance_id
 from libs.common.runtime.tasks import PeriodicTask
 from libs.common.sql.engine import engine_for
-from libs.common.sql.migrate import migrate
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 from services.executor.adapters.audit.durable_trail import DurableTrail
@@ -66,11 +64,10 @@ from services.executor.domain.scheduling.caller_limits import CallerBounds, Call
 from services.executor.domain.scheduling.scheduler import Bounds, Scheduler
 from services.executor.domain.scheduling.slots import SlotPool
 from services.executor.handlers import ExecutorHandlers
+from services.executor.migrations import SCHEMA
 from services.executor.policy import POLICY
 
 SERVICE = "toolmesh.executor.v1.ExecutorService"
-SCHEMA = "executor"
-MIGRATIONS = Path(__file__).parent / "migrations"
 SWEEP_SECONDS = 300.0
 
 
@@ -95,7 +92,7 @@ def compose(
 ) -> RpcApplication:
     """Compose the process with a clock, its built-in tools and their runner."""
     authz, registry, audit = open_channels(settings)
-    database = engine_for(settings.database_url, schema=SCHEMA)
+    database = engine_for(settings.database_url, schema=SCHEMA.name)
     in_flight = InFlight()
     verifier = verifier_from(authz, settings, log)
     view = RegistryToolView(registry, clock, log)
@@ -150,7 +147,7 @@ def compose(
         # Stopped in reverse order: the trail flushes before its channel and its database close.
         resources=[
             *(channel_resource(channel) for channel in (authz, registry, audit)),
-            engine_resource(database, lambda: migrate(database, MIGRATIONS, schema=SCHEMA)),
+            engine_resource(database, SCHEMA),
             *maintenance(claims, store, log),
             Resource(stop=budget.close),
             Resource(trail.start, trail.stop),
