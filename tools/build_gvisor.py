@@ -76,7 +76,8 @@ def compile_runsc(target: Path, machine: str) -> None:
         work = Path(name)
         go = _install_toolchain(work / "toolchain")
         source = work / "source"
-        source.mkdir()
+        for folder in (source, work / "scratch"):
+            folder.mkdir()
         for pin in ("go.mod", "go.sum"):
             shutil.copyfile(PINS / pin, source / pin)
         version = f"-X {_MODULE}/runsc/version.version={pinned_version()}"
@@ -111,6 +112,7 @@ def _environment(work: Path, go: Path, machine: str) -> dict[str, str]:
         "GOROOT": str(go.parent.parent),
         "GOPATH": str(work / "modules"),
         "GOCACHE": str(work / "objects"),
+        "GOTMPDIR": str(work / "scratch"),
         "XDG_CONFIG_HOME": str(work / "config"),
         "GOENV": "off",
         "GOTOOLCHAIN": "local",
