@@ -98,7 +98,7 @@ class Settings(ProcessSettings):
         (), description="Private networks that confined tools may connect to. Metadata services stay blocked."
     )
     runsc: FilePath | None = Field(
-        None, description="gVisor's program. Empty: `runsc` on the PATH, else what `make gvisor` fetched."
+        None, description="gVisor's program. Empty: what `make gvisor` built, else `runsc` on the PATH."
     )
     result_ttl_seconds: float = Field(
         3600.0, ge=1, le=604_800, description="Time that a result too large for the response can be fetched."

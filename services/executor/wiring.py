@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import grpc.aio
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -22,7 +21,6 @@ from libs.common.runtime.clock import Clock, SystemClock
 from libs.common.runtime.process import instance_id
 from libs.common.runtime.tasks import PeriodicTask
 from libs.common.sql.engine import engine_for
-from libs.common.sql.migrate import migrate
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 from services.executor.adapters.audit.durable_trail import DurableTrail
@@ -73,12 +71,11 @@ from services.executor.domain.scheduling.caller_limits import CallerBounds, Call
 from services.executor.domain.scheduling.scheduler import Bounds, Scheduler
 from services.executor.domain.scheduling.slots import SlotPool
 from services.executor.handlers import ExecutorHandlers, KeyHandlers
+from services.executor.migrations import SCHEMA
 from services.executor.policy import POLICY
 
 SERVICE = "toolmesh.executor.v1.ExecutorService"
 KEY_SERVICE = "toolmesh.executor.v1.KeyService"
-SCHEMA = "executor"
-MIGRATIONS = Path(__file__).parent / "migrations"
 SWEEP_SECONDS = 300.0
 
 
@@ -103,7 +100,7 @@ def compose(
 ) -> RpcApplication:
     """Compose the process with a clock, its built-in tools and their runner."""
     authz, registry, audit = open_channels(settings)
-    database = engine_for(settings.database_url, schema=SCHEMA)
+    database = engine_for(settings.database_url, schema=SCHEMA.name)
     in_flight = InFlight()
     verifier = verifier_from(authz, settings, log)
     view = RegistryToolView(registry, clock, log)
@@ -171,7 +168,7 @@ def compose(
         # Stopped in reverse order: the trail flushes before its channel and its database close.
         resources=[
             *(channel_resource(channel) for channel in (authz, registry, audit)),
-            engine_resource(database, lambda: migrate(database, MIGRATIONS, schema=SCHEMA)),
+            engine_resource(database, SCHEMA),
             *maintenance(claims, store, log),
             Resource(stop=budget.close),
             Resource(trail.start, trail.stop),

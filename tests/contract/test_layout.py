@@ -39,7 +39,7 @@ def test_a_service_has_the_common_shape(repository: Path, service: str) -> None:
 @pytest.mark.parametrize("service", STATEFUL)
 def test_a_service_with_state_has_migrations(repository: Path, service: str) -> None:
     room = repository / "services" / service / "migrations"
-    assert (room / "env.py").is_file()
+    assert [name for name in ("__init__.py", "__main__.py", "env.py") if not (room / name).is_file()] == []
     assert list((room / "versions").glob("0001_*.py")) != []
 
 
