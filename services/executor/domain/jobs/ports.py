@@ -1,0 +1,74 @@
+"""The interfaces that adapters implement for jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from typing import Protocol
+
+from libs.common.errors import MeshError
+from services.executor.domain.jobs.job import ClaimedJob, Job, JobEvent, JobFilter, JobOwner, JobPage, NewJob
+from services.executor.domain.model import Caller, Result
+from services.executor.domain.states import State
+
+
+class JobStore(Protocol):
+    """The jobs of all replicas. Every method raises SERVICE_UNAVAILABLE when the store does not answer."""
+
+    async def add(self, job: NewJob) -> Job:
+        """Store a job, or return the one that the same idempotency key started.
+
+        Raises IDEMPOTENCY_CONFLICT for a key with other arguments, QUEUE_FULL when too many jobs wait.
+        """
+        ...
+
+    async def get(self, owner: JobOwner, invocation_id: str) -> Job | None:
+        """Return a job with its outcome; None if the owner has none of this id."""
+        ...
+
+    async def page(self, wanted: JobFilter, size: int, after: tuple[datetime, str] | None) -> JobPage:
+        """Return a page of jobs without their outcomes, newest first."""
+        ...
+
+    async def events(self, invocation_id: str, after: int, limit: int) -> Sequence[JobEvent]:
+        """Return events behind a sequence, in order."""
+        ...
+
+    async def request_cancel(self, owner: JobOwner, invocation_id: str) -> Job | None:
+        """Request the cancellation of a job that has not ended, and return it; None if the owner has none."""
+        ...
+
+
+class JobLeases(Protocol):
+    """The jobs that replicas claim. A claim holds until its lease expires, and is renewed until `finish`."""
+
+    async def claim(self, limit: int) -> Sequence[ClaimedJob]:
+        """Claim up to `limit` jobs that wait or whose replica disappeared, the most urgent first."""
+        ...
+
+    async def begin(self, job: ClaimedJob) -> bool:
+        """Note that the tool starts; return False if the job is no longer held."""
+        ...
+
+    async def finish(self, job: ClaimedJob, state: State, outcome: Result | MeshError) -> bool:
+        """Store the outcome; return False, and change nothing, if the job is no longer held."""
+        ...
+
+    async def give_back(self, job: ClaimedJob) -> None:
+        """End the claim, so that another replica takes the job over at once."""
+        ...
+
+    def listen(self, on_lost: Callable[[str], None], on_cancel: Callable[[str], None]) -> None:
+        """Set the callbacks for a job whose claim may be lost, and for one whose owner cancels it."""
+        ...
+
+
+class CallerSessions(Protocol):
+    """Acts on behalf of callers that are no longer connected."""
+
+    def resume(self, token: str, peer: str, session_id: str, trace_id: str, deadline: float) -> Awaitable[Caller]:
+        """Verify the token anew, make it the current task's, and return its caller.
+
+        Raises what a new request with the token would: TOKEN_EXPIRED, TOKEN_REVOKED and others.
+        """
+        ...
