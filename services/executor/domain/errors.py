@@ -396,3 +396,8 @@ def exited(code: int) -> MeshError:
     """The tool's process exited with a failure code."""
     message = "The tool's program ended in failure; the executor's log has what it wrote."
     return MeshError(Reason.EXECUTION_FAILED, message=message, metadata={"exit_code": str(code)})
+
+
+def invocation_not_found(invocation_id: str) -> MeshError:
+    """There is no such invocation, or it is another caller's: the error is the same for both."""
+    return MeshError(Reason.INVOCATION_NOT_FOUND, metadata={"invocation": f"invocations/{invocation_id}"})

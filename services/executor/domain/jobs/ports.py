@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol
 
 from libs.common.errors import MeshError
 from services.executor.domain.jobs.job import ClaimedJob, Job, JobEvent, JobFilter, JobOwner, JobPage, NewJob
-from services.executor.domain.model import Caller, Result
+from services.executor.domain.model import Caller, Request, Result
 from services.executor.domain.states import State
 
 
@@ -54,20 +55,32 @@ class JobLeases(Protocol):
         """Store the outcome; return False, and change nothing, if the job is no longer held."""
         ...
 
-    async def give_back(self, job: ClaimedJob) -> None:
-        """End the claim, so that another replica takes the job over at once."""
+    async def give_back(self, job: ClaimedJob, delay: float = 0.0) -> None:
+        """End the claim, so that a replica claims the job again after the delay."""
         ...
 
-    def listen(self, on_lost: Callable[[str], None], on_cancel: Callable[[str], None]) -> None:
-        """Set the callbacks for a job whose claim may be lost, and for one whose owner cancels it."""
+    async def renew(self, held: Sequence[ClaimedJob]) -> dict[str, bool]:
+        """Renew claims; return those that are still held, and whether their cancellation was requested."""
+        ...
+
+
+class JobSignals(Protocol):
+    """Wakes whatever waits for jobs, in all replicas. Signals may be lost; everything that waits also polls."""
+
+    def wake(self) -> None:
+        """Signal that a job was added, changed or ended."""
+        ...
+
+    def next_wake(self) -> asyncio.Future[None]:
+        """Return a future of the next signal."""
         ...
 
 
 class CallerSessions(Protocol):
     """Acts on behalf of callers that are no longer connected."""
 
-    def resume(self, token: str, peer: str, session_id: str, trace_id: str, deadline: float) -> Awaitable[Caller]:
-        """Verify the token anew, make it the current task's, and return its caller.
+    async def resume(self, token: str, request: Request, deadline: float) -> Caller:
+        """Verify the token of a stored request anew, make it the current task's, and return its caller.
 
         Raises what a new request with the token would: TOKEN_EXPIRED, TOKEN_REVOKED and others.
         """
