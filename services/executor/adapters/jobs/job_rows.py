@@ -81,15 +81,17 @@ with held as (
   select invocation_id, tenant, tool, create_time,
          least(10, priority + floor(extract(epoch from now() - create_time) / {AGING_SECONDS})) as urgency
   from jobs where end_time is null and (owner = '' or lease_until <= now()) and retry_time <= now()
+), in_turn as (
+  select w.*, coalesce(t.n, 0)
+              + row_number() over (partition by w.tenant order by urgency desc, create_time) as turn
+  from waiting w left join per_tenant t using (tenant)
 ), ranked as (
-  select w.*, row_number() over (partition by w.tenant order by urgency desc, create_time) as turn_of_tenant,
-         row_number() over (partition by w.tool order by urgency desc, create_time) as turn_of_tool,
-         coalesce(t.n, 0) as tenant_held, coalesce(o.n, 0) as tool_held
-  from waiting w left join per_tenant t using (tenant) left join per_tool o using (tool)
+  select i.*, coalesce(o.n, 0)
+              + row_number() over (partition by i.tool order by urgency desc, turn, create_time) as turn_of_tool
+  from in_turn i left join per_tool o using (tool) where turn <= :per_tenant
 ), chosen as (
-  select invocation_id from ranked
-  where turn_of_tenant + tenant_held <= :per_tenant and turn_of_tool + tool_held <= :per_tool
-  order by urgency desc, turn_of_tenant + tenant_held, create_time limit :max_jobs
+  select invocation_id from ranked where turn_of_tool <= :per_tool
+  order by urgency desc, turn, create_time limit :max_jobs
 ), claimed as (
   update jobs j set owner = :owner, executor_id = :executor_id, attempt = attempt + 1, lease_until = now() + :lease,
          state = case when state = 'running' then 'yielded' else state end,
