@@ -8,6 +8,7 @@ from pathlib import Path
 import grpc.aio
 from sqlalchemy.ext.asyncio import AsyncEngine
 from toolmesh.executor.v1 import executor_service_pb2_grpc as rpc
+from toolmesh.executor.v1 import key_service_pb2_grpc as keys_rpc
 
 from libs.authz_client.jwks import authz_channel, verifier_from
 from libs.common.auth.constraints import ConstraintChecker
@@ -31,6 +32,7 @@ from services.executor.adapters.authz.decision_client import PolicyAuthorizer
 from services.executor.adapters.budget.lazy_budget import LazyBudget
 from services.executor.adapters.hooks.hooks_file import read_hooks_file
 from services.executor.adapters.idempotency.claims import PostgresClaims
+from services.executor.adapters.idempotency.keys import PostgresKeys
 from services.executor.adapters.preview_tokens import SealedPreviewTokens
 from services.executor.adapters.registry.quarantine import QuarantiningView
 from services.executor.adapters.registry.register_builtins import BuiltinRegistrar
@@ -54,6 +56,8 @@ from services.executor.builtin.echo import Echo
 from services.executor.builtin.tool import BuiltinTool
 from services.executor.config import Settings
 from services.executor.domain.fetch_result import FetchResult
+from services.executor.domain.idempotency.list_keys import ListKeys
+from services.executor.domain.idempotency.settle_key import SettleKey
 from services.executor.domain.invoke import Invoke
 from services.executor.domain.invoke_group.invoke_group import InvokeGroup
 from services.executor.domain.model import Caller
@@ -65,10 +69,11 @@ from services.executor.domain.results.store import LargeResults
 from services.executor.domain.scheduling.caller_limits import CallerBounds, CallerLimits, LimitedCalls
 from services.executor.domain.scheduling.scheduler import Bounds, Scheduler
 from services.executor.domain.scheduling.slots import SlotPool
-from services.executor.handlers import ExecutorHandlers
+from services.executor.handlers import ExecutorHandlers, KeyHandlers
 from services.executor.policy import POLICY
 
 SERVICE = "toolmesh.executor.v1.ExecutorService"
+KEY_SERVICE = "toolmesh.executor.v1.KeyService"
 SCHEMA = "executor"
 MIGRATIONS = Path(__file__).parent / "migrations"
 SWEEP_SECONDS = 300.0
@@ -105,8 +110,9 @@ def compose(
     hooks = read_hooks_file(settings.hooks)
     sandboxed = build_sandboxed_runners(settings, log)
     scheduler = build_scheduler(settings, clock)
-    trail = build_trail(settings, audit, database, log, in_flight)
-    claims = build_claims(database, settings)
+    encoder = RecordEncoder(instance_id(settings), settings.redaction_rules)
+    trail = build_trail(settings, audit, database, log, in_flight, encoder)
+    claims = build_claims(database, settings, encoder)
     budget = LazyBudget(settings.redis_url)
     registrar = BuiltinRegistrar(registry, [tool.manifest for tool in tools], log)
     ports = Ports(
@@ -115,6 +121,7 @@ def compose(
         audit=trail,
         runner=DispatchingRunner({"builtin": builtin_runner(tools, log), **sandboxed.by_kind}),
         claims=claims,
+        commits=sandboxed.volumes,
         spending=budget,
         previews=SealedPreviewTokens(settings.sealing_keys, clock),
         quarantine=quarantine,
@@ -140,13 +147,18 @@ def compose(
         CallerLimits(CallerBounds(subject=settings.subject_calls, tenant=settings.tenant_calls)),
         revoked=lambda caller: verifier.view.refuses(caller.token_lineage),
     )
+    keys = PostgresKeys(database, settings.sealing_keys, encoder.encode)
+    key_handlers = KeyHandlers(ListKeys(keys), SettleKey(keys, quarantine, settings.redaction_rules, clock))
     return RpcApplication(
         settings,
         log,
         tracing,
         policy=POLICY,
         verifier=verifier,
-        services=[Service(SERVICE, lambda server: rpc.add_ExecutorServiceServicer_to_server(handlers, server))],
+        services=[
+            Service(SERVICE, lambda server: rpc.add_ExecutorServiceServicer_to_server(handlers, server)),
+            Service(KEY_SERVICE, lambda server: keys_rpc.add_KeyServiceServicer_to_server(key_handlers, server)),
+        ],
         # Stopped in reverse order: the trail flushes before its channel and its database close.
         resources=[
             *(channel_resource(channel) for channel in (authz, registry, audit)),
@@ -208,10 +220,14 @@ def open_channels(settings: Settings) -> tuple[grpc.aio.Channel, grpc.aio.Channe
 
 
 def build_trail(
-    settings: Settings, channel: grpc.aio.Channel, database: AsyncEngine, log: Log, in_flight: InFlight
+    settings: Settings,
+    channel: grpc.aio.Channel,
+    database: AsyncEngine,
+    log: Log,
+    in_flight: InFlight,
+    encoder: RecordEncoder,
 ) -> DurableTrail:
     """Build the audit trail: the stream that all calls share, and its outbox."""
-    encoder = RecordEncoder(instance_id(settings), settings.redaction_rules)
     # Unique per process: a restarted process with the same instance id must wait for the lease too.
     owner = f"{instance_id(settings)}/{new_id()}"
     outbox = Outbox(database, encoder, log, owner=owner)
@@ -234,9 +250,10 @@ def build_sandboxed_runners(settings: Settings, log: Log) -> SandboxedRunners:
     return SandboxedRunners(sandboxes, config, log, egress=lambda: EgressProxy(settings.egress_internal))
 
 
-def build_claims(database: AsyncEngine, settings: Settings) -> PostgresClaims:
+def build_claims(database: AsyncEngine, settings: Settings, encoder: RecordEncoder) -> PostgresClaims:
     """Build the store of idempotency claims."""
-    return PostgresClaims(database, instance_id(settings), settings.sealing_keys, lease=settings.claim_lease_seconds)
+    owner, lease = instance_id(settings), settings.claim_lease_seconds
+    return PostgresClaims(database, owner, settings.sealing_keys, encoder.encode, lease=lease)
 
 
 def build_cache(settings: Settings, view: RegistryToolView, clock: Clock) -> MemoryResultCache:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from libs.common.errors import MeshError
+from libs.common.errors import MeshError, Reason
 from libs.common.runtime.clock import Clock
 from services.executor.domain import errors
 from services.executor.domain.model import Request
@@ -20,6 +20,10 @@ CLASS_SECONDS = {
     TimeoutClass.ASYNC: 86_400.0,
 }
 _FOREVER = float("inf")
+# The answers of a log that had no more time.
+_LATE = frozenset({Reason.AUDIT_UNAVAILABLE, Reason.AUDIT_BACKPRESSURE})
+# A timer may fire this much early.
+_TICK = 0.002
 
 
 class Limit(Struct, frozen=True):
@@ -47,6 +51,13 @@ class Deadline:
 def time_left(until: float, clock: Clock, longest: float) -> float:
     """Return how many seconds a step may take that must end by `until`: at most `longest`, and more than nothing."""
     return max(min(until - clock.monotonic(), longest), 0.001)
+
+
+def blame_deadline(unrecorded: MeshError, until: float, clock: Clock) -> MeshError:
+    """Return why a record is not durable: the caller's time is over, or else what the log answered."""
+    if unrecorded.reason not in _LATE or clock.monotonic() < until - _TICK:
+        return unrecorded
+    return MeshError(Reason.DEADLINE_EXCEEDED, metadata={"waited_for": "audit"})
 
 
 def limit_for(tool: Tool, request: Request, deadline: Deadline, clock: Clock) -> Limit:

@@ -228,9 +228,31 @@ def key_conflict() -> MeshError:
     return MeshError(Reason.IDEMPOTENCY_CONFLICT)
 
 
-def outcome_unknown(invocation_id: str) -> MeshError:
+def outcome_unknown(invocation_id: str, key: str) -> MeshError:
     """An earlier call with the key may or may not have had its effect, and repeating it could double it."""
-    return MeshError(Reason.UNKNOWN_OUTCOME, metadata={"first_invocation": invocation_id})
+    return MeshError(Reason.UNKNOWN_OUTCOME, metadata={"first_invocation": invocation_id, "key": key})
+
+
+def key_not_found() -> MeshError:
+    """The key does not exist, expired, or belongs to another tenant: the error does not say which."""
+    return MeshError(Reason.NOT_FOUND)
+
+
+def key_not_settleable(key: str, state: str) -> MeshError:
+    """The outcome of the key is known, or its call is under way."""
+    message = "only a key whose outcome is unknown or unresolved can be settled"
+    return MeshError(Reason.FAILED_PRECONDITION, message=message, metadata={"key": key, "state": state})
+
+
+def owners_lost(key: str) -> MeshError:
+    """Every executor that ran the call died. Nothing was changed; the call is not tried again."""
+    metadata = {"cause": "executor_lost", "effect": "none", "key": key}
+    return MeshError(Reason.TOOL_CRASHED, metadata=metadata, retryable=False)
+
+
+def key_not_stored() -> MeshError:
+    """The store of idempotency keys does not answer, so the changes of the run are discarded."""
+    return MeshError(Reason.SERVICE_UNAVAILABLE, retry_after=1.0)
 
 
 def unexpected() -> MeshError:
@@ -364,6 +386,12 @@ def claim_lost() -> MeshError:
     """Another executor took the claim over, because this one did not renew it. A retry finds the outcome."""
     message = "another executor has taken the call over"
     return MeshError(Reason.SERVICE_UNAVAILABLE, message=message, retry_after=1.0)
+
+
+def volume_busy(volume: str) -> MeshError:
+    """An earlier call may have changed the volume, which cannot be read now."""
+    message = "the outcome of an earlier call cannot be determined now"
+    return MeshError(Reason.SERVICE_UNAVAILABLE, message=message, metadata={"volume": volume}, retry_after=1.0)
 
 
 def status_unavailable(tool: str) -> MeshError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any
@@ -45,11 +45,13 @@ class Invocation:
         "effects",
         "enter",
         "evidence",
+        "forget_commit",
         "history",
         "hooks",
         "invocation_id",
         "payload",
         "phases",
+        "prepared",
         "preview",
         "question",
         "reason",
@@ -116,6 +118,10 @@ class Invocation:
         """True once the record of its outcome was handed to the log."""
         self.committing = False
         """True once its effects are being committed. A failing sibling no longer cancels it."""
+        self.prepared = False
+        """True once its result is stored under its key, to be found if this process dies during the commit."""
+        self.forget_commit: Callable[[], Awaitable[None]] | None = None
+        """Removes the note of the commit, once the outcome is settled."""
         self.caller_left = False
         """True if the caller left during the commit. The outcome is recorded all the same."""
 

@@ -41,7 +41,7 @@ class Invoke:
             pipeline.completion,
         )
         self._supervisor = pipeline.supervisor
-        self._unknown_outcomes = UnknownOutcomes(ports.tools, self.execute, ports.claims, ports.clock)
+        self._unknown_outcomes = UnknownOutcomes(ports.tools, self.execute, ports.claims, ports.commits, ports.clock)
         self._replay = Replay(ports.audit, ports.large_results, ports.scanners, ports.clock, pipeline.audit_wait)
 
     def execute(self, request: Request) -> Coroutine[Any, Any, Result]:
@@ -76,7 +76,12 @@ class Invoke:
         begin("execute")
         await self._authorization.record_decision(invocation)
         if invocation.request.idempotency_key:
-            settled = await self._claims.acquire(invocation, tool, partial(self._resolve, invocation, tool))
+            settled = await self._claims.acquire(
+                invocation,
+                tool,
+                partial(self._resolve, invocation, tool),
+                partial(self._authorization.decide_again, invocation, tool),
+            )
             if settled is not None:
                 return await self._replay.replay(invocation, tool, settled)
         # Verification belongs to the run: a call keeps its slot until its effects are committed.

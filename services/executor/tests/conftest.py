@@ -17,7 +17,7 @@ from libs.common.sql.migrate import migrate
 from libs.common.telemetry.log import Log
 from services.executor.adapters.idempotency.claims import PostgresClaims
 from services.executor.config import Settings
-from services.executor.tests.keys import KEY
+from services.executor.tests.keys import KEY, encode_record
 from services.executor.tests.peers import AuditPeer, AuthzPeer, RegistryPeer, reaching, serving
 
 MIGRATIONS = Path(__file__).resolve().parent.parent / "migrations"
@@ -117,7 +117,7 @@ def executor_settings(
 @pytest.fixture
 async def here(engines: tuple[AsyncEngine, AsyncEngine]) -> AsyncIterator[PostgresClaims]:
     """The keys as one process sees them."""
-    made = PostgresClaims(engines[0], "executor-0", Seal([KEY]))
+    made = PostgresClaims(engines[0], "executor-0", Seal([KEY]), encode_record)
     yield made
     await made.stop()
 
@@ -125,6 +125,6 @@ async def here(engines: tuple[AsyncEngine, AsyncEngine]) -> AsyncIterator[Postgr
 @pytest.fixture
 async def there(engines: tuple[AsyncEngine, AsyncEngine]) -> AsyncIterator[PostgresClaims]:
     """The same keys as another process sees them."""
-    made = PostgresClaims(engines[1], "executor-1", Seal([KEY]))
+    made = PostgresClaims(engines[1], "executor-1", Seal([KEY]), encode_record)
     yield made
     await made.stop()

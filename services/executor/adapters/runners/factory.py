@@ -12,6 +12,7 @@ from services.executor.adapters.runners.environment import RunnerEnvironment
 from services.executor.adapters.runners.middleware import ErrorMappingRunner, MetricsRunner, ThrottledSandbox
 from services.executor.adapters.runners.python import PythonRunner
 from services.executor.adapters.runners.worker.pool import PoolLimits, WorkerPool
+from services.executor.adapters.runners.workspace.workspace import Volumes
 from services.executor.adapters.sandbox.egress.proxy import EgressProxy
 from services.executor.adapters.sandbox.port import Sandbox
 from services.executor.domain.ports import Runner
@@ -54,6 +55,11 @@ class SandboxedRunners:
         self.by_kind: Mapping[str, Runner] = {
             kind: MetricsRunner(ErrorMappingRunner(runner, log), kind) for kind, runner in runners.items()
         }
+
+    @property
+    def volumes(self) -> Volumes:
+        """The volumes of this executor."""
+        return self._environment.volumes
 
     async def start(self) -> None:
         """Probe the sandboxes and copy the tool packs."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -11,6 +11,7 @@ from libs.common.errors import MeshError, Reason
 from libs.common.runtime.clock import Clock
 from services.executor.domain import errors
 from services.executor.domain.hooks.invocation_hooks import InvocationHooks
+from services.executor.domain.idempotency.effect import describe_effect
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.model import Caller, Request
 from services.executor.domain.phases.finish import Completion
@@ -21,6 +22,9 @@ from services.executor.domain.scheduling.budget import BudgetReservations
 from services.executor.domain.tool import UncertainOutcome
 
 T = TypeVar("T")
+_FOREVER = float("inf")
+# How long a late call still waits for its record.
+_LAST_MOMENT = 0.001
 
 
 @dataclass(slots=True)
@@ -122,6 +126,8 @@ class Supervisor:
         except MeshError as error:
             self.active.remove(invocation)
             hide_in_error(error, invocation.scanner)
+            if error.reason is Reason.DEADLINE_EXCEEDED:
+                raise await self._answer_late(invocation, error, self._record_failure(invocation, error)) from None
             raise await self._steps.run_shielded(self._record_failure(invocation, error)) from None
         except asyncio.CancelledError:
             if (canceled := await self._record_canceled(invocation)) is not None:
@@ -173,5 +179,25 @@ class Supervisor:
         canceled = self.active.cancellation_error(invocation)
         self.active.remove(invocation)
         error = canceled or (errors.deadline_exceeded() if late else errors.canceled())
-        recorded = await self._steps.run_shielded(self._completion.fail_unattended(invocation, error))
-        return recorded if late or canceled is not None else None
+        recording = self._completion.fail_unattended(invocation, error)
+        if late and canceled is None:
+            return await self._answer_late(invocation, error, recording)
+        recorded = await self._steps.run_shielded(recording)
+        return recorded if canceled is not None else None
+
+    async def _answer_late(
+        self, invocation: Invocation, error: MeshError, recording: Coroutine[Any, Any, MeshError]
+    ) -> MeshError:
+        """Return the error of a call whose time is over, in time to be answered. The record may still be under way."""
+        error.invocation_id = invocation.invocation_id
+        if not invocation.closed:
+            describe_effect(invocation, error)
+        task = self._steps.start(recording)
+        left = invocation.deadline.answer_by - self._clock.monotonic()
+        try:
+            await asyncio.wait([task], timeout=None if left == _FOREVER else max(left, _LAST_MOMENT))
+        except asyncio.CancelledError:
+            if self._clock.monotonic() < invocation.deadline.run_until:
+                raise
+            # The server ends the call at its deadline. The error says more than the cancellation.
+        return task.result() if task.done() else error
