@@ -1,4 +1,4 @@
-"""The composition root of the executor: the only file that creates adapters."""
+"""The composition root of the executor. With `job_wiring`, the only place that creates adapters."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import grpc.aio
 from sqlalchemy.ext.asyncio import AsyncEngine
 from toolmesh.executor.v1 import executor_service_pb2_grpc as rpc
+from toolmesh.executor.v1 import invocation_service_pb2_grpc as invocation_rpc
 from toolmesh.executor.v1 import key_service_pb2_grpc as keys_rpc
 
 from libs.authz_client.jwks import authz_channel, verifier_from
@@ -70,10 +71,12 @@ from services.executor.domain.scheduling.caller_limits import CallerBounds, Call
 from services.executor.domain.scheduling.scheduler import Bounds, Scheduler
 from services.executor.domain.scheduling.slots import SlotPool
 from services.executor.handlers import ExecutorHandlers, KeyHandlers
+from services.executor.job_wiring import build_jobs
 from services.executor.policy import POLICY
 
 SERVICE = "toolmesh.executor.v1.ExecutorService"
 KEY_SERVICE = "toolmesh.executor.v1.KeyService"
+INVOCATION_SERVICE = "toolmesh.executor.v1.InvocationService"
 SCHEMA = "executor"
 MIGRATIONS = Path(__file__).parent / "migrations"
 SWEEP_SECONDS = 300.0
@@ -140,11 +143,13 @@ def compose(
     claims.listen(
         pipeline.supervisor.active.cancel_lost_claim, lambda cause: log.error("claim leases not renewed", cause=cause)
     )
+    limits = CallerLimits(CallerBounds(subject=settings.subject_calls, tenant=settings.tenant_calls))
+    jobs = build_jobs(settings, database, pipeline, limits, verifier, log)
     handlers = build_handlers(
         pipeline,
         ports,
         store,
-        CallerLimits(CallerBounds(subject=settings.subject_calls, tenant=settings.tenant_calls)),
+        limits,
         revoked=lambda caller: verifier.view.refuses(caller.token_lineage),
     )
     keys = PostgresKeys(database, settings.sealing_keys, encoder.encode)
@@ -157,6 +162,10 @@ def compose(
         verifier=verifier,
         services=[
             Service(SERVICE, lambda server: rpc.add_ExecutorServiceServicer_to_server(handlers, server)),
+            Service(
+                INVOCATION_SERVICE,
+                lambda server: invocation_rpc.add_InvocationServiceServicer_to_server(jobs.handlers, server),
+            ),
             Service(KEY_SERVICE, lambda server: keys_rpc.add_KeyServiceServicer_to_server(key_handlers, server)),
         ],
         # Stopped in reverse order: the trail flushes before its channel and its database close.
@@ -164,6 +173,8 @@ def compose(
             *(channel_resource(channel) for channel in (authz, registry, audit)),
             engine_resource(database, lambda: migrate(database, MIGRATIONS, schema=SCHEMA)),
             *maintenance(claims, store, log),
+            sweeper("jobs", jobs.store.sweep, log),
+            jobs.signals,
             Resource(stop=budget.close),
             Resource(trail.start, trail.stop),
             Resource(registrar.start, registrar.stop),
@@ -171,6 +182,7 @@ def compose(
             Resource(stop=quarantine.stop),
             Resource(stop=hooks.close),
             Resource(sandboxed.start, sandboxed.stop),
+            jobs.runner,
         ],
     )
 

@@ -160,9 +160,7 @@ class JobRows:
         """Return a job of an owner."""
         return await self._first(_GET, _own(owner, invocation_id))
 
-    async def page(
-        self, wanted: JobFilter, max_rows: int, after: tuple[datetime, str] | None
-    ) -> Sequence[Row[Any]]:
+    async def page(self, wanted: JobFilter, max_rows: int, after: tuple[datetime, str] | None) -> Sequence[Row[Any]]:
         """Return jobs of an owner, newest first."""
         values = {
             "tenant": wanted.owner.tenant,

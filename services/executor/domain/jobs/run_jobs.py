@@ -131,16 +131,19 @@ class JobRunner:
                 raise errors.canceled()
             caller = await self._sessions.resume(job.token, stored, deadline)
         except MeshError as error:
-            invocation = self._invoke.begin(stored, job.invocation_id, job.attempt)
+            invocation = self._invocation(stored, job)
             return await self._invoke.record_failure(invocation, error), invocation.state
         run.request = request = replace(stored, caller=caller)
-        invocation = self._invoke.begin(request, job.invocation_id, job.attempt)
+        invocation = self._invocation(request, job)
         invocation.before_run = lambda: self._begin(run)
         try:
             return await self._invoke.run(invocation), invocation.state
         except MeshError as error:
             run.ran = bool(invocation.attempts)
             return error, invocation.state
+
+    def _invocation(self, request: Request, job: ClaimedJob) -> Invocation:
+        return Invocation(request, self._clock, None, invocation_id=job.invocation_id, attempt=job.attempt)
 
     async def _begin(self, run: _Run) -> None:
         """Note that the tool starts. Raises when this process no longer holds the job."""

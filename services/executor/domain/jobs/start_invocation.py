@@ -16,7 +16,7 @@ from services.executor.domain.jobs.ports import JobSignals, JobStore
 from services.executor.domain.model import Request
 from services.executor.domain.phases.pipeline import Pipeline
 from services.executor.domain.states import State
-from services.executor.domain.tool import Tool
+from services.executor.domain.tool import Mutation, Tool
 
 
 class StartInvocation:
@@ -57,7 +57,9 @@ class StartInvocation:
     async def _add(self, invocation: Invocation, tool: Tool, token: str, max_seconds: float) -> Job:
         request = invocation.request
         # A job is one effect, whichever replica runs it: without a key of the caller, its own name is its key.
-        key = request.idempotency_key or ("" if tool.read_only else f"invocations/{invocation.invocation_id}")
+        key = request.idempotency_key or (
+            "" if tool.mutation is Mutation.READ_ONLY else f"invocations/{invocation.invocation_id}"
+        )
         job = await self._store.add(
             NewJob(
                 invocation_id=invocation.invocation_id,

@@ -30,11 +30,13 @@ class Execution:
         if invocation.claim is not None and not self._claims.is_held(invocation.claim):
             # This process was suspended for so long that another one may run the call by now.
             raise errors.claim_lost()
+        if invocation.before_run is not None:
+            await invocation.before_run()
         invocation.enter(State.RUNNING)
         invocation.attempts = 1
         invocation.run_started = self._clock.monotonic()
         run = RunRequest(
-            invocation.invocation_id,
+            invocation.run_id,
             invocation.arguments if invocation.call_input is None else invocation.call_input,
             limit.seconds,
             tenant=caller.tenant,

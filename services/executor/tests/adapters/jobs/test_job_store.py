@@ -156,9 +156,7 @@ async def test_a_full_queue_refuses_the_tenant_that_filled_it(engines: Engines) 
     assert refused.value.reason is Reason.QUEUE_FULL
 
 
-async def test_a_cancellation_is_seen_at_renewal_and_by_the_next_claim(
-    here: PostgresJobs, there: PostgresJobs
-) -> None:
+async def test_a_cancellation_is_seen_at_renewal_and_by_the_next_claim(here: PostgresJobs, there: PostgresJobs) -> None:
     running, waiting = a_job(), a_job(priority=1)
     await here.add(running)
     [claimed] = await here.claim(1)

@@ -3,8 +3,8 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0006"
-down_revision = "0005"
+revision = "0007"
+down_revision = "0006"
 
 
 def upgrade() -> None:
@@ -41,17 +41,13 @@ def upgrade() -> None:
         sa.Column("deadline", time, nullable=False),
         sa.Column("expire_time", time, nullable=False),
     )
-    op.execute(
-        "create unique index jobs_by_key on jobs (tenant, subject, session, tool, key) where key <> ''"
-    )
+    op.execute("create unique index jobs_by_key on jobs (tenant, subject, session, tool, key) where key <> ''")
     op.execute("create index jobs_unfinished on jobs (retry_time) where end_time is null")
     op.create_index("jobs_by_owner", "jobs", ["tenant", "subject", "create_time", "invocation_id"])
     op.create_index("jobs_by_expiry", "jobs", ["expire_time"])
     op.create_table(
         "job_events",
-        sa.Column(
-            "invocation_id", sa.Text, sa.ForeignKey("jobs.invocation_id", ondelete="CASCADE"), primary_key=True
-        ),
+        sa.Column("invocation_id", sa.Text, sa.ForeignKey("jobs.invocation_id", ondelete="CASCADE"), primary_key=True),
         sa.Column("sequence", sa.BigInteger, primary_key=True),
         sa.Column("state", sa.Text, nullable=False),
         sa.Column("reason", sa.Text, nullable=False),
