@@ -40,8 +40,8 @@ with added as (
                     state, priority, request, task_id, native_call_id, trace_id, sequence, create_time, retry_time,
                     deadline, expire_time)
   values (:invocation_id, :tenant, :subject, :session, :tool, :key, :arguments_digest, :tool_version, :tool_digest,
-          :state, :priority, :request, :task_id, :native_call_id, :trace_id, cardinality(cast(:states as text[])), now(),
-          now(), now() + :max_duration, now() + :max_duration + :keep)
+          :state, :priority, :request, :task_id, :native_call_id, :trace_id, cardinality(cast(:states as text[])),
+          now(), now(), now() + :max_duration, now() + :max_duration + :keep)
   on conflict (tenant, subject, session, tool, key) where key <> '' do nothing
   returning invocation_id, create_time
 )

@@ -175,7 +175,7 @@ class PostgresJobs:
         try:
             message = self._seal.open(row.outcome, _outcome_context(row.invocation_id))
         except SealError:
-            return errors.outcome_unknown(row.invocation_id)
+            return errors.outcome_unknown(row.invocation_id, row.key)
         if row.failed:
             return from_envelope(ErrorEnvelope.FromString(message))
         return result_of(ResultEnvelope.FromString(message))

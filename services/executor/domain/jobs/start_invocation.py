@@ -15,6 +15,7 @@ from services.executor.domain.jobs.job import Job, NewJob
 from services.executor.domain.jobs.ports import JobSignals, JobStore
 from services.executor.domain.model import Request
 from services.executor.domain.phases.pipeline import Pipeline
+from services.executor.domain.scheduling.slots import priority_of
 from services.executor.domain.states import State
 from services.executor.domain.tool import Mutation, Tool
 
@@ -57,19 +58,17 @@ class StartInvocation:
     async def _add(self, invocation: Invocation, tool: Tool, token: str, max_seconds: float) -> Job:
         request = invocation.request
         # A job is one effect, whichever replica runs it: without a key of the caller, its own name is its key.
-        key = request.idempotency_key or (
-            "" if tool.mutation is Mutation.READ_ONLY else f"invocations/{invocation.invocation_id}"
-        )
+        implied = "" if tool.mutation is Mutation.READ_ONLY else f"invocations/{invocation.invocation_id}"
         job = await self._store.add(
             NewJob(
                 invocation_id=invocation.invocation_id,
-                request=replace(request, idempotency_key=key),
+                request=replace(request, idempotency_key=request.idempotency_key or implied),
                 token=token,
                 tool=tool.qualified,
                 tool_version=tool.name,
                 tool_digest=tool.digest,
                 arguments_digest=digest(parse_object(request.arguments)),
-                priority=request.priority or tool.priority,
+                priority=priority_of(invocation, tool),
                 max_seconds=max_seconds,
                 transitions=invocation.history.steps,
             )
