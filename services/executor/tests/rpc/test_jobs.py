@@ -165,10 +165,12 @@ async def test_others_find_nothing_of_an_invocation(replicas: Replicas) -> None:
 
 async def test_what_invoke_refuses_is_not_started(replicas: Replicas) -> None:
     call = call_pb.InvokeRequest(tool="book_once", arguments=b'{"takes_ms":-1}', idempotency_key="k")
-    assert await refusal(
-        replicas.ask(0, "StartInvocation", pb.StartInvocationRequest(request=call))
-    ) is Reason.ARGUMENTS_INVALID
+    assert (
+        await refusal(replicas.ask(0, "StartInvocation", pb.StartInvocationRequest(request=call)))
+        is Reason.ARGUMENTS_INVALID
+    )
     call = call_pb.InvokeRequest(tool="core.unheard_of")
-    assert await refusal(
-        replicas.ask(0, "StartInvocation", pb.StartInvocationRequest(request=call))
-    ) is Reason.TOOL_NOT_FOUND
+    assert (
+        await refusal(replicas.ask(0, "StartInvocation", pb.StartInvocationRequest(request=call)))
+        is Reason.TOOL_NOT_FOUND
+    )
