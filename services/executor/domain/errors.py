@@ -10,6 +10,8 @@ from services.executor.domain.model import Decision, Result
 
 # Bounds the reasons of a denial in the message.
 _MAX_MESSAGE = 500
+NO_RUNNER = "no_runner"
+"""The state of a tool that this executor lacks."""
 
 
 def tool_not_found(tool: str) -> MeshError:
@@ -44,7 +46,7 @@ def nothing_runs_it(version: str) -> MeshError:
     return MeshError(
         Reason.TOOL_UNAVAILABLE,
         message="This executor lacks what the tool runs from.",
-        metadata={"tool_version": version, "state": "no_runner", "state_reason": why},
+        metadata={"tool_version": version, "state": NO_RUNNER, "state_reason": why},
     )
 
 

@@ -142,6 +142,6 @@ def _tool_of(job: ipb.Invocation) -> str:
 def _known_state(label: str) -> str:
     from toolmesh.executor.v1 import invocation_pb2 as ipb
 
-    if f"INVOCATION_STATE_{label.upper()}" not in ipb.InvocationState.keys():
+    if f"INVOCATION_STATE_{label.upper()}" not in ipb.InvocationState.DESCRIPTOR.values_by_name:
         raise typer.BadParameter(f"{label} is not a state of an invocation", param_hint="--state")
     return label

@@ -81,6 +81,7 @@ with held as (
   select invocation_id, tenant, tool, create_time,
          least(10, priority + floor(extract(epoch from now() - create_time) / {AGING_SECONDS})) as urgency
   from jobs where end_time is null and (owner = '' or lease_until <= now()) and retry_time <= now()
+    and not tool_version = any(cast(:without as text[]))
 ), in_turn as (
   select w.*, coalesce(t.n, 0)
               + row_number() over (partition by w.tenant order by urgency desc, create_time) as turn
@@ -183,7 +184,9 @@ class JobRows:
         """Request the cancellation of a job that has not ended."""
         await self._change(_REQUEST_CANCEL, _own(owner, invocation_id))
 
-    async def claim(self, max_jobs: int, *, per_tenant: int, per_tool: int) -> Sequence[Row[Any]]:
+    async def claim(
+        self, max_jobs: int, without: Sequence[str], *, per_tenant: int, per_tool: int
+    ) -> Sequence[Row[Any]]:
         """Claim jobs, within the bounds of what all replicas run for one tenant and of one tool."""
         values = {
             "owner": self._owner,
@@ -192,6 +195,7 @@ class JobRows:
             "max_jobs": max_jobs,
             "per_tenant": per_tenant,
             "per_tool": per_tool,
+            "without": list(without),
         }
         async with transaction(self._engine) as connection:
             await connection.execute(_CLAIM_LOCK)

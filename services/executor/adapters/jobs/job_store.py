@@ -78,9 +78,9 @@ class PostgresJobs:
         await self._rows.request_cancel(owner, invocation_id)
         return await self.get(owner, invocation_id)
 
-    async def claim(self, limit: int) -> Sequence[ClaimedJob]:
-        """Claim up to `limit` jobs that wait or whose replica disappeared, the most urgent first."""
-        rows = await self._rows.claim(limit, per_tenant=self._bounds.per_tenant, per_tool=self._bounds.per_tool)
+    async def claim(self, limit: int, without: Sequence[str] = ()) -> Sequence[ClaimedJob]:
+        """Claim up to `limit` jobs that wait or whose replica disappeared, the most urgent first; none of the versions `without`."""
+        rows = await self._rows.claim(limit, without, per_tenant=self._bounds.per_tenant, per_tool=self._bounds.per_tool)
         return [job for row in rows if (job := await self._claimed(row)) is not None]
 
     async def begin(self, job: ClaimedJob) -> bool:

@@ -43,8 +43,11 @@ class JobStore(Protocol):
 class JobLeases(Protocol):
     """The jobs that replicas claim. A claim holds until its lease expires, and is renewed until `finish`."""
 
-    async def claim(self, limit: int) -> Sequence[ClaimedJob]:
-        """Claim up to `limit` jobs that wait or whose replica disappeared, the most urgent first."""
+    async def claim(self, limit: int, without: Sequence[str]) -> Sequence[ClaimedJob]:
+        """Claim up to `limit` jobs that wait or whose replica disappeared, the most urgent first.
+
+        Jobs of the tool versions `without` are left to other replicas.
+        """
         ...
 
     async def begin(self, job: ClaimedJob) -> bool:

@@ -29,6 +29,8 @@ POLL_SECONDS = 1.0
 RENEWALS_PER_LEASE = 4
 # How long the outcome of a job is offered to a store that does not answer. After that another replica takes it over.
 FINISH_SECONDS = 60.0
+# How long jobs of a tool that this executor lacks are left to others. Packs change with a restart only.
+NOT_HERE_SECONDS = 60.0
 _STORE_SECONDS = 5.0
 _FIRST_RETRY, _LAST_RETRY = 1.0, 60.0
 
@@ -52,6 +54,8 @@ class JobRunner:
         self._observer, self._clock = observer, clock
         self._max_running, self._renew_seconds = max_running, lease_seconds / RENEWALS_PER_LEASE
         self._running: dict[str, _Run] = {}
+        self._not_here: dict[str, float] = {}
+        """Tool versions that this executor lacks, and until when they are left to others."""
         self._loops: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -84,7 +88,7 @@ class JobRunner:
         """Claim as many jobs as there is room for; wait for a signal where there are none."""
         woken = self._signals.next_wake()
         free = self._max_running - len(self._running)
-        claimed = await self._leases.claim(free) if free > 0 else ()
+        claimed = await self._leases.claim(free, self._unrunnable()) if free > 0 else ()
         for job in claimed:
             run = self._running[job.invocation_id] = _Run(job)
             run.task = asyncio.create_task(self._run(run), name=f"job-{job.invocation_id}")
@@ -105,6 +109,11 @@ class JobRunner:
                 elif renewed[job.invocation_id]:
                     self._cancel(run)
         await wait_for_wake(woken, self._renew_seconds)
+
+    def _unrunnable(self) -> list[str]:
+        now = self._clock.monotonic()
+        self._not_here = {version: until for version, until in self._not_here.items() if until > now}
+        return list(self._not_here)
 
     def _cancel(self, run: _Run) -> None:
         if run.request is not None and not run.canceled:
@@ -152,6 +161,10 @@ class JobRunner:
 
     async def _finish(self, run: _Run, outcome: Result | MeshError, state: State) -> None:
         if run.lost:
+            return
+        if isinstance(outcome, MeshError) and outcome.metadata.get("state") == errors.NO_RUNNER and not run.ran:
+            self._not_here[outcome.metadata["tool_version"]] = self._clock.monotonic() + NOT_HERE_SECONDS
+            await self._leases.give_back(run.job)
             return
         if isinstance(outcome, MeshError) and outcome.row.retryable and not run.ran and not run.canceled:
             # Nothing ran, and a repetition may succeed: the job goes on until its deadline.

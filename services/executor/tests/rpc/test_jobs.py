@@ -99,7 +99,8 @@ async def replicas(
                         break
                     except MeshError as error:
                         # The tools arrive in the background.
-                        assert error.reason in (Reason.TOOL_NOT_FOUND, Reason.SERVICE_UNAVAILABLE)
+                        if error.reason not in (Reason.TOOL_NOT_FOUND, Reason.SERVICE_UNAVAILABLE):
+                            raise
         yield made
 
 
