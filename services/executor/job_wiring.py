@@ -25,7 +25,7 @@ from services.executor.domain.jobs.start_invocation import StartInvocation
 from services.executor.domain.jobs.watch_invocation import WatchInvocation
 from services.executor.domain.phases.pipeline import Pipeline
 from services.executor.domain.scheduling.caller_limits import CallerLimits
-from services.executor.invocation_handlers import InvocationHandlers
+from services.executor.handlers.invocation import InvocationHandlers
 
 LEASE_SECONDS = 10.0
 

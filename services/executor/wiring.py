@@ -70,7 +70,8 @@ from services.executor.domain.results.store import LargeResults
 from services.executor.domain.scheduling.caller_limits import CallerBounds, CallerLimits, LimitedCalls
 from services.executor.domain.scheduling.scheduler import Bounds, Scheduler
 from services.executor.domain.scheduling.slots import SlotPool
-from services.executor.handlers import ExecutorHandlers, KeyHandlers
+from services.executor.handlers.executor import ExecutorHandlers
+from services.executor.handlers.key import KeyHandlers
 from services.executor.job_wiring import build_jobs
 from services.executor.policy import POLICY
 

@@ -122,7 +122,7 @@ async def test_every_job_ends_and_has_its_effect_once_whichever_executor_dies(
     own_mesh: Mesh, fleet: Fleet, folder: Path
 ) -> None:
     chance = random.Random(20_261_117)
-    async with connected(fleet, own_mesh.token(trust="90", ttl="3600")) as jobs, asyncio.timeout(1500):
+    async with connected(fleet, own_mesh.token(trust="90", ttl="1h")) as jobs, asyncio.timeout(1500):
         killing = asyncio.create_task(kill_at_random(fleet, chance))
         wanted = [(RULES[n % 3], new_id(), chance.randrange(0, 400), 1 + n % 9) for n in range(JOBS)]
         names = await asyncio.gather(*(jobs.start(*each) for each in wanted))
