@@ -23,8 +23,9 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the invoc
 @report_errors
 @add_target_options()
 def list_jobs(
-    state: Annotated[
-        list[str] | None, typer.Option(help="Only this state, such as running; repeatable.", show_default="all")
+    in_state: Annotated[
+        list[str] | None,
+        typer.Option("--in-state", help="Only this state, such as running; repeatable.", show_default="all"),
     ] = None,
     tool: Annotated[str, typer.Option(help="Only invocations of this tool.")] = "",
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many at most.")] = 100,
@@ -38,7 +39,7 @@ def list_jobs(
     from toolmesh_sdk.cli.views.documents import format_time, message_to_dict
     from toolmesh_sdk.jobs import JobFilters, state_of
 
-    filters = JobFilters(states=[_known_state(each) for each in state or []], tool=tool)
+    filters = JobFilters(states=[_known_state(each) for each in in_state or []], tool=tool)
     with open_client(target) as client:
         found = list(islice(client.list_jobs(page_size=min(limit, 100), **filters), limit))
     if as_json:
@@ -143,5 +144,5 @@ def _known_state(label: str) -> str:
     from toolmesh.executor.v1 import invocation_pb2 as ipb
 
     if f"INVOCATION_STATE_{label.upper()}" not in ipb.InvocationState.DESCRIPTOR.values_by_name:
-        raise typer.BadParameter(f"{label} is not a state of an invocation", param_hint="--state")
+        raise typer.BadParameter(f"{label} is not a state of an invocation", param_hint="--in-state")
     return label
