@@ -72,13 +72,13 @@ class Jobs:
 
     async def sequences(self, name: str) -> list[int]:
         """Return the sequences of all events of a job that ended."""
-        stub = random.choice(self._stubs)  # noqa: S311
+        stub = random.choice(self._stubs)
         watch = stub.WatchInvocation(pb.WatchInvocationRequest(name=name), metadata=self._metadata, wait_for_ready=True)
         return [event.sequence async for event in watch]
 
     async def _ask(self, method: str, request: Any) -> Any:
         while True:
-            stub = random.choice(self._stubs)  # noqa: S311
+            stub = random.choice(self._stubs)
             try:
                 return await getattr(stub, method)(request, metadata=self._metadata, timeout=60, wait_for_ready=True)
             except grpc.aio.AioRpcError as error:

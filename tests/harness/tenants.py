@@ -19,8 +19,11 @@ from toolmesh.authz.v1 import token_service_pb2_grpc as token_rpc
 from toolmesh.authz.v1.capability_token_pb2 import ToolGrant
 from toolmesh.common.v1 import caller_pb2
 from toolmesh.executor.v1 import executor_service_pb2 as executor_pb
+from toolmesh.executor.v1 import idempotency_key_pb2 as kpb
 from toolmesh.executor.v1 import invocation_service_pb2 as job_pb
 from toolmesh.executor.v1 import invocation_service_pb2_grpc as job_rpc
+from toolmesh.executor.v1 import key_service_pb2 as key_pb
+from toolmesh.executor.v1 import key_service_pb2_grpc as key_rpc
 from toolmesh.registry.v1 import lifecycle_service_pb2 as lifecycle_pb
 from toolmesh.registry.v1 import lifecycle_service_pb2_grpc as lifecycle_rpc
 from toolmesh.registry.v1 import registry_service_pb2 as registry_pb
@@ -124,6 +127,13 @@ class Owner(Tenant):
         request = audit_pb.QueryRecordsRequest(filter=audit_pb.RecordFilter(invocation_id=self.invocation_id))
         stub = audit_rpc.AuditServiceStub(self.channels.to("audit"))
         return str(stub.QueryRecords(request, metadata=self.metadata, timeout=10).records[0].name)
+
+    @cached_property
+    def key(self) -> str:
+        """The name of the idempotency key of the tenant's call."""
+        request = key_pb.ListKeysRequest(key=self.call["idempotency_key"], states=[kpb.KEY_STATE_SUCCEEDED])
+        stub = key_rpc.KeyServiceStub(self.channels.to("executor"))
+        return str(stub.ListKeys(request, metadata=self.metadata, timeout=10).keys[0].name)
 
     def disable_tools(self) -> None:
         """Take the tenant's tools out of use, as the operator."""

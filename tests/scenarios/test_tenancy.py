@@ -41,6 +41,8 @@ SHOWS_OWN = {
     "TokenService.ListRevocations",
     "InvocationService.GetInvocation",
     "InvocationService.ListInvocations",
+    "KeyService.GetKey",
+    "KeyService.ListKeys",
     "ApprovalService.GetTicket",
     "ApprovalService.ListTickets",
     "AuditService.GetRecord",

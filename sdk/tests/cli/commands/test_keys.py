@@ -23,7 +23,7 @@ KEY = kpb.IdempotencyKey(
 
 def test_keys_to_be_settled_are_listed_page_by_page(toolmesh: Any, mesh: Any) -> None:
     mesh.answer("ListKeys", pb.ListKeysResponse(keys=[KEY], next_page_token="more"), pb.ListKeysResponse(keys=[KEY]))
-    ran = toolmesh("keys", "list", "--tool", "acme.pay", "--state", "unknown")
+    ran = toolmesh("keys", "list", "--tool", "acme.pay", "--key-state", "unknown")
     assert (ran.exit_code, ran.stdout.count("keys/ab12")) == (0, 2)
     assert "unknown" in ran.stdout
     first, second = mesh.of("ListKeys")
@@ -51,7 +51,7 @@ def test_a_key_is_settled_by_either_finding(toolmesh: Any, mesh: Any) -> None:
 def test_a_finding_is_exactly_one_and_the_mesh_may_refuse_it(toolmesh: Any, mesh: Any) -> None:
     for finding in ([], ["--absent", "--result", "{}"], ["--result", "{"]):
         assert toolmesh("keys", "settle", "keys/ab12", "--reason", "r", *finding).exit_code == 2
-    assert toolmesh("keys", "list", "--state", "lost").exit_code == 2
+    assert toolmesh("keys", "list", "--key-state", "lost").exit_code == 2
     mesh.answer("SettleKey", MeshError(Reason.FAILED_PRECONDITION))
     ran = toolmesh("keys", "settle", "keys/ab12", "--absent", "--reason", "r", "--json")
     assert json.loads(ran.stdout)["error"]["reason"] == "FAILED_PRECONDITION"

@@ -25,7 +25,7 @@ _STATES = ("running", "succeeded", "failed", "unknown", "unresolved")
 @report_errors
 @add_target_options()
 def list_keys(
-    state: Annotated[
+    key_state: Annotated[
         list[str] | None,
         typer.Option(help=f"Only this state: {', '.join(_STATES)}.", show_default="unknown and unresolved"),
     ] = None,
@@ -42,7 +42,7 @@ def list_keys(
 
     from toolmesh_sdk.cli.views.documents import format_time, message_to_dict
 
-    request = pb.ListKeysRequest(states=_state_numbers(state or []), tool=tool, subject=subject, key=key)
+    request = pb.ListKeysRequest(states=_state_numbers(key_state or []), tool=tool, subject=subject, key=key)
     keys: list[kpb.IdempotencyKey] = []
     with as_admin(target, service=_SERVICE) as transport:
         stub = KeyServiceStub(transport.channel)
@@ -153,5 +153,5 @@ def _state_numbers(states: list[str]) -> list[kpb.KeyState.ValueType]:
 
     unknown = [state for state in states if state not in _STATES]
     if unknown:
-        raise typer.BadParameter(f"{unknown[0]} is none of {', '.join(_STATES)}", param_hint="--state")
+        raise typer.BadParameter(f"{unknown[0]} is none of {', '.join(_STATES)}", param_hint="--key-state")
     return [kpb.KeyState.Value(f"KEY_STATE_{state.upper()}") for state in states]

@@ -80,7 +80,9 @@ class PostgresJobs:
 
     async def claim(self, limit: int, without: Sequence[str] = ()) -> Sequence[ClaimedJob]:
         """Claim up to `limit` jobs that wait or whose replica disappeared, the most urgent first; none of the versions `without`."""
-        rows = await self._rows.claim(limit, without, per_tenant=self._bounds.per_tenant, per_tool=self._bounds.per_tool)
+        rows = await self._rows.claim(
+            limit, without, per_tenant=self._bounds.per_tenant, per_tool=self._bounds.per_tool
+        )
         return [job for row in rows if (job := await self._claimed(row)) is not None]
 
     async def begin(self, job: ClaimedJob) -> bool:

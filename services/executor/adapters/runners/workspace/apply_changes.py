@@ -9,7 +9,7 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -137,7 +137,9 @@ def _remove(target: Path) -> None:
     if target.is_dir() and not target.is_symlink():
         target.rmdir()
     else:
-        target.unlink(missing_ok=True)
+        # Also where its folder is a file by now.
+        with suppress(FileNotFoundError, NotADirectoryError):
+            target.unlink()
 
 
 def _copy_owner(volume: Path, target: Path) -> None:
