@@ -141,4 +141,4 @@ async def test_every_job_ends_and_has_its_effect_once_whichever_executor_dies(
         assert happened == 1 if code == "" else happened <= 1, told
     for sequences in sample:
         assert sequences == list(range(1, len(sequences) + 1))
-    print(f"\n{JOBS} jobs, {KILLS} kills: {dict(outcomes)}")
+    print(f"\n{JOBS} jobs, {KILLS} kills: {dict(outcomes)}")  # noqa: T201

@@ -79,10 +79,12 @@ class PostgresJobs:
         return await self.get(owner, invocation_id)
 
     async def claim(self, limit: int, without: Sequence[str] = ()) -> Sequence[ClaimedJob]:
-        """Claim up to `limit` jobs that wait or whose replica disappeared, the most urgent first; none of the versions `without`."""
-        rows = await self._rows.claim(
-            limit, without, per_tenant=self._bounds.per_tenant, per_tool=self._bounds.per_tool
-        )
+        """Claim up to `limit` jobs that wait or whose replica disappeared, the most urgent first.
+
+        Jobs of the tool versions `without` are left to other replicas.
+        """
+        bounds = self._bounds
+        rows = await self._rows.claim(limit, without, per_tenant=bounds.per_tenant, per_tool=bounds.per_tool)
         return [job for row in rows if (job := await self._claimed(row)) is not None]
 
     async def begin(self, job: ClaimedJob) -> bool:
