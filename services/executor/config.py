@@ -148,6 +148,19 @@ class Settings(ProcessSettings):
         le=100_000,
         description="Calls of one tenant under way at once. A group counts as its calls.",
     )
+    job_concurrency: int = Field(16, ge=0, le=1000, description="Jobs that this process runs at once. 0: none.")
+    job_tenant_concurrency: int = Field(
+        16, ge=1, le=10_000, description="Jobs of one tenant that all executors together run at once."
+    )
+    job_tool_concurrency: int = Field(
+        16, ge=1, le=10_000, description="Jobs of one tool that all executors together run at once."
+    )
+    job_queue_limit: int = Field(
+        10_000, ge=4, le=1_000_000, description="Jobs that may wait. One tenant has at most a quarter of them."
+    )
+    job_retention_seconds: float = Field(
+        86_400.0, ge=3600, le=2_592_000, description="Time that a job is kept after its end."
+    )
     hooks: FilePath | None = Field(None, description="JSON file with the deployment's hooks.")
     claim_lease_seconds: float = Field(
         10.0, ge=0.5, le=300, description="Lease of an idempotency claim. A running call renews it."

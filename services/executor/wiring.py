@@ -1,4 +1,4 @@
-"""The composition root of the executor: the only file that creates adapters."""
+"""The composition root of the executor. With `job_wiring`, the only place that creates adapters."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import replace
 import grpc.aio
 from sqlalchemy.ext.asyncio import AsyncEngine
 from toolmesh.executor.v1 import executor_service_pb2_grpc as rpc
+from toolmesh.executor.v1 import invocation_service_pb2_grpc as invocation_rpc
 from toolmesh.executor.v1 import key_service_pb2_grpc as keys_rpc
 
 from libs.authz_client.jwks import authz_channel, verifier_from
@@ -70,12 +71,15 @@ from services.executor.domain.results.store import LargeResults
 from services.executor.domain.scheduling.caller_limits import CallerBounds, CallerLimits, LimitedCalls
 from services.executor.domain.scheduling.scheduler import Bounds, Scheduler
 from services.executor.domain.scheduling.slots import SlotPool
-from services.executor.handlers import ExecutorHandlers, KeyHandlers
+from services.executor.handlers.executor import ExecutorHandlers
+from services.executor.handlers.key import KeyHandlers
+from services.executor.job_wiring import build_jobs
 from services.executor.migrations import SCHEMA
 from services.executor.policy import POLICY
 
 SERVICE = "toolmesh.executor.v1.ExecutorService"
 KEY_SERVICE = "toolmesh.executor.v1.KeyService"
+INVOCATION_SERVICE = "toolmesh.executor.v1.InvocationService"
 SWEEP_SECONDS = 300.0
 
 
@@ -146,11 +150,13 @@ def compose(
     claims.listen(
         pipeline.supervisor.active.cancel_lost_claim, lambda cause: log.error("claim leases not renewed", cause=cause)
     )
+    limits = CallerLimits(CallerBounds(subject=settings.subject_calls, tenant=settings.tenant_calls))
+    jobs = build_jobs(settings, database, pipeline, limits, verifier, log)
     handlers = build_handlers(
         pipeline,
         ports,
         store,
-        CallerLimits(CallerBounds(subject=settings.subject_calls, tenant=settings.tenant_calls)),
+        limits,
         revoked=lambda caller: verifier.view.refuses(caller.token_lineage),
     )
     keys = PostgresKeys(database, settings.sealing_keys, encoder.encode)
@@ -163,6 +169,10 @@ def compose(
         verifier=verifier,
         services=[
             Service(SERVICE, lambda server: rpc.add_ExecutorServiceServicer_to_server(handlers, server)),
+            Service(
+                INVOCATION_SERVICE,
+                lambda server: invocation_rpc.add_InvocationServiceServicer_to_server(jobs.handlers, server),
+            ),
             Service(KEY_SERVICE, lambda server: keys_rpc.add_KeyServiceServicer_to_server(key_handlers, server)),
         ],
         # Stopped in reverse order: the trail flushes before its channel and its database close.
@@ -170,6 +180,8 @@ def compose(
             *(channel_resource(channel) for channel in (authz, registry, audit)),
             engine_resource(database, SCHEMA),
             *maintenance(claims, store, log),
+            sweeper("jobs", jobs.store.sweep, log),
+            jobs.signals,
             Resource(stop=budget.close),
             Resource(trail.start, trail.stop),
             Resource(sandboxed.start, sandboxed.stop),
@@ -180,6 +192,7 @@ def compose(
             Resource(stop=hooks.close),
             # Ready only once the registry can tell that its tools have a runner.
             Resource(announcer.wait),
+            jobs.runner,
         ],
     )
 

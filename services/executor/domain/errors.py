@@ -10,6 +10,8 @@ from services.executor.domain.model import Decision, Result
 
 # Bounds the reasons of a denial in the message.
 _MAX_MESSAGE = 500
+NO_RUNNER = "no_runner"
+"""The state of a tool that this executor lacks."""
 
 
 def tool_not_found(tool: str) -> MeshError:
@@ -40,7 +42,7 @@ def nothing_runs_it(version: str, cause: str) -> MeshError:
     return MeshError(
         Reason.TOOL_UNAVAILABLE,
         message=f"This executor cannot run the tool: {cause}.",
-        metadata={"tool_version": version, "state": "no_runner", "state_reason": cause},
+        metadata={"tool_version": version, "state": NO_RUNNER, "state_reason": cause},
     )
 
 
@@ -431,3 +433,8 @@ def exited(code: int) -> MeshError:
     """The tool's process exited with a failure code."""
     message = "The tool's program ended in failure; the executor's log has what it wrote."
     return MeshError(Reason.EXECUTION_FAILED, message=message, metadata={"exit_code": str(code)})
+
+
+def invocation_not_found(invocation_id: str) -> MeshError:
+    """There is no such invocation, or it is another caller's: the error is the same for both."""
+    return MeshError(Reason.INVOCATION_NOT_FOUND, metadata={"invocation": f"invocations/{invocation_id}"})

@@ -28,6 +28,7 @@ class Invocation:
     __slots__ = (
         "arguments",
         "attempts",
+        "before_run",
         "began",
         "call_input",
         "caller_left",
@@ -60,6 +61,7 @@ class Invocation:
         "reservation",
         "result_id",
         "retrieved",
+        "run_id",
         "run_started",
         "sandbox",
         "scanner",
@@ -70,8 +72,22 @@ class Invocation:
         "violations",
     )
 
-    def __init__(self, request: Request, clock: Clock, start_span: StartSpan | None, *, preview: bool = False) -> None:
-        self.invocation_id = new_id()
+    def __init__(
+        self,
+        request: Request,
+        clock: Clock,
+        start_span: StartSpan | None,
+        *,
+        preview: bool = False,
+        invocation_id: str = "",
+        attempt: int = 1,
+    ) -> None:
+        """`invocation_id` and `attempt` are those of a job; other calls are made once and get a new id."""
+        self.invocation_id = invocation_id or new_id()
+        self.run_id = self.invocation_id if attempt == 1 else f"{self.invocation_id}.{attempt}"
+        """Identifies this attempt. A former attempt that comes back late changes nothing of it."""
+        self.before_run: Callable[[], Awaitable[None]] | None = None
+        """Awaited before the tool runs. Raises if it must not."""
         self.request = request
         self.preview = preview
         """True for a preview: the tool must have no effect."""

@@ -34,9 +34,11 @@ class Execution:
         limit = limit_for(tool, request, invocation.deadline, self._clock)
         if invocation.decision is not None and invocation.decision.limits:
             limit = await self._budget.reserve(invocation, invocation.decision, limit, start=self._start_seconds)
+        if invocation.before_run is not None:
+            await invocation.before_run()
         timer = RunTimer(invocation, tool, limit, self._claims, self._clock)
         run = RunRequest(
-            invocation.invocation_id,
+            invocation.run_id,
             invocation.arguments if invocation.call_input is None else invocation.call_input,
             limit.seconds,
             tenant=caller.tenant,

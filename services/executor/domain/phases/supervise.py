@@ -71,13 +71,13 @@ class ActiveInvocations:
                 return True
         return False
 
-    def cancel_lost_claim(self, invocation_id: str) -> None:
+    def cancel_lost_claim(self, run_id: str) -> None:
         """Cancel an invocation whose claim may belong to another call by now.
 
         One whose tool must not be repeated continues: half of its effect helps no caller.
         """
         for invocation in self._tasks:
-            if invocation.invocation_id == invocation_id and self._cancelable(invocation):
+            if invocation.run_id == run_id and self._cancelable(invocation):
                 rule = invocation.tool.uncertain if invocation.tool is not None else UncertainOutcome.FAIL
                 if rule is not UncertainOutcome.FAIL:
                     self._cancel(invocation, errors.claim_lost())
