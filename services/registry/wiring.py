@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -22,7 +21,6 @@ from libs.common.rpc.client import channel_to
 from libs.common.rpc.server import Service
 from libs.common.runtime.clock import Clock, SystemClock
 from libs.common.sql.engine import engine_for
-from libs.common.sql.migrate import migrate
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 from services.registry.adapters.json_schemas import JsonSchemaChecker
@@ -52,11 +50,10 @@ from services.registry.handlers.registry import RegistryHandlers
 from services.registry.handlers.response_cache import CacheClearingWakeup, ResponseCache
 from services.registry.handlers.runners import RunnerHandlers
 from services.registry.handlers.trust import TrustHandlers
+from services.registry.migrations import SCHEMA
 from services.registry.policy import POLICY
 
-SCHEMA = "registry"
 WAKEUP_CHANNEL = "toolmesh:registry:changes"
-MIGRATIONS = Path(__file__).parent / "migrations"
 
 
 class RegistryApplication(RpcApplication):
@@ -77,7 +74,7 @@ async def build(
     settle_seconds: float = SETTLE_SECONDS,
 ) -> RegistryApplication:
     """Build the registry. Shorter `poll_seconds`, `sweep_seconds` and `settle_seconds` are for tests."""
-    engine = engine_for(settings.database_url, schema=SCHEMA, size=8)
+    engine = engine_for(settings.database_url, schema=SCHEMA.name, size=8)
     authz = authz_channel(settings.authz_address, settings, repeatable=["FilterTools"])
     changes = PostgresChangeLog(engine)
     feed = PolledChangeFeed(changes, log, interval=poll_seconds)
@@ -126,7 +123,7 @@ async def build(
         resources=[
             channel_resource(authz),
             *([channel_resource(audit)] if audit else []),
-            engine_resource(engine, lambda: migrate(engine, MIGRATIONS, schema=SCHEMA)),
+            engine_resource(engine, SCHEMA),
             Resource(feed.start, feed.stop),
             Resource(bus.start, bus.stop),
             Resource(trust_scores.start, trust_scores.stop),

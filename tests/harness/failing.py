@@ -100,6 +100,7 @@ def documents() -> list[dict[str, Any]]:
         _manifest("raises", "raises"),
         _manifest("late", "waits", {}, {"execution": _SHORT}),
         _manifest("waits", "waits"),
+        _manifest("never_loads", "fine", {}, {"execution": {"entry_point": "failing/never_loads:fine"}}),
         _manifest("devours", "devours"),
         _manifest("leaves", "leaves"),
         _manifest("needs_machine", "fine", {}, _tier("machine")),
@@ -184,6 +185,7 @@ def failing_mesh(folder: Path) -> Iterator[Mesh]:
         "TOOLMESH_VOLUMES": f"notes={notes}:shared",
         "TOOLMESH_HOOKS": str(hooks),
         "TOOLMESH_RUNSC": str(gvisor),
+        "TOOLMESH_SANDBOX_START_SECONDS": "10",
     }
     with running_mesh(state, **named) as mesh:
         put = json.loads(cli("policy", "put", str(rules), "-m", "failing", "--json", state=state).stdout)

@@ -35,6 +35,7 @@ class BuiltinRunner:
 
     async def run(self, tool: Tool, work: RunRequest) -> RunResult:
         """Call the tool."""
+        work.begin()
         try:
             return RunResult(self._tools[tool.name].call(work.arguments))
         except MeshError:

@@ -82,9 +82,12 @@ class CommandRunner:
         async def attempt(workspace: Workspace) -> ToolAnswer:
             gate = await self._environment.open_egress(tool)
             try:
+                # The arguments are in its command line: from here on it may run, although its time begins later.
+                work.launch()
                 process = await sandbox.start(_plan(tool, work, program, argv, workspace, gate))
                 process_starts.labels("command", "cold").inc()
                 try:
+                    work.begin()
                     return await workspace.run_watched(process.kill, self._read_answer(process, tool, work, gate))
                 finally:
                     await asyncio.shield(process.kill())

@@ -13,6 +13,7 @@ from services.executor.adapters.runners.environment import RunnerEnvironment
 from services.executor.adapters.runners.middleware import ErrorMappingRunner, MetricsRunner, ThrottledSandbox
 from services.executor.adapters.runners.python import PythonRunner
 from services.executor.adapters.runners.worker.pool import PoolLimits, WorkerPool
+from services.executor.adapters.runners.workspace.workspace import Volumes
 from services.executor.adapters.sandbox.egress.proxy import EgressProxy
 from services.executor.adapters.sandbox.port import Sandbox
 from services.executor.domain.ports import Runner
@@ -60,6 +61,11 @@ class SandboxedRunners:
         """Return what these runners can run, after `start`. Blocking while the sandboxes have not been probed."""
         packs = tuple((pack.name, pack.digest) for pack in self._environment.packs.values())
         return Capabilities(tuple(self.by_kind), self._environment.tiers.available(), packs)
+
+    @property
+    def volumes(self) -> Volumes:
+        """The volumes of this executor."""
+        return self._environment.volumes
 
     async def start(self) -> None:
         """Probe the sandboxes and copy the tool packs."""

@@ -123,8 +123,8 @@ async def test_no_hook_of_a_call_outlives_it(running: Running, hook: str) -> Non
 
 
 async def test_a_worker_answers_one_call_at_a_time(running: Running) -> None:
-    tokens = await asyncio.gather(token(running), token(running))
-    assert len(set(tokens)) == 2
+    answers = await asyncio.gather(*(running.value(WHO, work(say=number)) for number in range(6)))
+    assert [answer["said"] for answer in answers] == list(range(6))
 
 
 async def test_a_worker_is_replaced_after_its_number_of_calls(starting: Starting) -> None:

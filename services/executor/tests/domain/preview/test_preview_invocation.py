@@ -51,6 +51,7 @@ class Foreseeing:
         return False
 
     async def run(self, tool: Tool, work: RunRequest) -> RunResult:
+        work.begin()
         self.work.append(work)
         return RunResult(
             {"said": "hello"}, (Effect("file:b", "update", True),), forecast=self.forecast, rollback=self._drop
