@@ -107,7 +107,7 @@ def _describe(response: registry_service_pb2.GetToolResponse, chosen: tool_versi
             console.print(output.text(line))
         for name, value in facts.items():
             if value:
-                console.print(output.text((f"  {name:<9}", "dim"), value))
+                console.print(output.text((f"  {name:<10}", "dim"), value))
         _print_schema("arguments", manifest.input.schema)
         _print_schema("result", manifest.output.schema)
     rows = [(each.manifest.version, _effect_and_state(each)[1], each.state_reason) for each in response.versions]
