@@ -29,7 +29,7 @@ def test_a_listing_is_by_default_of_keys_to_be_settled_and_of_the_callers_tenant
 
 
 def test_a_settlement_names_the_finding_and_who_made_it() -> None:
-    absent = settlement_of(pb.SettleKeyRequest(name="keys/a", absent={}, reason="r"), a_call())
+    absent = settlement_of(pb.SettleKeyRequest(name="keys/a", absent=pb.EffectAbsent(), reason="r"), a_call())
     assert (absent.result, absent.caller.peer, absent.caller.subject, absent.tenant) == (None, "operator", "", None)
     ada = Identity(subject="ada", token_id="t", expires_at=1.0, tenant="acme")
     found = settlement_of(pb.SettleKeyRequest(name="keys/a", result=b"{}", reason="r"), a_call(ada))
