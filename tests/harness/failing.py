@@ -108,7 +108,10 @@ def documents() -> list[dict[str, Any]]:
         _manifest("calls_out", "calls_out", {"host": text}, {"execution": reach}),
         _manifest("stutters", "stutters", {}, parts),
         _manifest("books", "fine", _NAMED, _WRITER, _effect("order:*", "create")),
-        _manifest("books_late", "waits", _NAMED, _WRITER, {"execution": _SHORT}, _effect("order:*", "create")),
+        # It may reach another system, so nobody knows whether it did.
+        _manifest(
+            "books_late", "waits", _NAMED, _WRITER, {"execution": {**reach, **_SHORT}}, _effect("order:*", "create")
+        ),
         _manifest("keeps_notes", "writes", _NAMED, _WRITER, _files("write"), written),
         _manifest("misplaces_notes", "writes", _NAMED, _WRITER, _files("write"), elsewhere),
         _manifest("reads_notes", "writes", _NAMED, _files("read")),
