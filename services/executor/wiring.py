@@ -63,6 +63,7 @@ from services.executor.domain.ports import Runner
 from services.executor.domain.preview.preview_invocation import PreviewInvocation
 from services.executor.domain.results.store import LargeResults
 from services.executor.domain.scheduling.caller_limits import CallerBounds, CallerLimits, LimitedCalls
+from services.executor.domain.scheduling.heavy_work import HeavyWork
 from services.executor.domain.scheduling.scheduler import Bounds, Scheduler
 from services.executor.domain.scheduling.slots import SlotPool
 from services.executor.handlers import ExecutorHandlers
@@ -102,7 +103,7 @@ def compose(
     quarantine = QuarantiningView(view, registry, log)
     cache = build_cache(settings, view, clock)
     store = PostgresResultStore(database, settings.sealing_keys)
-    hooks = read_hooks_file(settings.hooks)
+    hooks, heavy_work = read_hooks_file(settings.hooks), HeavyWork()
     sandboxed = build_sandboxed_runners(settings, log)
     scheduler = build_scheduler(settings, clock)
     trail = build_trail(settings, audit, database, log, in_flight)
@@ -121,7 +122,8 @@ def compose(
         cache=cache,
         large_results=LargeResults(store, settings.result_ttl_seconds, settings.result_max_bytes),
         slots=SlotPool(scheduler, clock),
-        hooks=hooks.open(clock, log),
+        hooks=hooks.open(clock, log, heavy_work),
+        heavy_work=heavy_work,
         observer=Metrics(log),
         spans=SampledSpans(tracing),
         clock=clock,
@@ -173,7 +175,7 @@ def build_handlers(
 ) -> ExecutorHandlers:
     """Build the use cases of the RPCs."""
     invoke = Invoke(pipeline)
-    group = InvokeGroup(invoke, ports.tools, ports.clock, revoked=revoked)
+    group = InvokeGroup(invoke, ports.tools, ports.clock, ports.heavy_work, revoked=revoked)
     preview = PreviewInvocation(pipeline, ports.previews)
     return ExecutorHandlers(
         LimitedCalls(limits, invoke.execute, lambda request: (request.caller, 1)),

@@ -56,12 +56,14 @@ class Invocation:
         "replayed",
         "request",
         "reservation",
+        "resources",
         "result_id",
         "retrieved",
         "run_started",
         "sandbox",
         "scanner",
         "settling",
+        "small",
         "tool",
         "undo",
         "violations",
@@ -90,6 +92,10 @@ class Invocation:
         self.scanner: Scanner | None = None
         """Redacts what is shown of this call; it knows the sensitive values of the arguments. None before they are
         known."""
+        self.resources: tuple[str, ...] = ()
+        """The resources that the arguments name."""
+        self.small = True
+        """True if its arguments are small enough to be handled on the event loop."""
         self.question: Question | None = None
         self.decision: Decision | None = None
         self.decision_record = ""

@@ -109,6 +109,8 @@ class Question(Struct, frozen=True):
     arguments_digest: str
     risk: tuple[tuple[str, int], ...] = ()
     """Risk facts that hooks report, by name."""
+    resources: tuple[str, ...] = ()
+    """The resources that the arguments name."""
 
 
 @dataclass(frozen=True, slots=True)
