@@ -64,6 +64,7 @@ from services.executor.domain.preview.preview_invocation import PreviewInvocatio
 from services.executor.domain.results.store import LargeResults
 from services.executor.domain.scheduling.caller_limits import CallerBounds, CallerLimits, LimitedCalls
 from services.executor.domain.scheduling.heavy_work import HeavyWork
+from services.executor.domain.scheduling.refused_calls import RefusedCalls
 from services.executor.domain.scheduling.scheduler import Bounds, Scheduler
 from services.executor.domain.scheduling.slots import SlotPool
 from services.executor.handlers import ExecutorHandlers
@@ -135,8 +136,12 @@ def compose(
     claims.listen(
         pipeline.supervisor.active.cancel_lost_claim, lambda cause: log.error("claim leases not renewed", cause=cause)
     )
+    invoke = Invoke(pipeline)
+    refused = RefusedCalls(invoke.record_not_started)
     handlers = build_handlers(
         pipeline,
+        invoke,
+        refused,
         ports,
         store,
         CallerLimits(CallerBounds(subject=settings.subject_calls, tenant=settings.tenant_calls)),
@@ -156,6 +161,7 @@ def compose(
             *maintenance(claims, store, log),
             Resource(stop=budget.close),
             Resource(trail.start, trail.stop),
+            Resource(stop=refused.stop),
             Resource(registrar.start, registrar.stop),
             Resource(view.start, view.stop),
             Resource(stop=quarantine.stop),
@@ -167,6 +173,8 @@ def compose(
 
 def build_handlers(
     pipeline: Pipeline,
+    invoke: Invoke,
+    refused: RefusedCalls,
     ports: Ports,
     store: PostgresResultStore,
     limits: CallerLimits,
@@ -174,13 +182,12 @@ def build_handlers(
     revoked: Callable[[Caller], bool],
 ) -> ExecutorHandlers:
     """Build the use cases of the RPCs."""
-    invoke = Invoke(pipeline)
     group = InvokeGroup(invoke, ports.tools, ports.clock, ports.heavy_work, revoked=revoked)
     preview = PreviewInvocation(pipeline, ports.previews)
     return ExecutorHandlers(
-        LimitedCalls(limits, invoke.execute, lambda request: (request.caller, 1)),
-        LimitedCalls(limits, group.execute, lambda calls: (calls[0].request.caller, len(calls))),
-        LimitedCalls(limits, preview.execute, lambda request: (request.caller, 1)),
+        LimitedCalls(limits, invoke.execute, lambda request: [request], refused),
+        LimitedCalls(limits, group.execute, lambda calls: [call.request for call in calls], refused),
+        LimitedCalls(limits, preview.execute, lambda request: [request], refused),
         FetchResult(store),
     )
 

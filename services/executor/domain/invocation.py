@@ -53,6 +53,7 @@ class Invocation:
         "preview",
         "question",
         "reason",
+        "refused_calls",
         "replayed",
         "request",
         "reservation",
@@ -112,6 +113,8 @@ class Invocation:
         self.costs: tuple[tuple[str, int], ...] = ()
         self.undo: dict[str, Any] | None = None
         self.attempts = 0
+        self.refused_calls = 1
+        """How many refused calls its record stands for."""
         self.result_id = ""
         self.retrieved: datetime | None = None
         """When a cached result was computed, where one is used."""

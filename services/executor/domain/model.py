@@ -258,6 +258,8 @@ class Record(Struct, frozen=True):
     violations: tuple[Effect, ...] = ()
     undone_by: str = ""
     cost_micros: int = 0
+    refused_calls: int = 1
+    """How many refused calls it stands for."""
     scanner: Scanner | None = None
     """Redacts its texts; None for the scanner of the tenant."""
 

@@ -14,8 +14,9 @@ MAX_UNITS = 20_000_000
 """More work is refused. It would take a core more than half a second."""
 INLINE_VALUES = 2_000
 INLINE_BYTES = 64 * 1024
-LIGHT_BYTES = 8 * 1024
-"""Up to this much text is searched for secrets on the event loop. Some texts take 3 microseconds for each character."""
+LIGHT_BYTES = 1024
+"""Up to this much text is searched for secrets on the event loop. Some texts take 3 microseconds for each character,
+and the calls of a group may all be searched in one turn of the loop."""
 # Matching a pattern reads about so many bytes in one unit.
 _BYTES_PER_UNIT = 4
 

@@ -196,11 +196,10 @@ class Hooks:
             scanner = None if hook.sees_sensitive else facts.scanner
             view = await self._view(hook, facts, arguments, facts.tool.input.declared)
             # The message may be the tool's own, and repeat its arguments.
-            described = {
-                "code": error.row.code,
-                "reason": error.reason.name,
-                "message": view.redact_text(error.message, scanner),
-            }
+            redact = partial(view.redact_text, error.message, scanner)
+            light = scanner is None or is_light(arguments)
+            message = redact() if light else await self._heavy_work.run(facts.caller, redact)
+            described = {"code": error.row.code, "reason": error.reason.name, "message": message}
             seen = {"input": view.shown, "error": described}
             try:
                 answer = await self._ask(hook, facts, seen, until)

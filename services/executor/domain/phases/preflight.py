@@ -14,7 +14,7 @@ from services.executor.domain import errors
 from services.executor.domain.arguments.prepare import PreparedArguments, prepare
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.model import PayloadDigest
-from services.executor.domain.payload_summary import summarize_payload
+from services.executor.domain.payload_summary import scans_inline, summarize_payload
 from services.executor.domain.ports import AuditTrail, Runner, ToolView
 from services.executor.domain.resolve_granted import resolve_granted
 from services.executor.domain.scheduling.offload import Offload
@@ -79,7 +79,8 @@ class Preflight:
         request = invocation.request
         scanner = self._scanners.of(request.caller.tenant)
         bounded = request.caller.confined is None or len(request.arguments) <= CONFINED_BYTES
-        invocation.small = bounded and tool.input.cost.runs_inline(size_of_json(request.arguments))
+        quick = bounded and tool.input.cost.runs_inline(size_of_json(request.arguments))
+        invocation.small = quick and scans_inline(request.arguments, tool, scanner)
         return await self._offload.run(invocation, partial(_prepare, tool, request.arguments, scanner))
 
 
