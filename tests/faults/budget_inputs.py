@@ -11,12 +11,10 @@ from buf.validate import validate_pb2
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
-from toolmesh.authz.v1 import authz_service_pb2 as authz_pb
 from toolmesh.authz.v1 import capability_token_pb2 as tokens
 from toolmesh.authz.v1 import policy_service_pb2 as policy_pb
 from toolmesh.authz.v1 import token_service_pb2 as token_pb
 from toolmesh.executor.v1 import executor_service_pb2 as executor_pb
-from toolmesh.registry.v1 import registry_service_pb2 as registry_pb
 from toolmesh.registry.v1 import tool_manifest_pb2 as mpb
 
 from services.registry.tests.manifests import reader
@@ -108,7 +106,7 @@ class Inputs:
             "noise": self.text(50_000),
         }
         for name, text in texts.items():
-            document = {"name": "fuzzed", "text": text}
+            document = policy_pb.PolicyDocument(name="fuzzed", text=text)
             yield name, policy_pb.ValidatePolicyRequest(documents=[document])
 
     def manifests(self) -> Iterator[tuple[str, mpb.ToolManifest]]:
@@ -182,18 +180,3 @@ def _shorter(arguments: bytes, size: int) -> bytes:
     entries = list(value.items()) if isinstance(value, dict) else value
     kept = entries[: max(1, len(entries) * size // (2 * len(arguments)))]
     return json.dumps({"text": "n", "value": dict(kept) if isinstance(value, dict) else kept}).encode()
-
-
-def batch_check(arguments: bytes) -> authz_pb.BatchCheckRequest:
-    """Return a check of many calls with these arguments."""
-    facts = authz_pb.CallFacts(
-        tool_version="tools/core.echo/versions/1.0.0",
-        mutation_class="READ_ONLY",
-        arguments=arguments[:20_000] and b"{}",
-    )
-    return authz_pb.BatchCheckRequest(calls=[facts] * 64)
-
-
-def register_request(manifest: mpb.ToolManifest) -> registry_pb.RegisterToolRequest:
-    """Return the request that registers a manifest."""
-    return registry_pb.RegisterToolRequest(manifest=manifest)
