@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from libs.common.errors import MeshError
 from services.executor.domain import errors
@@ -25,6 +25,16 @@ class CallerBounds:
     tenant: int = 512
 
 
+class Holder(Protocol):
+    """Whose calls are counted."""
+
+    @property
+    def tenant(self) -> str: ...
+
+    @property
+    def subject(self) -> str: ...
+
+
 class CallerLimits:
     """Counts calls under way by subject and by tenant."""
 
@@ -33,7 +43,7 @@ class CallerLimits:
         self._counts: Counter[tuple[str, ...]] = Counter()
 
     @contextmanager
-    def hold(self, caller: Caller, calls: int) -> Iterator[None]:
+    def hold(self, caller: Holder, calls: int) -> Iterator[None]:
         """Count calls of a caller while they are under way. Raises RATE_LIMITED, and counts none, beyond a bound."""
         refusal = self.find_refusal(caller, calls)
         if refusal is not None:
