@@ -69,6 +69,8 @@ from services.executor.domain.ports import Runner
 from services.executor.domain.preview.preview_invocation import PreviewInvocation
 from services.executor.domain.results.store import LargeResults
 from services.executor.domain.scheduling.caller_limits import CallerBounds, CallerLimits, LimitedCalls
+from services.executor.domain.scheduling.heavy_work import HeavyWork
+from services.executor.domain.scheduling.refused_calls import RefusedCalls
 from services.executor.domain.scheduling.scheduler import Bounds, Scheduler
 from services.executor.domain.scheduling.slots import SlotPool
 from services.executor.handlers.executor import ExecutorHandlers
@@ -111,7 +113,7 @@ def compose(
     quarantine = QuarantiningView(view, registry, log)
     cache = build_cache(settings, view, clock)
     store = PostgresResultStore(database, settings.sealing_keys)
-    hooks = read_hooks_file(settings.hooks)
+    hooks, heavy_work = read_hooks_file(settings.hooks), HeavyWork()
     sandboxed = build_sandboxed_runners(settings, log)
     scheduler = build_scheduler(settings, clock)
     encoder = RecordEncoder(instance_id(settings), settings.redaction_rules)
@@ -133,7 +135,8 @@ def compose(
         cache=cache,
         large_results=LargeResults(store, settings.result_ttl_seconds, settings.result_max_bytes),
         slots=SlotPool(scheduler, clock),
-        hooks=hooks.open(clock, log),
+        hooks=hooks.open(clock, log, heavy_work),
+        heavy_work=heavy_work,
         observer=Metrics(log),
         spans=SampledSpans(tracing),
         clock=clock,
@@ -150,10 +153,14 @@ def compose(
     claims.listen(
         pipeline.supervisor.active.cancel_lost_claim, lambda cause: log.error("claim leases not renewed", cause=cause)
     )
+    invoke = Invoke(pipeline)
+    refused = RefusedCalls(invoke.record_not_started)
     limits = CallerLimits(CallerBounds(subject=settings.subject_calls, tenant=settings.tenant_calls))
     jobs = build_jobs(settings, database, pipeline, limits, verifier, log)
     handlers = build_handlers(
         pipeline,
+        invoke,
+        refused,
         ports,
         store,
         limits,
@@ -184,6 +191,7 @@ def compose(
             jobs.signals,
             Resource(stop=budget.close),
             Resource(trail.start, trail.stop),
+            Resource(stop=refused.stop),
             Resource(sandboxed.start, sandboxed.stop),
             Resource(announcer.start, announcer.stop),
             Resource(registrar.start, registrar.stop),
@@ -199,6 +207,8 @@ def compose(
 
 def build_handlers(
     pipeline: Pipeline,
+    invoke: Invoke,
+    refused: RefusedCalls,
     ports: Ports,
     store: PostgresResultStore,
     limits: CallerLimits,
@@ -206,13 +216,12 @@ def build_handlers(
     revoked: Callable[[Caller], bool],
 ) -> ExecutorHandlers:
     """Build the use cases of the RPCs."""
-    invoke = Invoke(pipeline)
-    group = InvokeGroup(invoke, ports.tools, ports.clock, revoked=revoked)
+    group = InvokeGroup(invoke, ports.tools, ports.clock, ports.heavy_work, revoked=revoked)
     preview = PreviewInvocation(pipeline, ports.previews)
     return ExecutorHandlers(
-        LimitedCalls(limits, invoke.execute, lambda request: (request.caller, 1)),
-        LimitedCalls(limits, group.execute, lambda calls: (calls[0].request.caller, len(calls))),
-        LimitedCalls(limits, preview.execute, lambda request: (request.caller, 1)),
+        LimitedCalls(limits, invoke.execute, lambda request: [request], refused),
+        LimitedCalls(limits, group.execute, lambda calls: [call.request for call in calls], refused),
+        LimitedCalls(limits, preview.execute, lambda request: [request], refused),
         FetchResult(store),
     )
 

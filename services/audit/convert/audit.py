@@ -64,6 +64,7 @@ _AS_IS = (
     "compensation",
     "preview",
     "reduced_reason",
+    "refused_calls",
 )
 _LISTS = ("determining_policies", "side_effects", "argument_changes", "hooks", "violations")
 _SUMMARIES = ("arguments_summary", "result_summary")

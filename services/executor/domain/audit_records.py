@@ -100,6 +100,7 @@ def outcome_record(invocation: Invocation, *, result: PayloadDigest | None = Non
         violations=invocation.violations,
         undone_by=tool.compensation if undoable and tool is not None else "",
         cost_micros=sum(micros for _, micros in invocation.costs) if invocation.costs else 0,
+        refused_calls=invocation.refused_calls,
         scanner=invocation.scanner,
     )
 

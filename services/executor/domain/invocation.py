@@ -56,9 +56,11 @@ class Invocation:
         "preview",
         "question",
         "reason",
+        "refused_calls",
         "replayed",
         "request",
         "reservation",
+        "resources",
         "result_id",
         "retrieved",
         "run_id",
@@ -66,6 +68,7 @@ class Invocation:
         "sandbox",
         "scanner",
         "settling",
+        "small",
         "start_wait",
         "tool",
         "undo",
@@ -109,6 +112,10 @@ class Invocation:
         self.scanner: Scanner | None = None
         """Redacts what is shown of this call; it knows the sensitive values of the arguments. None before they are
         known."""
+        self.resources: tuple[str, ...] = ()
+        """The resources that the arguments name."""
+        self.small = True
+        """True if its arguments are small enough to be handled on the event loop."""
         self.question: Question | None = None
         self.decision: Decision | None = None
         self.decision_record = ""
@@ -127,6 +134,8 @@ class Invocation:
         self.costs: tuple[tuple[str, int], ...] = ()
         self.undo: dict[str, Any] | None = None
         self.attempts = 0
+        self.refused_calls = 1
+        """How many refused calls its record stands for."""
         self.result_id = ""
         self.retrieved: datetime | None = None
         """When a cached result was computed, where one is used."""

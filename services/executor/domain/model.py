@@ -112,6 +112,8 @@ class Question(Struct, frozen=True):
     arguments_digest: str
     risk: tuple[tuple[str, int], ...] = ()
     """Risk facts that hooks report, by name."""
+    resources: tuple[str, ...] = ()
+    """The resources that the arguments name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +290,8 @@ class Record(Struct, frozen=True):
     violations: tuple[Effect, ...] = ()
     undone_by: str = ""
     cost_micros: int = 0
+    refused_calls: int = 1
+    """How many refused calls it stands for."""
     scanner: Scanner | None = None
     """Redacts its texts; None for the scanner of the tenant."""
 

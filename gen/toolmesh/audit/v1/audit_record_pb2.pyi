@@ -282,6 +282,7 @@ class AuditRecord(_message.Message):
     VIOLATIONS_FIELD_NUMBER: _builtins.int
     PREVIEW_FIELD_NUMBER: _builtins.int
     REDUCED_REASON_FIELD_NUMBER: _builtins.int
+    REFUSED_CALLS_FIELD_NUMBER: _builtins.int
     record_id: _builtins.str
     """The id that its writer gave it; appending the same record twice stores it once, another one with its id is refused."""
     event_class: Global___EventClass.ValueType
@@ -351,6 +352,10 @@ class AuditRecord(_message.Message):
     reduced_reason: _builtins.str
     """Set if the log refused the record in full: the field and the rule that it violated. Summaries, lists and the caller's own
     identifiers are left out then; digests, caller and status are not.
+    """
+    refused_calls: _builtins.int
+    """How many refused calls the record stands for, where it is more than one: calls beyond the limits of their subject or tenant
+    are recorded together. The other fields are those of one of them.
     """
     @_builtins.property
     def event_time(self) -> _timestamp_pb2.Timestamp:
@@ -449,10 +454,11 @@ class AuditRecord(_message.Message):
         violations: _abc.Iterable[_builtins.str] | None = ...,
         preview: _builtins.bool = ...,
         reduced_reason: _builtins.str = ...,
+        refused_calls: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["archival", b"archival", "caller", b"caller", "erasure", b"erasure", "event_time", b"event_time", "hold", b"hold", "latency", b"latency", "previous_shard", b"previous_shard"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["archival", b"archival", "argument_changes", b"argument_changes", "arguments_digest", b"arguments_digest", "arguments_summary", b"arguments_summary", "attempt", b"attempt", "authorization", b"authorization", "caller", b"caller", "compensation", b"compensation", "cost_micros", b"cost_micros", "decision", b"decision", "determining_policies", b"determining_policies", "erasure", b"erasure", "error_reason", b"error_reason", "event_class", b"event_class", "event_time", b"event_time", "executor_id", b"executor_id", "follows", b"follows", "hold", b"hold", "hooks", b"hooks", "idempotency_key", b"idempotency_key", "invocation_id", b"invocation_id", "latency", b"latency", "mutation_class", b"mutation_class", "native_call_id", b"native_call_id", "operation", b"operation", "policy_set_version", b"policy_set_version", "preview", b"preview", "previous_shard", b"previous_shard", "previous_state", b"previous_state", "record_id", b"record_id", "reduced_reason", b"reduced_reason", "replayed", b"replayed", "result_digest", b"result_digest", "result_summary", b"result_summary", "sandbox", b"sandbox", "side_effects", b"side_effects", "state", b"state", "state_path", b"state_path", "status", b"status", "task_id", b"task_id", "ticket", b"ticket", "tool_digest", b"tool_digest", "tool_version", b"tool_version", "trace_id", b"trace_id", "violations", b"violations", "writer", b"writer"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["archival", b"archival", "argument_changes", b"argument_changes", "arguments_digest", b"arguments_digest", "arguments_summary", b"arguments_summary", "attempt", b"attempt", "authorization", b"authorization", "caller", b"caller", "compensation", b"compensation", "cost_micros", b"cost_micros", "decision", b"decision", "determining_policies", b"determining_policies", "erasure", b"erasure", "error_reason", b"error_reason", "event_class", b"event_class", "event_time", b"event_time", "executor_id", b"executor_id", "follows", b"follows", "hold", b"hold", "hooks", b"hooks", "idempotency_key", b"idempotency_key", "invocation_id", b"invocation_id", "latency", b"latency", "mutation_class", b"mutation_class", "native_call_id", b"native_call_id", "operation", b"operation", "policy_set_version", b"policy_set_version", "preview", b"preview", "previous_shard", b"previous_shard", "previous_state", b"previous_state", "record_id", b"record_id", "reduced_reason", b"reduced_reason", "refused_calls", b"refused_calls", "replayed", b"replayed", "result_digest", b"result_digest", "result_summary", b"result_summary", "sandbox", b"sandbox", "side_effects", b"side_effects", "state", b"state", "state_path", b"state_path", "status", b"status", "task_id", b"task_id", "ticket", b"ticket", "tool_digest", b"tool_digest", "tool_version", b"tool_version", "trace_id", b"trace_id", "violations", b"violations", "writer", b"writer"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

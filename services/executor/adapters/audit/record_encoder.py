@@ -145,6 +145,8 @@ class RecordEncoder:
             form["violations"] = self._redact_list(_effects(record.violations), record)
         if record.undone_by:
             form["compensation"] = record.undone_by
+        if record.refused_calls > 1:
+            form["refused_calls"] = record.refused_calls
         if record.cost_micros:
             form["cost_micros"] = record.cost_micros
 

@@ -34,6 +34,7 @@ from services.executor.domain.results.cache import ResultCache
 from services.executor.domain.results.store import LargeResults
 from services.executor.domain.scheduling.budget import BudgetReservations
 from services.executor.domain.scheduling.heavy_work import HeavyWork
+from services.executor.domain.scheduling.offload import Offload
 from services.executor.domain.scheduling.slots import SlotPool
 
 
@@ -71,12 +72,13 @@ class Pipeline:
         hooks = self.hooks = InvocationHooks(ports.hooks, scanners)
         steps = self.steps = ShieldedSteps()
         budget = BudgetReservations(ports.spending, clock, observer)
+        offload = Offload(ports.heavy_work, clock)
         self.preflight = Preflight(
             tools=ports.tools,
             audit=ports.audit,
             runner=ports.runner,
             scanners=scanners,
-            heavy_work=ports.heavy_work,
+            offload=offload,
             clock=clock,
         )
         self.authorization = Authorization(
@@ -87,6 +89,7 @@ class Pipeline:
             hooks=hooks,
             scanners=scanners,
             satisfies=ports.satisfies,
+            offload=offload,
             clock=clock,
             audit_wait=audit_wait,
         )

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from libs.common.errors import MeshError
 from libs.common.json.jsonio import dump
+from libs.common.redaction.scanner import Scanner
 from libs.common.redaction.tenant_scanners import TenantScanners
 from libs.common.runtime.clock import Clock
 from services.executor.domain import errors
@@ -14,6 +16,7 @@ from services.executor.domain.hooks.invocation_hooks import InvocationHooks
 from services.executor.domain.idempotency.claim import IdempotencyClaims
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.model import Claim, RunResult
+from services.executor.domain.payload_summary import scans_inline
 from services.executor.domain.phases.shielded import ShieldedSteps
 from services.executor.domain.ports import Quarantine
 from services.executor.domain.results.build_result import build_result
@@ -23,7 +26,7 @@ from services.executor.domain.results.size_limits import UNDO_BYTES
 from services.executor.domain.results.store import LargeResults
 from services.executor.domain.scheduling.heavy_work import HeavyWork
 from services.executor.domain.tool import Tool
-from services.executor.domain.validation_cost import is_small, size_of_value
+from services.executor.domain.validation_cost import LIGHT_BYTES, is_small, size_of_value
 
 # How long a caller waits until every executor knows of a quarantine. This executor stops using the tool at once.
 _QUARANTINE_PATIENCE = 2.0
@@ -106,10 +109,16 @@ class Verifier:
     async def _check(self, invocation: Invocation, tool: Tool, value: Any) -> CheckedResult:
         """Check a result: at once if that is quick, else beside the event loop."""
         caller = invocation.request.caller
-        check = partial(check_result, invocation, tool, value, invocation.scanner_of(self._scanners))
-        if is_small(value) and tool.output.cost.runs_inline(size_of_value(value)):
+        scanner = invocation.scanner_of(self._scanners)
+        check = partial(check_result, invocation, tool, value, scanner)
+        if is_small(value) and self._is_quick(tool, value, scanner):
             return check()
         return await self._heavy_work.run(caller, check)
+
+    def _is_quick(self, tool: Tool, value: Any, scanner: Scanner) -> bool:
+        size = size_of_value(value)
+        light = size.text_bytes <= LIGHT_BYTES
+        return tool.output.cost.runs_inline(size) and (light or _scans_inline(value, tool, scanner))
 
     async def _check_run(self, invocation: Invocation, tool: Tool, run: RunResult) -> VerifiedResult:
         invocation.costs, invocation.undo = run.costs, run.undo
@@ -139,3 +148,11 @@ class Verifier:
         reason = quarantine_reason(undeclared, invocation.invocation_id)
         await self._quarantine.impose(tool, reason, invocation.invocation_id, within=_QUARANTINE_PATIENCE)
         raise errors.word_broken(tool.name, len(undeclared))
+
+
+def _scans_inline(value: Any, tool: Tool, scanner: Scanner) -> bool:
+    try:
+        return scans_inline(dump(value), tool, scanner)
+    except MeshError:
+        # It has no JSON form, and is refused for that.
+        return True
