@@ -57,6 +57,7 @@ def result_from(answer: ToolAnswer, observed: tuple[Effect, ...] = (), workspace
         costs=answer.costs,
         undo=answer.undo,
         commit=None if workspace is None else workspace.commit,
+        committed=None if workspace is None else workspace.committed,
         rollback=None if workspace is None else workspace.rollback,
     )
 

@@ -10,6 +10,8 @@ from services.executor.domain.deadlines import limit_for
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.model import RunRequest, RunResult
 from services.executor.domain.ports import ClaimStore, Runner
+from services.executor.domain.results.costs import price_of, sum_costs
+from services.executor.domain.results.effects import reported_elsewhere
 from services.executor.domain.scheduling.budget import BudgetReservations
 from services.executor.domain.states import State
 from services.executor.domain.tool import Tool
@@ -33,6 +35,8 @@ class Execution:
         invocation.enter(State.RUNNING)
         invocation.attempts = 1
         invocation.run_started = self._clock.monotonic()
+        price = price_of(invocation)
+        invocation.costs = price
         run = RunRequest(
             invocation.invocation_id,
             invocation.arguments if invocation.call_input is None else invocation.call_input,
@@ -45,14 +49,22 @@ class Execution:
         )
         try:
             if self._runner.runs_inline(tool):
-                return await self._runner.run(tool, run)
-            async with asyncio.timeout(limit.seconds):
-                return await self._runner.run(tool, run)
-        except TimeoutError:
-            raise limit.exceeded() from None
+                result = await self._runner.run(tool, run)
+            else:
+                async with asyncio.timeout(limit.seconds):
+                    result = await self._runner.run(tool, run)
+        except BaseException as error:
+            invocation.effects = reported_elsewhere(run.notes.effects)
+            invocation.costs = sum_costs(price, run.notes.costs)
+            if isinstance(error, TimeoutError):
+                raise limit.exceeded() from None
+            raise
         finally:
             if invocation.reservation is not None:
                 self._budget.settle(invocation)
+        if result.costs:
+            invocation.costs = sum_costs(price, result.costs)
+        return result
 
     async def count_cached(self, invocation: Invocation) -> None:
         """Count a call that a cached result answers: rate limits hold for it too."""

@@ -125,6 +125,7 @@ class Completion:
             context=truncate_texts(invocation.context) if invocation.context else (),
             effects=truncate_effects(invocation.effects) if invocation.effects else (),
             effect_count=len(invocation.effects),
+            declared=tool.effects,
             costs=invocation.costs,
             undone_by=tool.compensation,
             undo=b"" if invocation.undo is None else dump(invocation.undo),

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from libs.common.errors import MeshError, Reason
 from services.executor.adapters.runners.worker.worker import WorkerGoneError
 from services.executor.adapters.runners.workspace.apply_changes import apply_changes
-from services.executor.adapters.runners.workspace.file_tree import FOLDER, STAGING, read_tree
+from services.executor.adapters.runners.workspace.file_tree import STAGING, read_tree
 from services.executor.adapters.runners.workspace.workspace import Volumes, Workspace, difference
 from services.executor.adapters.sandbox.port import ExitKind, ExitReport
 from services.executor.adapters.sandbox.scratch.bounded_scratch import BoundedScratch, ScratchFolder
-from services.executor.domain.tool import Access
+from services.executor.domain.tool import FOLDER, Access
 from services.executor.domain.volumes import Volume
 from services.executor.tests.packing import MIB, confined, python_tool
 from services.executor.tests.waiting import until
