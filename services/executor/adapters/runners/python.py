@@ -34,6 +34,7 @@ from services.executor.adapters.runners.worker.answer import (
     unreadable_result_error,
 )
 from services.executor.adapters.runners.worker.frames import FrameError
+from services.executor.adapters.runners.worker.output import OutputCollector
 from services.executor.adapters.runners.worker.pool import WorkerKey, WorkerPool
 from services.executor.adapters.runners.worker.worker import Worker, WorkerBrokenError, WorkerGoneError
 from services.executor.adapters.runners.workspace.workspace import Workspace
@@ -169,25 +170,32 @@ class PythonRunner:
     async def call_worker(self, worker: Worker, tool: Tool, work: RunRequest) -> ToolAnswer:
         """Send the call to a worker and return its answer. Raises the error of a worker that ended or broke a rule."""
         limit = self._output_bytes if tool.persists else min(self._output_bytes, tool.max_result_bytes)
+        output = OutputCollector(work.invocation_id)
         try:
-            frame = await worker.call(_request(tool, work, limit), limit + _NOTES_BYTES)
+            frame = await worker.call(_request(tool, work, limit), limit + _NOTES_BYTES, output.add)
             answer = parse_answer(frame, work.invocation_id, limit)
         except FrameError as error:
             raise unreadable_result_error(error, limit) from None
         except MalformedAnswerError:
             raise errors.worker_lost() from None
         except WorkerGoneError as gone:
-            raise self.worker_gone_error(gone, tool, work) from None
+            output.fill(work.notes)
+            output = OutputCollector(work.invocation_id)
+            # A worker that served other calls may end with what their child processes wrote.
+            raise self.worker_gone_error(gone, tool, work, is_first=worker.calls == 1) from None
         finally:
+            output.fill(work.notes)
             violation = egress_error(worker.gate.take_refusals()) if worker.gate is not None else None
         if violation is not None:
             raise violation
         return answer
 
-    def worker_gone_error(self, gone: WorkerGoneError, tool: Tool, work: RunRequest) -> MeshError:
-        """Return the error of a worker that ended, and log its stderr."""
+    def worker_gone_error(
+        self, gone: WorkerGoneError, tool: Tool, work: RunRequest, *, is_first: bool = True
+    ) -> MeshError:
+        """Return the error of a worker that ended, and log its stderr if it served no other call."""
         error = process_lost_error(gone.ending, work)
-        log_failure(self._log, tool, work, error, gone.ending.stderr_tail)
+        log_failure(self._log, tool, work, error, gone.ending.stderr_tail if is_first else "")
         return error
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from libs.common.errors import Reason
 from services.executor.adapters.runners.packs.argv import MAX_BYTES
+from services.executor.domain.model import LogSource
 from services.executor.domain.tool import Access, Effect
 from services.executor.domain.volumes import Volume
 from services.executor.tests.packing import MIB, command_tool, confined, work
@@ -82,8 +83,13 @@ async def test_each_failure_of_a_program_has_its_own_error(
 
 
 async def test_the_stderr_of_a_failing_program_is_logged(running: Running) -> None:
-    await running.failure(command_tool(SPEAK, "exit", "3"), work())
+    run = work()
+    await running.failure(command_tool(SPEAK, "exit", "3"), run)
     assert "secret of the program" in running.logged
+    assert [(line.source, line.text) for line in run.notes.lines][-2:] == [
+        (LogSource.STDERR, "secret of the program"),
+        (LogSource.FAILURE, run.notes.lines[-1].text),
+    ]
 
 
 async def test_a_program_may_ignore_its_stdin(running: Running) -> None:
