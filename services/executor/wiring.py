@@ -8,6 +8,7 @@ from pathlib import Path
 import grpc.aio
 from sqlalchemy.ext.asyncio import AsyncEngine
 from toolmesh.executor.v1 import executor_service_pb2_grpc as rpc
+from toolmesh.executor.v1 import tool_log_service_pb2_grpc as logs_rpc
 
 from libs.authz_client.jwks import authz_channel, verifier_from
 from libs.common.auth.constraints import ConstraintChecker
@@ -48,6 +49,8 @@ from services.executor.adapters.sandbox.port import Sandbox
 from services.executor.adapters.telemetry.metrics import Metrics
 from services.executor.adapters.telemetry.queue_metrics import QueueMetrics, export_queue_length
 from services.executor.adapters.telemetry.spans import SampledSpans
+from services.executor.adapters.tool_logs.postgres_logs import PostgresToolLogs
+from services.executor.adapters.tool_logs.writer import ToolLogWriter
 from services.executor.builtin.arithmetic import Arithmetic
 from services.executor.builtin.clock_now import ClockNow
 from services.executor.builtin.echo import Echo
@@ -65,10 +68,12 @@ from services.executor.domain.results.store import LargeResults
 from services.executor.domain.scheduling.caller_limits import CallerBounds, CallerLimits, LimitedCalls
 from services.executor.domain.scheduling.scheduler import Bounds, Scheduler
 from services.executor.domain.scheduling.slots import SlotPool
-from services.executor.handlers import ExecutorHandlers
+from services.executor.domain.tool_logs.list_tool_logs import ListToolLogs
+from services.executor.handlers import ExecutorHandlers, ToolLogHandlers
 from services.executor.policy import POLICY
 
 SERVICE = "toolmesh.executor.v1.ExecutorService"
+LOG_SERVICE = "toolmesh.executor.v1.ToolLogService"
 SCHEMA = "executor"
 MIGRATIONS = Path(__file__).parent / "migrations"
 SWEEP_SECONDS = 300.0
@@ -108,6 +113,13 @@ def compose(
     trail = build_trail(settings, audit, database, log, in_flight)
     claims = build_claims(database, settings)
     budget = LazyBudget(settings.redis_url)
+    logs = PostgresToolLogs(
+        database,
+        settings.sealing_keys,
+        seconds=settings.tool_log_seconds,
+        tenant_bytes=settings.tool_log_tenant_bytes,
+    )
+    log_writer = ToolLogWriter(logs.store, log)
     registrar = BuiltinRegistrar(registry, [tool.manifest for tool in tools], log)
     ports = Ports(
         tools=quarantine,
@@ -121,6 +133,7 @@ def compose(
         cache=cache,
         large_results=LargeResults(store, settings.result_ttl_seconds, settings.result_max_bytes),
         slots=SlotPool(scheduler, clock),
+        logs=log_writer,
         hooks=hooks.open(clock, log),
         observer=Metrics(log),
         spans=SampledSpans(tracing),
@@ -140,18 +153,24 @@ def compose(
         CallerLimits(CallerBounds(subject=settings.subject_calls, tenant=settings.tenant_calls)),
         revoked=lambda caller: verifier.view.refuses(caller.token_lineage),
     )
+    log_handlers = ToolLogHandlers(ListToolLogs(logs))
     return RpcApplication(
         settings,
         log,
         tracing,
         policy=POLICY,
         verifier=verifier,
-        services=[Service(SERVICE, lambda server: rpc.add_ExecutorServiceServicer_to_server(handlers, server))],
+        services=[
+            Service(SERVICE, lambda server: rpc.add_ExecutorServiceServicer_to_server(handlers, server)),
+            Service(LOG_SERVICE, lambda server: logs_rpc.add_ToolLogServiceServicer_to_server(log_handlers, server)),
+        ],
         # Stopped in reverse order: the trail flushes before its channel and its database close.
         resources=[
             *(channel_resource(channel) for channel in (authz, registry, audit)),
             engine_resource(database, lambda: migrate(database, MIGRATIONS, schema=SCHEMA)),
             *maintenance(claims, store, log),
+            sweeper("tool_logs", logs.sweep, log),
+            Resource(log_writer.start, log_writer.stop),
             Resource(stop=budget.close),
             Resource(trail.start, trail.stop),
             Resource(registrar.start, registrar.stop),

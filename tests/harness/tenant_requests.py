@@ -86,6 +86,7 @@ ABOUT_CALLER: dict[str, Entry] = {
     "ExecutorService.Invoke": lambda owner: fields_of(an_invocation(owner)),
     "ExecutorService.InvokeGroup": lambda owner: {"calls": [executor_pb.GroupCall(request=an_invocation(owner))]},
     "ExecutorService.PreviewInvocation": lambda owner: {"request": an_invocation(owner)},
+    "ToolLogService.ListToolLogs": lambda owner: {"tool": ECHO},
     "ApprovalService.ListTickets": lambda owner: {},
     "AuditService.QueryRecords": lambda owner: {},
     "AuditService.WatchRecords": lambda owner: {},

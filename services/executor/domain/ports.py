@@ -20,6 +20,7 @@ from services.executor.domain.model import (
     RunResult,
 )
 from services.executor.domain.tool import Tool
+from services.executor.domain.tool_logs.tool_log import ToolLog
 
 
 class ToolView(Protocol):
@@ -114,6 +115,14 @@ class ClaimStore(Protocol):
 
     async def abandon(self, claim: Claim) -> None:
         """Release the claim with an unknown outcome: the next call with the key gets an UnresolvedClaim."""
+        ...
+
+
+class ToolLogSink(Protocol):
+    """Takes what tools print."""
+
+    def put(self, log: ToolLog) -> None:
+        """Queue a log without waiting for it. It may be dropped where too many are queued."""
         ...
 
 

@@ -4,24 +4,35 @@ from __future__ import annotations
 
 import asyncio
 
+from libs.common.redaction.tenant_scanners import TenantScanners
 from libs.common.runtime.clock import Clock
 from services.executor.domain import errors
 from services.executor.domain.deadlines import limit_for
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.model import RunRequest, RunResult
-from services.executor.domain.ports import ClaimStore, Runner
+from services.executor.domain.ports import ClaimStore, Runner, ToolLogSink
 from services.executor.domain.results.costs import price_of, sum_costs
 from services.executor.domain.results.effects import reported_elsewhere
 from services.executor.domain.scheduling.budget import BudgetReservations
 from services.executor.domain.states import State
 from services.executor.domain.tool import Tool
+from services.executor.domain.tool_logs.tool_log import log_of
 
 
 class Execution:
     """The execute phase: reserves the budget, runs the tool, settles the reservation."""
 
-    def __init__(self, runner: Runner, claims: ClaimStore, budget: BudgetReservations, clock: Clock) -> None:
+    def __init__(
+        self,
+        runner: Runner,
+        claims: ClaimStore,
+        budget: BudgetReservations,
+        logs: ToolLogSink,
+        scanners: TenantScanners,
+        clock: Clock,
+    ) -> None:
         self._runner, self._claims, self._budget, self._clock = runner, claims, budget, clock
+        self._logs, self._scanners = logs, scanners
 
     async def run(self, invocation: Invocation, tool: Tool) -> RunResult:
         """Run the tool. Raises TOOL_TIMEOUT, DEADLINE_EXCEEDED or TOKEN_EXPIRED when its time is over."""
@@ -47,6 +58,7 @@ class Execution:
             preview=invocation.preview,
             scanner=invocation.scanner,
         )
+        result: RunResult | None = None
         try:
             if self._runner.runs_inline(tool):
                 result = await self._runner.run(tool, run)
@@ -62,6 +74,8 @@ class Execution:
         finally:
             if invocation.reservation is not None:
                 self._budget.settle(invocation)
+            if run.notes.lines:
+                self._logs.put(log_of(tool, run, result, invocation.scanner_of(self._scanners)))
         if result.costs:
             invocation.costs = sum_costs(price, result.costs)
         return result

@@ -27,6 +27,7 @@ from services.executor.domain.ports import (
     Runner,
     Spans,
     Spending,
+    ToolLogSink,
     ToolView,
 )
 from services.executor.domain.results.cache import ResultCache
@@ -51,6 +52,7 @@ class Ports:
     cache: ResultCache
     large_results: LargeResults
     slots: SlotPool
+    logs: ToolLogSink
     hooks: Hooks
     observer: Observer
     spans: Spans
@@ -89,7 +91,7 @@ class Pipeline:
             audit_wait=audit_wait,
         )
         self.claims = IdempotencyClaims(ports.claims, steps, observer, clock, store_timeout=audit_wait)
-        self.execution = Execution(ports.runner, ports.claims, budget, clock)
+        self.execution = Execution(ports.runner, ports.claims, budget, ports.logs, scanners, clock)
         self.verifier = Verifier(
             hooks=hooks,
             large_results=ports.large_results,

@@ -123,6 +123,7 @@ def _print_schema(title: str, schema: bytes) -> None:
 
 
 discover.add_to(app)
+app.command()(logs.logs)
 register.add_to(app)
 lifecycle.add_to(app)
 trust.add_to(app)
