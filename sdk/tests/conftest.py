@@ -19,7 +19,7 @@ import grpc
 import pytest
 from toolmesh.audit.v1 import audit_service_pb2_grpc, usage_service_pb2_grpc
 from toolmesh.authz.v1 import authz_service_pb2_grpc, policy_service_pb2_grpc, token_service_pb2_grpc
-from toolmesh.executor.v1 import executor_service_pb2_grpc
+from toolmesh.executor.v1 import executor_service_pb2_grpc, tool_log_service_pb2_grpc
 from toolmesh.registry.v1 import (
     discovery_service_pb2_grpc,
     lifecycle_service_pb2_grpc,
@@ -127,6 +127,9 @@ def serve(mesh: ScriptedMesh, pki: Any) -> Iterator[Callable[..., str]]:
             server = grpc.server(futures.ThreadPoolExecutor(max_workers=8))
             executor_service_pb2_grpc.add_ExecutorServiceServicer_to_server(
                 servicer(executor_service_pb2_grpc.ExecutorServiceServicer, mesh), server
+            )
+            tool_log_service_pb2_grpc.add_ToolLogServiceServicer_to_server(
+                servicer(tool_log_service_pb2_grpc.ToolLogServiceServicer, mesh), server
             )
             registry_service_pb2_grpc.add_RegistryServiceServicer_to_server(
                 servicer(registry_service_pb2_grpc.RegistryServiceServicer, mesh), server

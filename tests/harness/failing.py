@@ -49,7 +49,7 @@ HOOKS = [
     },
 ]
 _DONE = {"type": "object", "properties": {"done": {"type": "boolean"}}, "required": ["done"]}
-_OPERATIONS = ("create", "update", "delete")
+_OPERATIONS = ("create", "update")
 _NAMED = {"name": {"type": "string", "pattern": "^[a-z0-9-]+$"}, "files": {"type": "integer"}}
 # Long enough for a busy machine: only what waits for its end should meet it.
 _PATIENT = {"timeout_class": "long_running", "timeout_default": "25s"}

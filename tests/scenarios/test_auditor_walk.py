@@ -32,10 +32,9 @@ def notes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def mesh(notes: Path) -> Iterator[Mesh]:
-    """A mesh with prices, whose volume holds two notes."""
+    """A mesh with prices, whose volume holds a note."""
     with failing_mesh(notes) as mesh:
         (notes / "notes" / "report").write_text("old")
-        (notes / "notes" / "outdated").write_text("gone")
         rules = notes / "priced"
         rules.mkdir()
         (rules / "failing.cedar").write_text(POLICIES)
@@ -59,7 +58,7 @@ def rewrite(mesh: Mesh, token: str, task: str = "audit-me") -> Any:
 
 
 def test_changes_costs_and_lines_of_a_call_are_each_one_command_away(mesh: Mesh) -> None:
-    token = mesh.token(scopes=SCOPES)
+    token = mesh.token(scopes=SCOPES, trust="80")
     result = rewrite(mesh, token)
     assert rewrite(mesh, token)["replayed"]
     invocation = result["invocation_id"]
@@ -67,12 +66,12 @@ def test_changes_costs_and_lines_of_a_call_are_each_one_command_away(mesh: Mesh)
         ("price", 2000),
         ("storage_io", 7),
     }
-    assert {effect["operation"] for effect in result["declared_effects"]} == {"create", "update", "delete"}
+    assert {effect["operation"] for effect in result["declared_effects"]} == {"create", "update"}
 
     changes = told(mesh, "audit", "changes", "notes/*")["changes"]
     assert {(each["resource"], each["operation"], each["digest_before"], each["digest_after"]) for each in changes} == {
         ("file:notes/report", "update", sha("old"), sha("new")),
-        ("file:notes/outdated", "delete", sha("gone"), ""),
+        ("file:notes/made", "create", "", sha("made")),
     }
     assert {each["invocation_id"] for each in changes} == {invocation}
     assert sha("new") in cli("audit", "changes", "notes/report", state=mesh.state).stdout
@@ -102,7 +101,7 @@ def test_changes_costs_and_lines_of_a_call_are_each_one_command_away(mesh: Mesh)
 
 
 def test_another_tenant_and_a_token_without_the_tool_read_no_lines(mesh: Mesh) -> None:
-    rewrite(mesh, mesh.token(scopes=SCOPES))
+    rewrite(mesh, mesh.token(scopes=SCOPES, trust="80"))
     other = mesh.token(scopes=SCOPES, tenant="other")
     shown = cli("tools", "logs", "failing.rewrites", "--token", other, "--json", state=mesh.state)
     assert json.loads(shown.stdout) == {"logs": []}

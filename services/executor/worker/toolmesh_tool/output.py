@@ -78,6 +78,8 @@ class ToolOutput:
                 kept = text[: self._left]
                 self._left -= len(kept)
                 self._loading.append((source, kept))
+                # A module that ends the process while it is loaded leaves its last words there.
+                os.write(2, kept.encode("utf-8", "replace"))
             elif self._invocation_id:
                 self._send_text(source, text)
 

@@ -84,15 +84,19 @@ def _paid_calls(records: Iterator[pb.LoggedRecord], task: str) -> Iterator[dict[
         }
 
 
-def _print_call(call: dict[str, Any]) -> None:
-    from toolmesh_sdk.cli.views.charts import format_cost
+def format_exact_cost(micros: int) -> str:
+    """Format a cost in units, to the last micro-unit."""
+    units, rest = divmod(micros, 1_000_000)
+    return f"{units:,}.{rest:06d}"
 
-    parts = ", ".join(f"{category} {format_cost(micros)}" for category, micros in call["costs"].items())
+
+def _print_call(call: dict[str, Any]) -> None:
+    parts = ", ".join(f"{category} {format_exact_cost(micros)}" for category, micros in call["costs"].items())
     tail = f"  {call['subject']}  {call['task_id'] or '(no task)'}  {call['invocation_id']}"
     output.out().print(
         output.text(
             (f"{call['sequence']:>6}  {call['time']}  ", "dim"),
-            f"{format_cost(call['cost_micros']):>10}  {short_name(call['tool_version'])}",
+            f"{format_exact_cost(call['cost_micros']):>12}  {short_name(call['tool_version'])}",
             (f"  {parts}" if parts else "", "cyan"),
             (tail, "dim"),
         )
@@ -100,6 +104,4 @@ def _print_call(call: dict[str, Any]) -> None:
 
 
 def _print_total(total: int, calls: int) -> None:
-    from toolmesh_sdk.cli.views.charts import format_cost
-
-    output.out().print(output.text(f"{format_cost(total)} for {calls:,} call{'' if calls == 1 else 's'}"))
+    output.out().print(output.text(f"{format_exact_cost(total)} for {calls:,} call{'' if calls == 1 else 's'}"))

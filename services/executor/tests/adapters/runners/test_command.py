@@ -13,9 +13,9 @@ import pytest
 from libs.common.errors import Reason
 from services.executor.adapters.runners.packs.argv import MAX_BYTES
 from services.executor.domain.model import LogSource
-from services.executor.domain.tool import Access, Effect
+from services.executor.domain.tool import Access
 from services.executor.domain.volumes import Volume
-from services.executor.tests.packing import MIB, command_tool, confined, work
+from services.executor.tests.packing import MIB, a_change, command_tool, confined, work
 from services.executor.tests.running import Running, Starting, own_tmp, processes_with, running, starting
 from services.executor.tests.waiting import until
 
@@ -138,12 +138,15 @@ async def test_a_program_changes_a_copy_of_its_volume(starting: Starting, tmp_pa
     tool = command_tool(SPEAK, "write", "files/a.txt", "{text}", confinement=reach, dry_run=True)
     preview = (await running(tool, work(preview=True, text="hello"))).forecast
     assert preview is not None
-    assert preview.changes == (Effect("file:files/a.txt", "create", observed=True),)
+    made = a_change("file:files/a.txt", "create", None, "hello")
+    assert preview.changes == (made,)
     assert preview.result == {"preview": "1"}
     ran: Any = await running(tool, work(text="hello"))
-    assert ran.effects == (Effect("file:files/a.txt", "create", observed=True),)
+    assert ran.effects == (made,)
+    assert ran.committed() is None
     assert not (volume / "a.txt").exists()
     await ran.commit()
+    assert ran.committed() == (made,)
     assert (volume / "a.txt").read_text() == "hello"
 
 

@@ -17,9 +17,9 @@ from libs.common.errors import Reason
 from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.factory import RunnerConfig, SandboxedRunners
 from services.executor.adapters.sandbox.port import Sandbox
-from services.executor.domain.tool import Access, Effect
+from services.executor.domain.tool import FOLDER, Access, Effect
 from services.executor.domain.volumes import Volume
-from services.executor.tests.packing import MIB, command_tool, confined, python_tool, work
+from services.executor.tests.packing import MIB, a_change, command_tool, confined, python_tool, work
 from services.executor.tests.running import PACKS, Running, own_tmp, processes_with
 from services.executor.tests.sandboxes import sandbox
 from services.executor.tests.waiting import until
@@ -91,11 +91,11 @@ async def test_a_volume_is_changed_only_by_a_commit(running: Running, volume: Pa
     writer = tool("hostile:writes", access=Access.FILES, reads=("files",), writes=("files",))
     steps = [{"do": "write", "path": "sub/b.txt", "text": "b"}, {"do": "hide", "path": "a.txt", "text": "!"}]
     ran = await running(writer, work(volume="files", steps=steps))
-    assert ran.effects == (
-        Effect("file:files/a.txt", "update", observed=True),
-        Effect("file:files/sub", "create", observed=True),
-        Effect("file:files/sub/b.txt", "create", observed=True),
+    assert ran.effects[1:] == (
+        Effect("file:files/sub", "create", True, "", FOLDER),
+        a_change("file:files/sub/b.txt", "create", None, "b"),
     )
+    assert (ran.effects[0].resource, ran.effects[0].operation) == ("file:files/a.txt", "update")
     assert (volume / "a.txt").read_text() == "a"
     assert ran.commit is not None
     await ran.commit()
