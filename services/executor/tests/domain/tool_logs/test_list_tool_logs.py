@@ -29,7 +29,8 @@ def a_log(name: str, tool: str = "core.say", text: str = "x") -> ToolLog:
 
 
 async def names(listing: ListToolLogs, grants: tuple[Grant, ...] | None = EVERYTHING, size: int = 0) -> list[list[str]]:
-    pages, token = [], ""
+    pages: list[list[str]] = []
+    token = ""
     while not pages or token:
         page = await listing.execute(LogQuery("core.say"), grants, page_size=size, page_token=token)
         pages.append([log.invocation_id for log in page.logs])

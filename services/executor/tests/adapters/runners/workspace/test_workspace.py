@@ -183,6 +183,7 @@ async def test_a_commit_fails_if_the_volume_changed_meanwhile(volume: Path, scra
         await workspace.commit()
     assert caught.value.reason is Reason.PARTIAL_FAILURE
     assert caught.value.metadata == {"kept": "0", "changes": "3", "cause": "changed"}
+    assert workspace.committed() == ()
     assert before is None or read_tree(volume, MIB) == before
     assert is_empty(scratch)
 
