@@ -16,6 +16,7 @@ import pytest
 from libs.common.errors import Reason
 from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.factory import RunnerConfig, SandboxedRunners
+from services.executor.adapters.runners.worker.output import OutputCollector
 from services.executor.adapters.sandbox.port import Sandbox
 from services.executor.domain.tool import FOLDER, Access, Effect
 from services.executor.domain.volumes import Volume
@@ -85,6 +86,25 @@ async def test_a_canceled_call_leaves_no_process(running: Running) -> None:
         await run
     assert processes_with(marker) == []
     await until(lambda: len(running.pool) == 0)
+
+
+async def test_the_lines_of_a_call_arrive_while_it_runs(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    said, stopped, arrived = work(say="call 0", how="print"), work(say="call 1", how="hang"), asyncio.Event()
+    await running.value(tool("chatty:chats"), said)
+    assert [line.text for line in said.notes.lines][1:4] == ["out call 0", "err call 0", "logged call 0"]
+    add = OutputCollector.add
+
+    def add_and_tell(collector: OutputCollector, frame: dict[str, Any]) -> None:
+        add(collector, frame)
+        arrived.set()
+
+    monkeypatch.setattr(OutputCollector, "add", add_and_tell)
+    run = asyncio.create_task(running.value(tool("chatty:chats"), stopped))
+    await arrived.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert [line.text for line in stopped.notes.lines] == ["out call 1"]
 
 
 async def test_a_volume_is_changed_only_by_a_commit(running: Running, volume: Path) -> None:
