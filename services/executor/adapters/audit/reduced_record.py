@@ -25,6 +25,7 @@ _KEPT = (
     "error_reason",
     "latency_us",
     "cost_micros",
+    "observed_effect_count",
     "tool_version",
     "tool_digest",
     "mutation_class",

@@ -28,6 +28,7 @@ from services.executor.domain.ports import (
     Runner,
     Spans,
     Spending,
+    ToolLogSink,
     ToolView,
 )
 from services.executor.domain.results.cache import ResultCache
@@ -54,6 +55,7 @@ class Ports:
     cache: ResultCache
     large_results: LargeResults
     slots: SlotPool
+    logs: ToolLogSink
     hooks: Hooks
     observer: Observer
     spans: Spans
@@ -94,7 +96,9 @@ class Pipeline:
             audit_wait=audit_wait,
         )
         self.claims = IdempotencyClaims(ports.claims, ports.audit, steps, observer, clock, store_timeout=audit_wait)
-        self.execution = Execution(ports.runner, ports.claims, budget, clock, start_seconds=start_seconds)
+        self.execution = Execution(
+            ports.runner, ports.claims, budget, ports.logs, scanners, clock, start_seconds=start_seconds
+        )
         self.verifier = Verifier(
             hooks=hooks,
             large_results=ports.large_results,

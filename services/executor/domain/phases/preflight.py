@@ -52,7 +52,11 @@ class Preflight:
     async def validate(self, invocation: Invocation) -> Tool:
         """Return the tool of the call. The token names it, it can run here, and the arguments satisfy its schema."""
         request = invocation.request
-        tool = invocation.tool = resolve_granted(self._tools, request)
+        try:
+            tool = invocation.tool = resolve_granted(self._tools, request)
+        except errors.ToolUnavailableError as error:
+            invocation.unavailable = error.version
+            raise
         if request.tool_digest != tool.digest:
             # A caller of a deferred tool must know its schema; a caller that pins a version gets that one or none.
             if tool.deferred:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -21,7 +21,12 @@ from services.executor.domain.phases.shielded import ShieldedSteps
 from services.executor.domain.ports import Quarantine
 from services.executor.domain.results.build_result import build_result
 from services.executor.domain.results.check import CheckedResult, VerifiedResult, check_result
-from services.executor.domain.results.effects import find_undeclared, merge_effects, quarantine_reason
+from services.executor.domain.results.effects import (
+    find_undeclared,
+    merge_effects,
+    quarantine_reason,
+    reported_elsewhere,
+)
 from services.executor.domain.results.size_limits import UNDO_BYTES
 from services.executor.domain.results.store import LargeResults
 from services.executor.domain.scheduling.heavy_work import HeavyWork
@@ -61,6 +66,7 @@ class Verifier:
         """
         invocation.phases.begin("verify")
         has_effects = run.rollback is not None or run.commit is not None
+        invocation.effects = reported_elsewhere(run.effects) if run.effects else ()
         try:
             verified = await self._check_run(invocation, tool, run)
             if has_effects and invocation.claim is not None and not self._is_held(invocation.claim):
@@ -74,8 +80,8 @@ class Verifier:
             return verified
         await self._prepare(invocation, tool, run, verified)
         invocation.committing = True
-        if run.commit is not None and await self._steps.finish_before_cancel(run.commit()):
-            invocation.note_caller_left()
+        if run.commit is not None:
+            await self._commit(invocation, run, run.commit)
         if run.forget is not None and not invocation.prepared:
             # No call asks for it.
             self._steps.start(run.forget())
@@ -93,6 +99,17 @@ class Verifier:
                 await self._steps.finish_before_cancel(run.rollback())
             raise
         invocation.forget_commit = run.forget
+
+    async def _commit(self, invocation: Invocation, run: RunResult, commit: Callable[[], Awaitable[None]]) -> None:
+        """Commit the effects. Those that were committed are the call's, also if others could not be."""
+        invocation.foreseen = tuple(effect for effect in merge_effects(run.effects) if effect.observed)
+        try:
+            if await self._steps.finish_before_cancel(commit()):
+                invocation.note_caller_left()
+        finally:
+            committed = None if run.committed is None else run.committed()
+            if committed is not None:
+                invocation.effects, invocation.foreseen = (*committed, *invocation.effects), ()
 
     async def verify_value(self, invocation: Invocation, tool: Tool, value: Any) -> VerifiedResult:
         """Return a value as the result of the call.
@@ -121,7 +138,7 @@ class Verifier:
         return tool.output.cost.runs_inline(size) and (light or _scans_inline(value, tool, scanner))
 
     async def _check_run(self, invocation: Invocation, tool: Tool, run: RunResult) -> VerifiedResult:
-        invocation.costs, invocation.undo = run.costs, run.undo
+        invocation.undo = run.undo
         if run.undo is not None and (size := len(dump(run.undo))) > UNDO_BYTES:
             # Truncated arguments would undo something else, so the run is refused instead.
             raise errors.result_too_large(size, UNDO_BYTES)
@@ -140,7 +157,6 @@ class Verifier:
 
     async def _check_effects(self, invocation: Invocation, tool: Tool, run: RunResult) -> None:
         """Compare the effects with those that the manifest declares. A tool that violates it is quarantined first."""
-        invocation.effects = merge_effects(run.effects)
         undeclared = find_undeclared(tool, run.effects)
         if not undeclared:
             return
