@@ -145,6 +145,7 @@ class BookingRunner(BuiltinRunner):
     async def run(self, tool: Tool, work: RunRequest) -> RunResult:
         if not tool.entry_point.startswith("book_"):
             return await super().run(tool, work)
+        work.begin()
         half = work.arguments["takes_ms"] / 2000
         await asyncio.sleep(half)
         struck("before_effect")

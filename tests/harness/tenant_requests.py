@@ -71,6 +71,10 @@ NAMED: dict[str, Entry] = {
     "ExecutorService.FetchResult": lambda owner: {
         "ref": owner.stored.ref, "access_token": owner.stored.access_token, "max_bytes": 100,
     },
+    "InvocationService.GetInvocation": lambda owner: {"name": owner.job},
+    "InvocationService.WaitInvocation": lambda owner: {"name": owner.job},
+    "InvocationService.CancelInvocation": lambda owner: {"name": owner.job},
+    "InvocationService.WatchInvocation": lambda owner: {"name": owner.job},
     "KeyService.GetKey": lambda owner: {"name": owner.key},
     "KeyService.SettleKey": lambda owner: {"name": owner.key, "absent": {}, "reason": "because"},
     "ApprovalService.GetTicket": lambda owner: {"name": owner.ticket},
@@ -89,6 +93,10 @@ ABOUT_CALLER: dict[str, Entry] = {
     "ExecutorService.Invoke": lambda owner: fields_of(an_invocation(owner)),
     "ExecutorService.InvokeGroup": lambda owner: {"calls": [executor_pb.GroupCall(request=an_invocation(owner))]},
     "ExecutorService.PreviewInvocation": lambda owner: {"request": an_invocation(owner)},
+    "InvocationService.StartInvocation": lambda owner: {
+        "request": executor_pb.InvokeRequest(tool="echo", arguments=owner.call["arguments"])
+    },
+    "InvocationService.ListInvocations": lambda owner: {},
     "KeyService.ListKeys": lambda owner: {"states": [kpb.KEY_STATE_SUCCEEDED]},
     "ApprovalService.ListTickets": lambda owner: {},
     "AuditService.QueryRecords": lambda owner: {},

@@ -18,7 +18,10 @@ from toolmesh.authz.v1 import token_service_pb2 as token_pb
 from toolmesh.authz.v1 import token_service_pb2_grpc as token_rpc
 from toolmesh.authz.v1.capability_token_pb2 import ToolGrant
 from toolmesh.common.v1 import caller_pb2
+from toolmesh.executor.v1 import executor_service_pb2 as executor_pb
 from toolmesh.executor.v1 import idempotency_key_pb2 as kpb
+from toolmesh.executor.v1 import invocation_service_pb2 as job_pb
+from toolmesh.executor.v1 import invocation_service_pb2_grpc as job_rpc
 from toolmesh.executor.v1 import key_service_pb2 as key_pb
 from toolmesh.executor.v1 import key_service_pb2_grpc as key_rpc
 from toolmesh.registry.v1 import lifecycle_service_pb2 as lifecycle_pb
@@ -109,6 +112,7 @@ class Owner(Tenant):
         }
         self.invocation_id = self.invoke(**self.call).invocation_id
         self.stored = self.invoke(_LARGE_ARGUMENTS).persisted[0]
+        self.job = self._start()
         self.decision = self._check().name
         self.ticket = self._ticket().name
         self.revoked_id = self._revoke(self.mint()[1])
@@ -143,7 +147,7 @@ class Owner(Tenant):
     def marks(self) -> list[bytes]:
         """What no other tenant may read."""
         names = (self.tag, self.token_id, self.spare_id, self.revoked_id, self.invocation_id)
-        return [name.encode() for name in (*names, self.decision, self.ticket, self.stored.ref)]
+        return [name.encode() for name in (*names, self.job, self.decision, self.ticket, self.stored.ref)]
 
     def call_facts(self) -> authz_pb.CallFacts:
         """Return the facts of a call in the tenant's session."""
@@ -153,6 +157,11 @@ class Owner(Tenant):
             mutation_class="read_only",
             session_id=self.session,
         )
+
+    def _start(self) -> str:
+        request = job_pb.StartInvocationRequest(request=executor_pb.InvokeRequest(tool="echo", **self.call))
+        stub = job_rpc.InvocationServiceStub(self.channels.to("executor"))
+        return str(stub.StartInvocation(request, metadata=self.metadata, timeout=30).invocation.name)
 
     def _check(self) -> Any:
         stub = authz_rpc.AuthzServiceStub(self.channels.to("authz", "gateway"))

@@ -76,6 +76,13 @@ def limit_for(tool: Tool, request: Request, deadline: Deadline, clock: Clock) ->
     return Limit(left, errors.deadline_exceeded) if left <= authority else Limit(authority, errors.authority_ended)
 
 
+def start_limit_for(request: Request, deadline: Deadline, clock: Clock, longest: float) -> Limit:
+    """Return how long a call waits for its sandbox: at most `longest`, its deadline and the lifetime of its token."""
+    seconds = min(deadline.run_until - clock.monotonic(), longest)
+    authority = request.caller.authority_ends - clock.now().timestamp()
+    return Limit(authority, errors.authority_ended) if authority < seconds else Limit(seconds, errors.sandbox_not_ready)
+
+
 def _reserve(left: float) -> float:
     """Return a fifth of the remaining time, between 2 and 200 ms: twice the reserve of the server."""
     return min(max(left * 0.2, 0.002), 0.2)

@@ -10,6 +10,8 @@ from services.executor.domain.model import Decision, Result
 
 # Bounds the reasons of a denial in the message.
 _MAX_MESSAGE = 500
+NO_RUNNER = "no_runner"
+"""The state of a tool that this executor lacks."""
 
 
 def tool_not_found(tool: str) -> MeshError:
@@ -35,16 +37,12 @@ def tool_unavailable(version: str, state: str, why: str = "") -> MeshError:
     return MeshError(Reason.TOOL_UNAVAILABLE, metadata={"tool_version": version, "state": state, **reason})
 
 
-def nothing_runs_it(version: str) -> MeshError:
-    """The tool is registered, but this executor lacks its pack, module, program or volume."""
-    why = (
-        "no such pack here (or no such module, program or volume): name the folder that holds the pack in"
-        " TOOLMESH_TOOL_PACKS, a volume in TOOLMESH_VOLUMES, and restart the executor"
-    )
+def nothing_runs_it(version: str, cause: str) -> MeshError:
+    """The tool is registered, but this executor lacks its runner, pack, module, program or volume."""
     return MeshError(
         Reason.TOOL_UNAVAILABLE,
-        message="This executor lacks what the tool runs from.",
-        metadata={"tool_version": version, "state": "no_runner", "state_reason": why},
+        message=f"This executor cannot run the tool: {cause}.",
+        metadata={"tool_version": version, "state": NO_RUNNER, "state_reason": cause},
     )
 
 
@@ -411,6 +409,17 @@ def sandbox_failed(why: str) -> MeshError:
     return MeshError(Reason.SANDBOX_UNAVAILABLE, metadata={"why": why})
 
 
+def sandbox_not_ready() -> MeshError:
+    """The sandbox did not start in time. A worker continues to start, so a retry may find it ready."""
+    return MeshError(Reason.SANDBOX_NOT_READY, retry_after=1.0)
+
+
+def start_unconfirmed() -> MeshError:
+    """The sandbox of a program did not confirm its start in time. The program may have run."""
+    message = "the sandbox did not confirm its start in time"
+    return MeshError(Reason.SERVICE_UNAVAILABLE, message=message, metadata={"outcome": "unknown"}, retry_after=1.0)
+
+
 def limit_reached(limit: str) -> MeshError:
     """The run exceeded a limit: cpu, processes or file_size."""
     return MeshError(Reason.RESOURCE_LIMIT_EXCEEDED, metadata={"limit": limit})
@@ -424,3 +433,8 @@ def exited(code: int) -> MeshError:
     """The tool's process exited with a failure code."""
     message = "The tool's program ended in failure; the executor's log has what it wrote."
     return MeshError(Reason.EXECUTION_FAILED, message=message, metadata={"exit_code": str(code)})
+
+
+def invocation_not_found(invocation_id: str) -> MeshError:
+    """There is no such invocation, or it is another caller's: the error is the same for both."""
+    return MeshError(Reason.INVOCATION_NOT_FOUND, metadata={"invocation": f"invocations/{invocation_id}"})

@@ -28,6 +28,7 @@ class Invocation:
     __slots__ = (
         "arguments",
         "attempts",
+        "before_run",
         "began",
         "call_input",
         "caller_left",
@@ -60,17 +61,33 @@ class Invocation:
         "reservation",
         "result_id",
         "retrieved",
+        "run_id",
         "run_started",
         "sandbox",
         "scanner",
         "settling",
+        "start_wait",
         "tool",
         "undo",
         "violations",
     )
 
-    def __init__(self, request: Request, clock: Clock, start_span: StartSpan | None, *, preview: bool = False) -> None:
-        self.invocation_id = new_id()
+    def __init__(
+        self,
+        request: Request,
+        clock: Clock,
+        start_span: StartSpan | None,
+        *,
+        preview: bool = False,
+        invocation_id: str = "",
+        attempt: int = 1,
+    ) -> None:
+        """`invocation_id` and `attempt` are those of a job; other calls are made once and get a new id."""
+        self.invocation_id = invocation_id or new_id()
+        self.run_id = self.invocation_id if attempt == 1 else f"{self.invocation_id}.{attempt}"
+        """Identifies this attempt. A former attempt that comes back late changes nothing of it."""
+        self.before_run: Callable[[], Awaitable[None]] | None = None
+        """Awaited before the tool runs. Raises if it must not."""
         self.request = request
         self.preview = preview
         """True for a preview: the tool must have no effect."""
@@ -99,6 +116,8 @@ class Invocation:
         self.claim: Claim | None = None
         self.reservation: Reservation | None = None
         self.settling: asyncio.Task[None] | None = None
+        self.start_wait = 0.0
+        """The seconds that it waited for its sandbox to start."""
         self.run_started: float | None = None
         self.changed: tuple[str, ...] = ()
         self.context: tuple[str, ...] = ()

@@ -183,7 +183,7 @@ class RunRequest(Struct, frozen=True):
     invocation_id: str
     arguments: dict[str, Any]
     seconds: float
-    """The time limit, after which the runner is canceled."""
+    """The longest run time. `begin` returns the actual limit."""
     tenant: str = ""
     """The tenant of the run. No sandbox serves two tenants."""
     subject: str = ""
@@ -192,6 +192,23 @@ class RunRequest(Struct, frozen=True):
     """True for a dry run."""
     scanner: Scanner | None = None
     """Redacts what the tool logs. It knows the sensitive values of the arguments."""
+    on_launch: Callable[[], None] | None = None
+    on_begin: Callable[[], float] | None = None
+
+    def launch(self) -> None:
+        """Note that the tool's code may run for this call from now on, although its sandbox is still starting.
+
+        Raises SERVICE_UNAVAILABLE when another call may hold the claim by now.
+        """
+        if self.on_launch is not None:
+            self.on_launch()
+
+    def begin(self) -> float:
+        """Start the tool's own time, just before it gets the call, and return its limit in seconds.
+
+        Raises DEADLINE_EXCEEDED or TOKEN_EXPIRED when no time is left, and like `launch`.
+        """
+        return self.seconds if self.on_begin is None else self.on_begin()
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,12 +87,20 @@ class Runner(Protocol):
         """Return the name of the sandbox that the tool runs in; None if this executor cannot run it."""
         ...
 
+    def missing_for(self, tool: Tool) -> str:
+        """Return what this executor lacks to run the tool, and how to provide it; empty if it can run it."""
+        ...
+
     def runs_inline(self, tool: Tool) -> bool:
         """Return whether a run of the tool never blocks, so that it needs no timeout."""
         ...
 
     async def run(self, tool: Tool, work: RunRequest) -> RunResult:
-        """Run the tool. When canceled, every process of the run is gone within 100 ms. Raises only MeshError."""
+        """Run the tool. Raises only MeshError.
+
+        Calls `work.begin()` when the sandbox is ready: the time before is not the tool's. When canceled, every process
+        of the run is gone within 100 ms; only a worker that has not got a call yet may continue to start.
+        """
         ...
 
 

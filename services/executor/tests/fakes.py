@@ -161,10 +161,14 @@ class ScriptedRunner:
     def sandbox_for(self, tool: Tool) -> str | None:
         return "in_process" if self.knows_tool else None
 
+    def missing_for(self, tool: Tool) -> str:
+        return "" if self.knows_tool else "it lacks a pack"
+
     def runs_inline(self, tool: Tool) -> bool:
         return False
 
     async def run(self, tool: Tool, work: RunRequest) -> RunResult:
+        work.begin()
         self.calls.append(work.arguments)
         self._steps.append("ran")
         self.started.set()

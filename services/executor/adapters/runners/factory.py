@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from libs.common.telemetry.log import Log
+from services.executor.adapters.runners.capabilities import Capabilities
 from services.executor.adapters.runners.command import CommandRunner
 from services.executor.adapters.runners.environment import RunnerEnvironment
 from services.executor.adapters.runners.middleware import ErrorMappingRunner, MetricsRunner, ThrottledSandbox
@@ -55,6 +56,11 @@ class SandboxedRunners:
         self.by_kind: Mapping[str, Runner] = {
             kind: MetricsRunner(ErrorMappingRunner(runner, log), kind) for kind, runner in runners.items()
         }
+
+    def capabilities(self) -> Capabilities:
+        """Return what these runners can run, after `start`. Blocking while the sandboxes have not been probed."""
+        packs = tuple((pack.name, pack.digest) for pack in self._environment.packs.values())
+        return Capabilities(tuple(self.by_kind), self._environment.tiers.available(), packs)
 
     @property
     def volumes(self) -> Volumes:

@@ -127,7 +127,7 @@ class IdempotencyClaims:
 
     async def _settle_error(self, invocation: Invocation, claim: Claim, error: MeshError, record: Record) -> None:
         with suppress(ClaimLostError):
-            await self.settle(invocation, claim, ClaimOutcome(invocation.invocation_id, error, record))
+            await self.settle(invocation, claim, ClaimOutcome(invocation.run_id, error, record))
 
     async def _settle(self, invocation: Invocation, claim: Claim, outcome: ClaimOutcome) -> None:
         await self._store.settle(claim, outcome)
@@ -189,7 +189,7 @@ def _claim_of(invocation: Invocation, tool: Tool) -> Claim:
         key=request.idempotency_key,
         # As the caller sent them: a default that changes between versions must not turn a retry into a conflict.
         arguments_digest=digest(parse_object(request.arguments)),
-        invocation_id=invocation.invocation_id,
+        invocation_id=invocation.run_id,
         window=tool.window,
         repeatable=tool.repeatable,
         volumes_only=tool.volumes_only,

@@ -45,7 +45,7 @@ class Completion:
                 await self._audit.conclude(record, within=within)
             else:
                 result = build_result(invocation, tool, verified, self._clock)
-                outcome = ClaimOutcome(invocation.invocation_id, result, record)
+                outcome = ClaimOutcome(invocation.run_id, result, record)
                 is_lost = await self._steps.run_shielded(self._settle_and_record(invocation, claim, outcome, record))
         except MeshError as error:
             raise self._withheld(invocation, tool, error) from error

@@ -65,7 +65,7 @@ class Ports:
 class Pipeline:
     """The phases, each with the ports that it needs, and the ports themselves."""
 
-    def __init__(self, ports: Ports, *, in_flight: InFlight, audit_wait: float) -> None:
+    def __init__(self, ports: Ports, *, in_flight: InFlight, audit_wait: float, start_seconds: float = 30.0) -> None:
         self.ports = ports
         clock, observer, scanners = ports.clock, ports.observer, ports.scanners
         hooks = self.hooks = InvocationHooks(ports.hooks, scanners)
@@ -91,7 +91,7 @@ class Pipeline:
             audit_wait=audit_wait,
         )
         self.claims = IdempotencyClaims(ports.claims, ports.audit, steps, observer, clock, store_timeout=audit_wait)
-        self.execution = Execution(ports.runner, ports.claims, budget, clock)
+        self.execution = Execution(ports.runner, ports.claims, budget, clock, start_seconds=start_seconds)
         self.verifier = Verifier(
             hooks=hooks,
             large_results=ports.large_results,

@@ -22,6 +22,8 @@ from services.executor.domain.scheduling.budget import BudgetReservations
 from services.executor.domain.tool import UncertainOutcome
 
 T = TypeVar("T")
+# The failures of calls whose time is, or may be, over.
+_LATE = frozenset({Reason.DEADLINE_EXCEEDED, Reason.SANDBOX_NOT_READY})
 _FOREVER = float("inf")
 # How long a late call still waits for its record.
 _LAST_MOMENT = 0.001
@@ -69,13 +71,13 @@ class ActiveInvocations:
                 return True
         return False
 
-    def cancel_lost_claim(self, invocation_id: str) -> None:
+    def cancel_lost_claim(self, run_id: str) -> None:
         """Cancel an invocation whose claim may belong to another call by now.
 
         One whose tool must not be repeated continues: half of its effect helps no caller.
         """
         for invocation in self._tasks:
-            if invocation.invocation_id == invocation_id and self._cancelable(invocation):
+            if invocation.run_id == run_id and self._cancelable(invocation):
                 rule = invocation.tool.uncertain if invocation.tool is not None else UncertainOutcome.FAIL
                 if rule is not UncertainOutcome.FAIL:
                     self._cancel(invocation, errors.claim_lost())
@@ -165,7 +167,7 @@ class Supervisor:
     async def _record_failure(self, invocation: Invocation, error: MeshError) -> MeshError:
         if self._hooks.active and not invocation.closed:
             await self._hooks.after_failure(invocation, error)
-        if error.reason is Reason.DEADLINE_EXCEEDED:
+        if error.reason in _LATE:
             # The server answers the caller in time, whatever the log does; the record has as long as it takes.
             return await self._completion.fail_unattended(invocation, error)
         return await self._completion.fail(invocation, error, invocation.deadline.answer_by)

@@ -208,9 +208,9 @@ class Volumes:
         self._volumes = dict(volumes)
         self._scratch = scratch
 
-    def has_all(self, tool: Tool) -> bool:
-        """Return whether every volume in the tool's manifest exists here."""
-        return all(volume in self._volumes for volume in tool.confinement.reads)
+    def missing_for(self, tool: Tool) -> list[str]:
+        """Return the volumes of the tool's manifest that do not exist here."""
+        return [volume for volume in tool.confinement.reads if volume not in self._volumes]
 
     async def resolve_commit(self, volume: str, tenant: str, invocation_id: str) -> CommitState:
         """Return whether a run applied its changes. If it did not, it never will.
