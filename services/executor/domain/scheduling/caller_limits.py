@@ -10,7 +10,7 @@ from typing import Generic, Protocol, TypeVar
 
 from libs.common.errors import MeshError
 from services.executor.domain import errors
-from services.executor.domain.model import Caller, Request
+from services.executor.domain.model import Request
 from services.executor.domain.scheduling.refused_calls import RefusedCalls
 
 Asked = TypeVar("Asked")
@@ -55,7 +55,7 @@ class CallerLimits:
         finally:
             self._add(-calls, tenant, subject)
 
-    def find_refusal(self, caller: Caller, calls: int) -> MeshError | None:
+    def find_refusal(self, caller: Holder, calls: int) -> MeshError | None:
         """Return RATE_LIMITED if so many more calls of a caller are beyond a bound, else None."""
         tenant, subject = (caller.tenant,), (caller.tenant, caller.subject)
         for name, key, most in (("subject", subject, self._bounds.subject), ("tenant", tenant, self._bounds.tenant)):
