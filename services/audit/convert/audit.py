@@ -163,6 +163,7 @@ def entry_of(record: record_pb.AuditRecord, writer: str, index: int = 0) -> Entr
         authorization=form_fields.get("authorization", ""),
         status=form_fields.get("status", ""),
         ticket=searchable(record.ticket),
+        resource=searchable(record.act.resource),
     )
 
 
@@ -184,6 +185,8 @@ def canonical_form(record: record_pb.AuditRecord, writer: str) -> dict[str, Any]
             form[name] = _embedded(payload, name)
     if record.HasField("caller"):
         form["caller"] = _caller_form(record.caller)
+    if record.HasField("act"):
+        form["act"] = _act_form(record.act)
     for name in _OWN_PARTS:
         if record.HasField(name):  # type: ignore[arg-type]
             form[name] = _own_form(getattr(record, name), name)
@@ -211,6 +214,11 @@ def _caller_form(caller: caller_pb2.Caller) -> dict[str, Any]:
 def _actor_form(actor: caller_pb2.Actor) -> dict[str, str]:
     _refuse_unknown_fields(actor, "caller.delegation_chain")
     return {name: value for name in ("subject", "token_id") if (value := getattr(actor, name))}
+
+
+def _act_form(act: record_pb.AdministrativeAct) -> dict[str, str]:
+    _refuse_unknown_fields(act, "act")
+    return {field.name: value for field in act.DESCRIPTOR.fields if (value := getattr(act, field.name))}
 
 
 def _own_form(part: Any, path: str) -> dict[str, Any]:
@@ -282,6 +290,8 @@ def record_of(payload: bytes) -> record_pb.AuditRecord:
     record = record_pb.AuditRecord(event_time=to_timestamp(datetime.fromisoformat(form["event_time"])), **fields)
     if "caller" in form:
         record.caller.CopyFrom(_caller_of(form["caller"]))
+    if "act" in form:
+        record.act.CopyFrom(record_pb.AdministrativeAct(**form["act"]))
     for name, message in _OWN_PARTS.items():
         if name in form:
             getattr(record, name).CopyFrom(_own_part(message, form[name]))
@@ -351,6 +361,8 @@ def filter_of(message: pb.RecordFilter, tenant: str = "") -> RecordFilter:
         authorization=_OUTCOMES.get(message.authorization, ""),
         status=_STATUSES.get(message.status, ""),
         ticket=searchable(message.ticket),
+        resource_prefix=searchable(message.resource_prefix),
+        acts_only=message.acts_only,
         tenant=tenant,
     )
 

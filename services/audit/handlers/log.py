@@ -9,6 +9,7 @@ from toolmesh.audit.v1 import log_service_pb2 as pb
 from toolmesh.audit.v1 import log_service_pb2_grpc as rpc
 
 from libs.common.call_context import serving
+from libs.common.rpc.holder_check import peer_thumbprint
 from services.audit.convert import log as convert
 from services.audit.convert.audit import checkpoint_message
 from services.audit.domain.evidence.checkpoints import CheckpointSigner
@@ -26,7 +27,7 @@ from services.audit.streams import stream_holder
 
 def _requester() -> Requester:
     call = serving()
-    return Requester(call.peer, call.identity)
+    return Requester(call.peer, call.identity, call.trace.trace_id, peer_thumbprint(call))
 
 
 @dataclass(frozen=True)

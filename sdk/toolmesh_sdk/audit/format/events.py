@@ -22,6 +22,8 @@ SEQUENCE_DIGITS = 19
 # Prefixes of event classes that become levels of the event type.
 _TOOL_LEVELS = ("surface", "deferred", "invocation", "hook_pre", "hook_post", "permission", "result")
 _LOG_LEVELS = ("shard", "payload", "hold")
+# Prefixes of administrative acts that are the first level.
+_ACT_LEVELS = ("policy", "token", "namespace", "key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,9 @@ def event_type(event_class: str) -> str:
         for level in levels:
             if event_class.startswith(level + "_"):
                 return f"{TYPE_PREFIX}{family}.{level.replace('_', '.')}.{event_class[len(level) + 1 :]}"
+    for level in _ACT_LEVELS:
+        if event_class.startswith(level + "_"):
+            return f"{TYPE_PREFIX}{level}.{event_class[len(level) + 1 :]}"
     return f"{TYPE_PREFIX}tool.{event_class.removeprefix('tool_')}"
 
 
@@ -136,11 +141,13 @@ def _leaf(form: dict[str, Any], claimed: bytes) -> bytes:
 def _record_attributes(form: Mapping[str, Any]) -> dict[str, Any]:
     caller = form.get("caller")
     subject = caller.get("subject") if isinstance(caller, dict) else None
+    act = form.get("act")
+    resource = act.get("resource") if isinstance(act, dict) else None
     return {
         "id": str(form.get("record_id", "")),
         "type": event_type(str(form.get("event_class", ""))),
         "time": str(form.get("event_time", "")),
-        "subject": str(form.get("tool_version") or subject or form.get("writer", "")),
+        "subject": str(form.get("tool_version") or resource or subject or form.get("writer", "")),
     }
 
 

@@ -35,6 +35,11 @@ _FAMILIES = {
     "shard": "log.shard",
     "payload": "log.payload",
     "hold": "log.hold",
+    # Administrative acts.
+    "policy": "policy",
+    "token": "token",
+    "namespace": "namespace",
+    "key": "key",
 }
 
 
@@ -89,6 +94,10 @@ class _Subject(msgspec.Struct, gc=False, frozen=True):
     subject: str = ""
 
 
+class _Resource(msgspec.Struct, gc=False, frozen=True):
+    resource: str = ""
+
+
 class _Form(msgspec.Struct, gc=False, frozen=True):
     """The fields of a record that an event repeats as attributes. Skipping the others saves most of the decoding."""
 
@@ -100,6 +109,7 @@ class _Form(msgspec.Struct, gc=False, frozen=True):
     invocation_id: str = ""
     trace_id: str = ""
     caller: _Subject = _Subject()
+    act: _Resource = _Resource()
 
 
 _read = msgspec.json.Decoder(_Form).decode
@@ -111,8 +121,8 @@ def _recorded(logged: LoggedRecord) -> tuple[dict[str, Any], str]:
         "id": form.record_id,
         "type": type_of(form.event_class),
         "time": form.event_time,
-        # Tool, caller or writer: the attribute must not be empty.
-        "subject": form.tool_version or form.caller.subject or form.writer,
+        # Tool, resource, caller or writer: the attribute must not be empty.
+        "subject": form.tool_version or form.act.resource or form.caller.subject or form.writer,
     }
     return about, form.invocation_id or form.trace_id or form.record_id
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from sqlalchemy import insert
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from libs.audit_client.outbox import ActRecorder
 from libs.common.sql.engine import separately
+from services.authz.adapters.postgres.acts import token_minted
 from services.authz.adapters.postgres.tables import issued_tokens
 from services.authz.domain.model import LedgerEntry
 
 
 class PostgresLedger:
-    """A Ledger that commits each entry."""
+    """A Ledger that commits each entry, with its act."""
 
-    def __init__(self, engine: AsyncEngine) -> None:
-        self._engine = engine
+    def __init__(self, engine: AsyncEngine, acts: ActRecorder) -> None:
+        self._engine, self._acts = engine, acts
 
     async def record(self, entry: LedgerEntry) -> None:
+        self._acts.admit()
         row = {
             "jti": entry.token_id,
             "subject": entry.subject,
@@ -31,4 +35,6 @@ class PostgresLedger:
             "tenant": entry.tenant,
         }
         async with separately(self._engine) as connection:
-            await connection.execute(issued_tokens.insert(), row)
+            # One statement for both rows: they are durable together, after one round trip.
+            act = self._acts.insertion(token_minted(entry)).cte("act")
+            await connection.execute(insert(issued_tokens).values(row).add_cte(act))
