@@ -32,6 +32,12 @@ from services.audit.domain.model import Entry
 # The log's own records have the service as their writer.
 WRITER = "audit"
 _TIERS = {name.removeprefix("CREDENTIAL_TIER_").lower(): number for name, number in caller_pb2.CredentialTier.items()}
+# What becomes of an erased payload that the relay sent before, by kind of sink.
+RELAYED_COPIES = {
+    "redis": pb.RELAYED_COPY_REMOVED_BY_RELAY,
+    "kafka": pb.RELAYED_COPY_STAYS,
+    "none": pb.RELAYED_COPY_UNSPECIFIED,
+}
 _DEFECTS = {defect: pb.Defect.Value(f"DEFECT_{defect.name}") for defect in Defect}
 
 

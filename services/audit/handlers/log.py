@@ -43,6 +43,8 @@ class LogHandlers(rpc.LogServiceServicer):
     witnesses: Witnesses
     origin: Origin
     slots: StreamSlots
+    relay: str
+    """The kind of the relay's sink, as configured."""
 
     async def ListCheckpoints(self, request: pb.ListCheckpointsRequest, context: Any) -> pb.ListCheckpointsResponse:
         paging = PageRequest(request.page_size, request.page_token)
@@ -98,7 +100,7 @@ class LogHandlers(rpc.LogServiceServicer):
 
     async def ErasePayload(self, request: pb.ErasePayloadRequest, context: Any) -> pb.ErasePayloadResponse:
         erased_by = await self.retention.erase_payload(request.sequence, request.reason, _requester())
-        return pb.ErasePayloadResponse(erased_by=erased_by)
+        return pb.ErasePayloadResponse(erased_by=erased_by, relayed_copy=convert.RELAYED_COPIES[self.relay])
 
     async def AddCosignature(self, request: pb.AddCosignatureRequest, context: Any) -> pb.AddCosignatureResponse:
         signed = await self.checkpoints.add_cosignature(self.witnesses, request.shard, request.tree_size, request.line)

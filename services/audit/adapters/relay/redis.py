@@ -97,6 +97,13 @@ class RedisSink:
                 await self._require_repeats(self._client, [events[index] for index in refused_indexes])
         self._reached = max(self._reached, events[-1].sequence + 1)
 
+    async def erase(self, sequences: Sequence[int]) -> None:
+        """Implement `RelaySink.erase`. The last id of the stream stays known, so that no entry is added again."""
+        if self._client is None:
+            raise SinkError("the sink is closed")
+        with _as_sink_error():
+            await self._client.xdel(self._stream, *[_entry_id(sequence) for sequence in sequences])
+
     async def close(self) -> None:
         """Implement `RelaySink.close`."""
         client, self._client, self._add = self._client, None, None

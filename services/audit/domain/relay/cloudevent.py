@@ -134,6 +134,28 @@ def _erased(logged: LoggedRecord) -> tuple[dict[str, Any], str]:
     return {"id": name, "type": ERASED_TYPE, "time": _moment(logged), "subject": reason}, name
 
 
+class _Erased(msgspec.Struct, gc=False, frozen=True):
+    sequence: int = -1
+
+
+class _ErasureForm(msgspec.Struct, gc=False, frozen=True):
+    event_class: str
+    erasure: _Erased = _Erased()
+
+
+_read_erasure = msgspec.json.Decoder(_ErasureForm).decode
+_ERASURE_CLASS = b'"event_class":"payload_erased"'
+
+
+def erased_sequence(logged: LoggedRecord) -> int | None:
+    """Return the sequence of the payload that a record reports as erased; None for any other record."""
+    if _ERASURE_CLASS not in logged.canonical:
+        return None
+    # Only the log writes records of this class; in others, the text is part of a summary.
+    form = _read_erasure(logged.canonical)
+    return form.erasure.sequence if form.event_class == "payload_erased" else None
+
+
 def _name(logged: LoggedRecord) -> str:
     return f"logs/{logged.log_id}/records/{logged.sequence}"
 

@@ -105,7 +105,7 @@ def test_every_class_of_the_contract_has_the_type_that_its_comment_names(reposit
     contract = (repository / "proto/toolmesh/audit/v1/audit_record.proto").read_text()
     named = {
         word.lower(): name
-        for name, word in re.findall(r"// ((?:tool|log)\.[a-z_.]+)[^\n]*\n\s+EVENT_CLASS_(\w+) =", contract)
+        for name, word in re.findall(r"// ((?:tool|log|policy|token|namespace|key)\.[a-z_.]+)[^\n]*\n\s+EVENT_CLASS_(\w+) =", contract)
     }
     assert len(named) == len(record_pb.EventClass.items()) - 1
     assert {word: type_of(word) for word in named} == {word: f"dev.toolmesh.{name}" for word, name in named.items()}
