@@ -18,7 +18,8 @@ from services.audit.domain.relay.cloudevent import cloud_event
 
 def test_types_are_those_that_the_contract_names(repository: Path) -> None:
     text = (repository / "proto/toolmesh/audit/v1/audit_record.proto").read_text()
-    named = re.findall(r"// ((?:tool|log)\.[a-z_.]+[a-z])[^\n]*\n  EVENT_CLASS_([A-Z_]+) =", text)
+    families = "tool|log|policy|token|namespace|key"
+    named = re.findall(rf"// ((?:{families})\.[a-z_.]+[a-z])[^\n]*\n  EVENT_CLASS_([A-Z_]+) =", text)
     assert len(named) > 30
     assert {word.lower(): event_type(word.lower()) for _, word in named} == {
         word.lower(): f"dev.toolmesh.{name}" for name, word in named

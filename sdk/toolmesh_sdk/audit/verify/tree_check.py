@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from toolmesh.audit.v1 import audit_service_pb2 as pb
@@ -31,7 +31,8 @@ def tree_findings(log: RemoteLog, shard: shard_pb2.Shard, scan: LiveScan, notes:
     if scan.count < notes[-1].size and not bad:
         return [_missing_records(log, shard, scan.count)]
     if bad and scan.count >= notes[-1].size and bad[-1] is not notes[-1]:
-        return [_locate_fork(log, shard, scan, notes)]
+        detail = f"the signed checkpoint of size {bad[0].size} is not a prefix of this log"
+        return [locate_fork(log, shard, scan.roots, notes, detail)]
     return [_locate_change(log, shard, scan, notes)] if bad else []
 
 
@@ -45,15 +46,14 @@ def _missing_records(log: RemoteLog, shard: shard_pb2.Shard, count: int) -> Find
     return Finding(Kind.TRUNCATION, "the records from here on are missing", shard=shard.number, sequence=end)
 
 
-def _locate_fork(log: RemoteLog, shard: shard_pb2.Shard, scan: LiveScan, notes: Sequence[Note]) -> Finding:
+def locate_fork(
+    log: RemoteLog, shard: shard_pb2.Shard, roots: Mapping[int, bytes], notes: Sequence[Note], detail: str
+) -> Finding:
     """Locate the change of a log that went on signing after it. Its own proofs follow the changed records, so only the
     signed checkpoints tell: the change is behind the last that fits and before the end of the first that does not."""
-    suspect = bound_by_checkpoints(scan.roots, notes)
+    suspect = bound_by_checkpoints(roots, notes)
     first = shard.first_sequence
-    detail = (
-        f"the signed checkpoint of size {suspect.end} is not a prefix of this log; the first change is between sequence"
-        f" {first + suspect.first} and {first + suspect.end - 1}"
-    )
+    detail += f"; the first change is between sequence {first + suspect.first} and {first + suspect.end - 1}"
     change = guess_change(*_collect(log, shard, suspect), suspect)
     if change is None:
         return Finding(Kind.FORK, detail, shard=shard.number, sequence=first + suspect.first)
