@@ -76,9 +76,13 @@ class ActRecorder:
 
     def insertion(self, act: Act) -> Insert:
         """Return the statement that records an act. The caller executes it in the transaction of the change."""
+        return insert(act_outbox).values(self.row(act))
+
+    def row(self, act: Act) -> dict[str, Any]:
+        """Return the row of an act, for a statement of the caller's own."""
         record_id, form = self._encoder.encode(act)
         self.due.set()
-        return insert(act_outbox).values(record_id=record_id, form=form)
+        return {"record_id": record_id, "form": form}
 
     def admit(self) -> None:
         """Raise AUDIT_BACKPRESSURE while too many acts wait. Not for acts that take authority away: those never wait

@@ -36,7 +36,8 @@ def recorded(act: Act, **call: Any) -> record_pb.AuditRecord:
 
 
 def an_act(**changes: Any) -> Act:
-    return Act(**{"kind": ActKind.TOKEN_ISSUED, "resource": "tokens/t", "time": NOW} | changes)
+    fields: dict[str, Any] = {"kind": ActKind.TOKEN_ISSUED, "resource": "tokens/t", "time": NOW}
+    return Act(**fields | changes)
 
 
 def test_every_kind_is_an_event_class_of_the_contract() -> None:

@@ -115,7 +115,7 @@ class OnlineCheck:
         if checked is None:
             return
         scan, note = checked
-        self._check_known(shard, note, known, scan.roots, notes)
+        self._check_known(shard, note, known, scan.roots)
         self._check_longer(shard, note, notes)
         self._check_link(shard, scan.link)
         self._ends[shard.number] = (shard.first_sequence, note)
@@ -125,7 +125,7 @@ class OnlineCheck:
 
     def _check_dropped(self, shard: shard_pb2.Shard, notes: list[Note], known: Sequence[Note]) -> None:
         self.report.remarks.append(f"the records of shard {shard.number} are only in its archive; verify that")
-        self._check_known(shard, notes[-1] if notes else None, known, {}, notes)
+        self._check_known(shard, notes[-1] if notes else None, known, {})
         if notes and notes[-1].size >= shard.tree_size:
             self._ends[shard.number] = (shard.first_sequence, notes[-1])
         else:
@@ -230,12 +230,7 @@ class OnlineCheck:
         return consistency_holds(older.size, newer.size, list(proof.hashes), older.root, newer.root)
 
     def _check_known(
-        self,
-        shard: shard_pb2.Shard,
-        note: Note | None,
-        known: Sequence[Note],
-        roots: dict[int, bytes],
-        notes: Sequence[Note],
+        self, shard: shard_pb2.Shard, note: Note | None, known: Sequence[Note], roots: dict[int, bytes]
     ) -> None:
         for checkpoint in known:
             if note is None or note.size < checkpoint.size:
@@ -245,22 +240,23 @@ class OnlineCheck:
                 self._add_finding(Kind.TRUNCATION, detail, shard=shard.number, sequence=sequence)
             elif checkpoint.size == note.size and checkpoint.root != note.root:
                 detail = f"the known checkpoint has the same size {checkpoint.size} but another root"
-                self._add_fork(shard, checkpoint, roots, (*known, *notes), detail)
+                self._add_fork(shard, checkpoint, roots, known, detail)
             elif checkpoint.root != roots.get(checkpoint.size, checkpoint.root):
                 detail = f"the known checkpoint of size {checkpoint.size} is not a prefix of this log"
-                self._add_fork(shard, checkpoint, roots, (*known, *notes), detail)
+                self._add_fork(shard, checkpoint, roots, known, detail)
             elif checkpoint.size not in roots and not self._extends(shard, checkpoint, note):
                 detail = f"the log does not extend the known checkpoint of size {checkpoint.size}"
                 self._add_finding(Kind.FORK, detail, shard=shard.number)
 
     def _add_fork(
-        self, shard: shard_pb2.Shard, bad: Note, roots: dict[int, bytes], notes: Sequence[Note], detail: str
+        self, shard: shard_pb2.Shard, bad: Note, roots: dict[int, bytes], known: Sequence[Note], detail: str
     ) -> None:
-        """Add the finding, located where the scan has the roots to compare."""
+        """Add the finding, located where the scan has the roots to compare. Only known checkpoints bound it: the log
+        may have signed a shorter one after it removed records."""
         if bad.size not in roots:
             self._add_finding(Kind.FORK, detail, shard=shard.number)
             return
-        matching = [each for each in notes if each.size < bad.size and roots.get(each.size) == each.root]
+        matching = [each for each in known if each.size < bad.size and roots.get(each.size) == each.root]
         signed = [*sorted(matching, key=lambda each: each.size), bad]
         self.report.findings.append(locate_fork(self._log, shard, roots, signed, detail))
 

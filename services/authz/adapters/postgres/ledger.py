@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from sqlalchemy import insert
+from sqlalchemy import bindparam, insert
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from libs.audit_client.outbox import ActRecorder
+from libs.audit_client.outbox import ActRecorder, act_outbox
 from libs.common.sql.engine import separately
 from services.authz.adapters.postgres.acts import token_minted
 from services.authz.adapters.postgres.tables import issued_tokens
 from services.authz.domain.model import LedgerEntry
+
+# One statement for both rows: they are durable together, after one round trip. Built once, which is most of its cost.
+_ACT = insert(act_outbox).values(record_id=bindparam("record_id"), form=bindparam("form")).cte("act")
+_RECORD = (
+    insert(issued_tokens)
+    .values({column.name: bindparam(column.name, type_=column.type) for column in issued_tokens.c})
+    .add_cte(_ACT)
+)
 
 
 class PostgresLedger:
@@ -35,6 +43,4 @@ class PostgresLedger:
             "tenant": entry.tenant,
         }
         async with separately(self._engine) as connection:
-            # One statement for both rows: they are durable together, after one round trip.
-            act = self._acts.insertion(token_minted(entry)).cte("act")
-            await connection.execute(insert(issued_tokens).values(row).add_cte(act))
+            await connection.execute(_RECORD, {**row, **self._acts.row(token_minted(entry))})
