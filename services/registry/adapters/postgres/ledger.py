@@ -56,6 +56,7 @@ class PostgresLedger:
 
     def __init__(self, connection: AsyncConnection, last: int, kept_changes: int, acts: ActRecorder) -> None:
         self._connection, self._acts = connection, acts
+        self._namespaces: dict[str, Namespace | None] = {}
         self._last = last
         self._kept_changes = kept_changes
 
@@ -77,13 +78,16 @@ class PostgresLedger:
         return [head_of(row) for row in await self._connection.execute(query)]
 
     async def namespace(self, namespace: str) -> Namespace | None:
-        """Return a namespace."""
-        return await namespace_of(self._connection, namespace)
+        """Return a namespace. Read once: nothing but this ledger changes it under the lock."""
+        if namespace not in self._namespaces:
+            self._namespaces[namespace] = await namespace_of(self._connection, namespace)
+        return self._namespaces[namespace]
 
     async def put_namespace(self, namespace: Namespace, by: str) -> None:
         """Store a namespace with exactly these delegates."""
         act = namespace_changed(await self.namespace(namespace.namespace), namespace, namespace.update_time)
         await self._connection.execute(self._acts.insertion(act))
+        self._namespaces[namespace.namespace] = namespace
         row = {column.name: getattr(namespace, column.name) for column in namespaces.c}
         put = insert(namespaces).values(row).on_conflict_do_update(index_elements=["namespace"], set_=row)
         await self._connection.execute(put)
@@ -133,6 +137,7 @@ class PostgresLedger:
         if await self.namespace(tool.name.namespace) is None:
             claimed = namespace_changed(None, _first_namespace(tool, head), head.create_time)
             await self._connection.execute(self._acts.insertion(claimed))
+            del self._namespaces[tool.name.namespace]
         await self._execute_in_one_statement(
             _own_namespace(tool, head), *_put_tool(tool), stored, *self._change(head, begun)
         )
