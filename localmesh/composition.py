@@ -41,7 +41,7 @@ Compose = Callable[[Mesh], Sequence[Part]]
 def compose(mesh: Mesh) -> Sequence[Part]:
     """Lists the parts. Parts with the same `after` start together; services wait for their peers themselves."""
     return [
-        # First, because every service but the gateway migrates its schema before it is ready.
+        # First, because the schema of every service but the gateway is migrated before the service starts.
         postgres_part(postgres_plan(mesh)),
         # Needs nothing, so it starts beside PostgreSQL; the registry needs it.
         _valkey(mesh),
@@ -93,12 +93,11 @@ def postgres_plan(mesh: Mesh) -> PostgresPlan:
 
 
 def _service(mesh: Mesh, name: str, environment: Mapping[str, str], after: tuple[str, ...] = ("postgres",)) -> Part:
-    own = dict(environment)
+    own, owner_url = dict(environment), ""
     if name in mesh.secrets.database:
         own["TOOLMESH_DATABASE_URL"] = _database_url(mesh, name)
-    if name in SCHEMA_OWNERS:
-        own["TOOLMESH_MIGRATION_DATABASE_URL"] = _database_url(mesh, SCHEMA_OWNERS[name])
-    return service_part(ServicePlan(name, after, own), mesh.ports, mesh.pki, mesh.settings)
+        owner_url = _database_url(mesh, SCHEMA_OWNERS.get(name, name))
+    return service_part(ServicePlan(name, after, own, owner_url), mesh.ports, mesh.pki, mesh.settings)
 
 
 def _authz(mesh: Mesh) -> dict[str, str]:

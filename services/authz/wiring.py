@@ -23,7 +23,6 @@ from libs.common.rpc.client import channel_to
 from libs.common.rpc.server import Service
 from libs.common.runtime.clock import Clock, SystemClock
 from libs.common.sql.engine import engine_for
-from libs.common.sql.migrate import migrate
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 from services.authz.adapters.cedar.active_sets import ActivePolicySets
@@ -68,11 +67,10 @@ from services.authz.domain.tokens.narrow_token import NarrowToken
 from services.authz.handlers.authz import AuthzHandlers
 from services.authz.handlers.policies import PolicyHandlers
 from services.authz.handlers.tokens import TokenHandlers
+from services.authz.migrations import SCHEMA
 from services.authz.policy import POLICY
 
-SCHEMA = "authz"
 WAKEUP_CHANNEL = "toolmesh:authz:invalidations"
-MIGRATIONS = Path(__file__).parent / "migrations"
 POLICIES = Path(__file__).parent / "policies"
 
 
@@ -93,8 +91,8 @@ def compose(settings: Settings, log: Log, tracing: Tracing, *, clock: Clock, pol
         max_lifetime=settings.max_token_lifetime,
         revocations=view,
     )
-    database = engine_for(settings.database_url, schema=SCHEMA)
-    acts = ActRecorder(ActEncoder(SCHEMA))
+    database = engine_for(settings.database_url, schema=SCHEMA.name)
+    acts = ActRecorder(ActEncoder(SCHEMA.name))
     minting = _tokens(settings, keys, PostgresLedger(database, acts), clock, log)
     policy = _policies(settings, policies, PostgresPolicySets(database, acts), database, clock, log)
     check = policy.check
@@ -134,7 +132,7 @@ def compose(settings: Settings, log: Log, tracing: Tracing, *, clock: Clock, pol
             ),
         ],
         resources=[
-            engine_resource(database, lambda: migrate(database, MIGRATIONS, schema=SCHEMA)),
+            engine_resource(database, SCHEMA),
             *policy.resources,
             *following,
             *_act_delivery(settings, database, acts, log),
@@ -210,7 +208,7 @@ def _policies(
 
     async def load_active_set() -> None:
         comment = "The policies that Toolmesh ships with."
-        first = NewPolicySet(shipped.version, documents, len(shipped.policies), comment, SCHEMA, clock.now())
+        first = NewPolicySet(shipped.version, documents, len(shipped.policies), comment, SCHEMA.name, clock.now())
         await active.start(first)
 
     return _Policies(sets, active, journal, check, [Resource(load_active_set), Resource(journal.start, journal.stop)])

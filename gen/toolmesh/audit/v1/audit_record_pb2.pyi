@@ -419,7 +419,7 @@ class AuditRecord(_message.Message):
 
     @_builtins.property
     def latency(self) -> _duration_pb2.Duration:
-        """How long it took."""
+        """How long it took, without the start of its sandbox."""
 
     @_builtins.property
     def previous_shard(self) -> _shard_pb2.ShardLink:

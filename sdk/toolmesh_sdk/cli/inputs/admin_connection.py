@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from toolmesh_sdk._wire.retry import COMMAND_LINE
 from toolmesh_sdk.cli.failures import no_mesh_error
 from toolmesh_sdk.cli.inputs.target import START, Target, open_client
 
@@ -43,7 +44,7 @@ def _operator(runtime: dict[str, Any], timeout: float, service: str) -> Transpor
     try:
         identity = runtime["operator"]
         tls = Tls(runtime["ca"], identity["cert"], identity["key"], server_name=service)
-        options = Options(timeout=timeout, traceparent=lambda: new_traceparent(SAMPLED))
+        options = Options(timeout=timeout, retry=COMMAND_LINE, traceparent=lambda: new_traceparent(SAMPLED))
         return Transport(service_address(runtime, service), tls, options)
     except (KeyError, OSError) as error:
         raise no_mesh_error(f"The operator's certificate of the local mesh cannot be used ({error}).", START) from None
