@@ -35,6 +35,7 @@ _KEPT = (
     "result_digest",
     "replayed",
     "preview",
+    "act",
     "caller",
 )
 _KEPT_OF_CALLER = ("subject", "agent", "tenant", "tier", "token_id")
