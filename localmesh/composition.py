@@ -46,7 +46,7 @@ def compose(mesh: Mesh) -> Sequence[Part]:
         # Needs nothing, so it starts beside PostgreSQL; the registry needs it.
         _valkey(mesh),
         # The first service: all others fetch the keys for caller tokens from it.
-        _service(mesh, "authz", _authz(mesh) | _redis(mesh, "authz")),
+        _service(mesh, "authz", _authz(mesh) | _redis(mesh, "authz") | _peers(mesh, "audit")),
         # Stops after the executor, whose last records it must still take. Its relay waits for Valkey by itself.
         _service(mesh, "audit", _audit(mesh) | _peers(mesh, "authz")),
         # Before the executor, which keeps a view of it.

@@ -25,7 +25,8 @@ class Settings(ProcessSettings):
     authz_address: HostPort = Field(description="Address of authz: public keys, revocations and decisions.")
     audit_address: HostPort | None = Field(
         None,
-        description="Address of audit, which counts calls. Without it usage is unknown, and no version is retired.",
+        description="Address of audit, which counts calls and takes acts. Without it usage is unknown, no version is"
+        " retired, and acts wait in the database.",
     )
     removal_policy: Literal["extend", "force"] = Field(
         "extend", description="What happens to a version that is still called at the end of its deprecation."
