@@ -48,7 +48,12 @@ def up(
 
 
 def down(state: StateOption = None, as_json: JsonOption = False) -> None:
-    """Stop the mesh."""
+    """Stop the mesh.
+
+    \b
+    Example:
+      toolmesh down
+    """
     place = State(state_path(state))
     pid = runner_pid(place)
     if pid is not None and not background.stop(place, pid):
@@ -62,7 +67,13 @@ def down(state: StateOption = None, as_json: JsonOption = False) -> None:
 
 
 def status(state: StateOption = None, as_json: JsonOption = False) -> None:
-    """Show the parts and their addresses."""
+    """Show the parts and their addresses.
+
+    \b
+    Examples:
+      toolmesh status
+      toolmesh status --json
+    """
     from localmesh.view import status as statusview
 
     place = State(state_path(state))
@@ -102,7 +113,12 @@ def reset(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete the state: databases, keys, logs."""
+    """Delete the state: databases, keys, logs.
+
+    \b
+    Example:
+      toolmesh reset --state /tmp/trial --yes
+    """
     place = State(state_path(state))
     if not place.marker.exists():
         _say(as_json, {"deleted": False, "state": str(place.path)}, f"{place.path} holds no state")
