@@ -13,6 +13,8 @@ BOOT = f"""
 import os, signal, sys
 sys.path.append({str(CODE)!r})
 from toolmesh_tool.hooks import InterpreterHooks
+# A background job of a shell inherits an ignored SIGINT.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 hooks = InterpreterHooks()
 assert hooks.restore()
 """
