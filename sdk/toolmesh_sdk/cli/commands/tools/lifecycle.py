@@ -123,7 +123,7 @@ def remove(
 
     \b
     Example:
-      toolmesh tools remove acme.pay@1.0.0
+      toolmesh tools remove acme.pay@1.0.0 --reason 'replaced by 2.0.0'
     """
     from toolmesh.registry.v1 import lifecycle_service_pb2 as pb
     from toolmesh.registry.v1.lifecycle_service_pb2_grpc import LifecycleServiceStub

@@ -133,7 +133,7 @@ def demote(
 
     \b
     Example:
-      toolmesh tools demote acme.pay canary --reason 'too many failures'
+      toolmesh tools demote acme.pay beta --reason 'too many failures'
     """
     from toolmesh.registry.v1 import trust_service_pb2 as pb
     from toolmesh.registry.v1.trust_service_pb2_grpc import TrustServiceStub
@@ -168,7 +168,7 @@ def revoke(name: Tool, reason: Reason, *, target: Target, as_json: bool) -> None
 @report_errors
 @add_operator_options()
 def reinstate(name: Tool, reason: Reason, *, target: Target, as_json: bool) -> None:
-    """Reinstate a revoked tool. Only the operator of the local mesh may do so.
+    """Reinstate a revoked tool. Only the operator may do so.
 
     \b
     Example:
