@@ -19,6 +19,7 @@ from toolmesh_sdk.cli.main import build
 from localmesh.ports import USUAL_PORTS
 from tests.harness.documents import DOCUMENTS, ROOT, SHELL, Block, blocks, inline_commands
 from tests.harness.mesh import Mesh, cli, running_mesh
+from tests.harness.stores import wait_until
 
 BLOCKS = [block for document in DOCUMENTS for block in blocks(document)]
 RUN = SHELL | {"python"}
@@ -38,7 +39,8 @@ def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
                 taken.listen()
             except OSError:
                 continue  # another process has it: taken all the same
-        yield stack.enter_context(running_mesh(tmp_path_factory.mktemp("documented") / "state"))
+        state = tmp_path_factory.mktemp("documented") / "state"
+        yield stack.enter_context(running_mesh(state, "--scale", "executor=2"))
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +89,17 @@ def run(block: Block, mesh: Mesh, folder: Path) -> None:
 def test_the_usual_ports_were_taken(mesh: Mesh) -> None:
     assert mesh.runtime["ports"]["edge"] != USUAL_PORTS["edge"]
     assert not set(mesh.runtime["ports"].values()) & set(USUAL_PORTS.values())
+
+
+def test_both_executors_of_a_scaled_mesh_serve_the_edge_and_the_gateway(mesh: Mesh) -> None:
+    token = mesh.token()
+    for _ in range(8):
+        assert mesh.rpc("tools.invoke", {"tool": "clock_now"}, token=token).status_code == 200
+
+    def both_served() -> bool:
+        return all(any(line.get("event") == "call" for line in mesh.logs(part)) for part in ("executor", "executor-2"))
+
+    wait_until(both_served, "calls in the logs of both executors", 60)
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=[block.place for block in BLOCKS])
