@@ -29,8 +29,8 @@ status:  ## Show the running mesh.
 	@test -x $(BIN)/toolmesh || echo "nothing is set up here, so nothing runs; make up starts a mesh"
 
 test: check  ## Run the checks, then every test against real processes.
-	@# Where gVisor cannot be fetched, its tests are skipped and say so.
-	@test -x .toolmesh/bin/runsc || command -v runsc > /dev/null || $(BIN)/python tools/fetch_gvisor.py .toolmesh/bin || true
+	@# Where gVisor cannot be built, its tests are skipped and say so.
+	@$(BIN)/python tools/build_gvisor.py .toolmesh/bin || true
 	@$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore tests/contract/test_checks.py $(PYTEST_ARGS)
 
 test-faults: setup  ## Run the fault suites: load, with processes killed at random moments.
@@ -39,8 +39,8 @@ test-faults: setup  ## Run the fault suites: load, with processes killed at rand
 check: setup  ## Run the checks alone: format, lint, types, imports, contract.
 	@$(BIN)/pytest -q -n $(WORKERS) tests/contract/test_checks.py
 
-gvisor: setup  ## Fetch runsc, the gVisor sandbox for tools of the `kernel` tier.
-	@$(BIN)/python tools/fetch_gvisor.py .toolmesh/bin
+gvisor: setup  ## Build runsc, the gVisor sandbox for tools of the `kernel` tier, once from pinned sources.
+	@$(BIN)/python tools/build_gvisor.py .toolmesh/bin
 
 proto: setup  ## Regenerate the stubs, the error table and docs/errors.md from the contract.
 	@$(BIN)/buf format -w proto
@@ -58,7 +58,7 @@ lock: setup  ## Resolve the dependencies again and pin them with hashes.
 		--python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate - -o services/registry/models.lock
 
 bench: setup  ## Measure against the floor and the peers, as ratios within one run; SUITE=gateway for a part.
-	@test -x .toolmesh/bin/runsc || command -v runsc > /dev/null || $(BIN)/python tools/fetch_gvisor.py .toolmesh/bin || true
+	@$(BIN)/python tools/build_gvisor.py .toolmesh/bin || true
 	@$(BIN)/python -m bench $(SUITE)
 
 profile: setup  ## Draw a flame graph of each service under load; SERVICE=executor for one.

@@ -42,7 +42,7 @@ Compose = Callable[[Mesh], Sequence[Part]]
 def compose(mesh: Mesh) -> Sequence[Part]:
     """Lists the parts. Parts with the same `after` start together; services wait for their peers themselves."""
     return [
-        # First, because every service but the gateway migrates its schema before it is ready.
+        # First, because the schema of every service but the gateway is migrated before the service starts.
         postgres_part(postgres_plan(mesh)),
         # Needs nothing, so it starts beside PostgreSQL; the registry needs it.
         _valkey(mesh),
@@ -98,13 +98,14 @@ def postgres_plan(mesh: Mesh) -> PostgresPlan:
 def _service(
     mesh: Mesh, name: str, environment: Mapping[str, str], after: tuple[str, ...] = ("postgres",)
 ) -> list[Part]:
-    """Returns the parts of a service: one for each of its replicas."""
-    own = dict(environment)
+    """Returns the parts of a service: one for each of its replicas. The first one migrates the schema for all."""
+    own, owner_url = dict(environment), ""
     if name in mesh.secrets.database:
         own["TOOLMESH_DATABASE_URL"] = _database_url(mesh, name)
-    if name in SCHEMA_OWNERS:
-        own["TOOLMESH_MIGRATION_DATABASE_URL"] = _database_url(mesh, SCHEMA_OWNERS[name])
-    plans = [ServicePlan(name, after, own, replica) for replica in range(1, 1 + len(replica_names(mesh.ports, name)))]
+        owner_url = _database_url(mesh, SCHEMA_OWNERS.get(name, name))
+    plans = [ServicePlan(name, after, own, owner_url)]
+    for replica in range(2, 1 + len(replica_names(mesh.ports, name))):
+        plans.append(ServicePlan(name, (*after, name), own, replica=replica))
     return [service_part(plan, mesh.ports, mesh.pki, mesh.settings) for plan in plans]
 
 

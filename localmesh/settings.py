@@ -43,7 +43,7 @@ class Settings:
     """Folders that tools may see, as `name=/folder` with commas between them; empty for one of the mesh's own, named
     reports."""
     runsc: str = ""
-    """gVisor's program; empty for the one on the PATH, else the one that `make gvisor` fetched."""
+    """gVisor's program; empty for the one that `make gvisor` built, else the one on the PATH."""
     egress_internal: str = ""
     hooks: str = ""
     max_token_lifetime: int = 86_400

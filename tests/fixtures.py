@@ -108,12 +108,10 @@ def migrated(postgres_server: str) -> Callable[[str], str]:
         if service not in made:
             made[service] = f"template_{service}"
             _create(postgres_server, made[service], service)
-            scripts = Path(__file__).resolve().parent.parent / "services" / service / "migrations"
-            url = _url(postgres_server, _owner(service), made[service]).replace(
-                "postgresql://", "postgresql+psycopg://"
-            )
-            command = [sys.executable, "-m", "libs.common.sql.migrate", str(scripts), service]
-            subprocess.run(command, check=True, env={**os.environ, "MIGRATION_URL": url})
+            url = _url(postgres_server, _owner(service), made[service])
+            command = [sys.executable, "-m", f"services.{service}.migrations"]
+            environment = {name: value for name, value in os.environ.items() if not name.startswith("TOOLMESH_")}
+            subprocess.run(command, check=True, env={**environment, "TOOLMESH_MIGRATION_DATABASE_URL": url})
         return made[service]
 
     return template

@@ -9,7 +9,8 @@ from pydantic import TypeAdapter
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from libs.common.runtime.settings import FOREIGN, ProcessSettings, is_secret, variable_of
+from libs.common.runtime.settings import FOREIGN, EnvironmentSettings, ProcessSettings, is_secret, variable_of
+from libs.common.sql.migrate import MigrationSettings
 
 PROCESSES = ("gateway", "executor", "registry", "authz", "approval", "audit")
 _FORMATS = {"file-path": "file", "directory-path": "folder"}
@@ -37,15 +38,17 @@ def render() -> str:
         settings = import_module(f"services.{process}.config").Settings
         own = [field for field in settings.model_fields if field not in shared]
         sections.append(_section(f"{process} (`services/{process}/config.py`)", settings, own))
+    migrations = "migrations (`python -m services.<name>.migrations`, without the settings of every process)"
+    sections.append(_section(migrations, MigrationSettings, list(MigrationSettings.model_fields)))
     return "\n".join(sections)
 
 
-def _section(title: str, settings: type[ProcessSettings], fields: list[str]) -> str:
+def _section(title: str, settings: type[EnvironmentSettings], fields: list[str]) -> str:
     rows = "".join(_row(settings, field) for field in fields)
     return f"## {title}\n\n{_TABLE}{rows}"
 
 
-def _row(settings: type[ProcessSettings], name: str) -> str:
+def _row(settings: type[EnvironmentSettings], name: str) -> str:
     field = settings.model_fields[name]
     flags = ["yes" if flag else "" for flag in (field.is_required(), is_secret(settings, name))]
     cells = [f"`{variable_of(name)}`", _type(field), _default(field), *flags, str(field.description)]

@@ -17,8 +17,8 @@ class Call:
     """One call. Its fields are assigned by hand, because a dataclass costs every call more."""
 
     __slots__ = (
-        "_trace", "deadline", "deadline_timer", "identity", "method", "offered", "peer", "request_id", "span",
-        "started", "token",
+        "_trace", "deadline", "deadline_header", "deadline_timer", "identity", "method", "offered", "peer",
+        "request_id", "span", "started", "token",
     )  # fmt: skip
 
     def __init__(
@@ -38,6 +38,8 @@ class Call:
         """When the response is due, on time.monotonic()."""
         self.started = time.monotonic() if started is None else started
         self.request_id = request_id
+        self.deadline_header: str | None = None
+        """The caller's `x-deadline-ms`, not yet parsed."""
         self.offered: float | None = None
         """The seconds that the caller left for this hop when the call arrived."""
         self.span: Any = None

@@ -32,6 +32,7 @@ class MeshError(Exception):
         retry_after: float | None = None,
         invocation_id: str = "",
         evidence: Sequence[str] = (),
+        retryable: bool | None = None,
     ) -> None:
         self.reason = reason
         self.message = message or ROWS[reason].title
@@ -40,6 +41,8 @@ class MeshError(Exception):
         self.retry_after = retry_after
         self.invocation_id = invocation_id
         self.evidence = tuple(evidence)
+        self.retryable = ROWS[reason].retryable if retryable is None else retryable
+        """Whether the same call may be sent again: by the error table, unless this failure is known to differ."""
         super().__init__(f"{self.row.code} {reason.name}: {self.message}")
 
     @property

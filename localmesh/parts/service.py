@@ -1,4 +1,8 @@
-"""One of the mesh's own services, started as `python -m services.<name>` with the environment of its contract."""
+"""One of the mesh's own services, started as `python -m services.<name>` with the environment of its contract.
+
+Before its first start `python -m services.<name>.migrations` migrates its schema, as the schema's owner. The service
+itself never has the owner's password.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +12,16 @@ from dataclasses import dataclass, field
 
 from localmesh.exit_codes import WRONG_USAGE
 from localmesh.ports import replica_name
-from localmesh.process.child import Launch
-from localmesh.process.part import Part
+from localmesh.process.child import Launch, describe_exit, run_to_end
+from localmesh.process.part import Part, PartError
 from localmesh.process.probes import http_answers
 from localmesh.settings import AUDIENCE, ISSUER, LOOPBACK, ROOT, TRUST_DOMAIN, Settings, inherited_environment
 from localmesh.state.pki import Pki
 
 # Beyond its own drain a service gets this long to close what is left.
 STOP_MARGIN_SECONDS = 2.0
+# A large table may take long; a mesh that waits longer than this says so.
+MIGRATION_SECONDS = 600.0
 # Without the texts that only a reader of code needs, the services together hold some 50 MB less. `make setup`
 # compiles them so, in a
 # place of their own: the distribution's Python may have compiled its modules in no such way, and nobody else could
@@ -30,6 +36,8 @@ class ServicePlan:
     name: str
     after: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    owner_url: str = field(default="", repr=False)
+    """Database URL of the role that owns its schema; empty without a database, and for all replicas but the first."""
     replica: int = 1
 
     @property
@@ -47,12 +55,17 @@ def service_part(plan: ServicePlan, ports: Mapping[str, int], pki: Pki, settings
         **plan.environment,
     }
 
+    async def migrate() -> None:
+        if plan.owner_url:
+            await _migrate(plan)
+
     async def probe() -> bool:
         return await http_answers(ops, "/readyz")
 
     return Part(
         name=plan.part,
-        launch=Launch((sys.executable, *LEAN, "-m", f"services.{plan.name}"), ROOT, environment),
+        launch=Launch(_command(f"services.{plan.name}"), ROOT, environment),
+        initialize=migrate,
         probe=probe,
         address=f"{LOOPBACK}:{ports[plan.part]}",
         ops=f"{LOOPBACK}:{ops}",
@@ -60,6 +73,20 @@ def service_part(plan: ServicePlan, ports: Mapping[str, int], pki: Pki, settings
         stop_seconds=settings.drain_seconds + STOP_MARGIN_SECONDS,
         misled_code=WRONG_USAGE,
     )
+
+
+async def _migrate(plan: ServicePlan) -> None:
+    """Runs the migrations to their end. Raises PartError with the reason that they give."""
+    environment = {**inherited_environment(), "TOOLMESH_MIGRATION_DATABASE_URL": plan.owner_url}
+    command = _command(f"services.{plan.name}.migrations")
+    finished = await run_to_end(Launch(command, ROOT, environment), seconds=MIGRATION_SECONDS)
+    if finished.code:
+        lines = finished.output.strip().splitlines()
+        raise PartError(plan.name, lines[-1] if lines else f"migrations: {describe_exit(finished.code)}")
+
+
+def _command(module: str) -> tuple[str, ...]:
+    return (sys.executable, *LEAN, "-m", module)
 
 
 def _contract(plan: ServicePlan, ports: Mapping[str, int], pki: Pki, settings: Settings) -> dict[str, str]:

@@ -35,6 +35,8 @@ class Part:
     ops: str | None = None
     after: tuple[str, ...] = ()
     """The parts that must be ready before this one is started for the first time."""
+    initialize: Callable[[], Awaitable[None]] = no_op
+    """Runs once in a mesh's life, before the first start."""
     prepare: Callable[[], Awaitable[None]] = no_op
     """Runs before every start, also after a crash."""
     provision: Callable[[], Awaitable[None]] = no_op

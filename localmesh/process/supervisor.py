@@ -108,6 +108,7 @@ class Supervisor:
             await self._up[name].wait()
         try:
             began = _now()
+            await part.initialize()
             await self._bring_up(member)
             await part.provision()
         except Exception as error:  # whatever it is, the mesh must come down and say so

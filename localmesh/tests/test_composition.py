@@ -59,7 +59,7 @@ def test_a_service_gets_the_contract_and_the_peers_it_needs(parts: Mapping[str, 
     addresses = {f"TOOLMESH_{peer.upper()}_ADDRESS" for peer in PEERS[name]}
     assert {variable for variable in given if variable.endswith("_ADDRESS")} == addresses
     assert ("TOOLMESH_DATABASE_URL" in given) == (name in DATABASE_ROLES)
-    assert ("TOOLMESH_MIGRATION_DATABASE_URL" in given) == (name in SCHEMA_OWNERS)
+    assert "TOOLMESH_MIGRATION_DATABASE_URL" not in given
     assert ("TOOLMESH_REDIS_URL" in given) == (name in ("authz", "registry", "audit", "executor"))
     assert ("TOOLMESH_RELAY" in given) == (name == "audit")
     assert ("TOOLMESH_SIGNING_KEYS" in given) == (name == "authz")
@@ -74,6 +74,14 @@ def test_a_service_gets_the_contract_and_the_peers_it_needs(parts: Mapping[str, 
 def test_a_service_gets_longer_to_stop_than_it_takes_to_drain(parts: Mapping[str, Part], name: str) -> None:
     drain = float(parts[name].launch.environment["TOOLMESH_DRAIN_SECONDS"])
     assert (drain, parts[name].stop_seconds) == (3, 5)
+
+
+def test_no_process_is_started_with_the_password_of_a_schemas_owner(parts: Mapping[str, Part], state: State) -> None:
+    passwords = [read_secrets(state).database[owner] for owner in SCHEMA_OWNERS.values()]
+    launches = [part.launch for part in parts.values()]
+    shown = "".join(f"{launch.argv} {dict(launch.environment)}" for launch in launches)
+    assert passwords
+    assert not [password for password in passwords if password in shown]
 
 
 def test_no_printed_part_shows_a_secret(parts: Mapping[str, Part], state: State) -> None:

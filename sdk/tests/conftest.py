@@ -19,7 +19,7 @@ import grpc
 import pytest
 from toolmesh.audit.v1 import audit_service_pb2_grpc, usage_service_pb2_grpc
 from toolmesh.authz.v1 import authz_service_pb2_grpc, policy_service_pb2_grpc, token_service_pb2_grpc
-from toolmesh.executor.v1 import executor_service_pb2_grpc
+from toolmesh.executor.v1 import executor_service_pb2_grpc, invocation_service_pb2_grpc, key_service_pb2_grpc
 from toolmesh.registry.v1 import (
     discovery_service_pb2_grpc,
     lifecycle_service_pb2_grpc,
@@ -102,7 +102,7 @@ def servicer(parent: type, mesh: ScriptedMesh) -> Any:
     """Return a servicer whose every method is scripted."""
 
     def method(name: str) -> Callable[..., Any]:
-        if name in ("WatchRecords", "ReplayPolicySet", "FetchResult"):
+        if name in ("WatchRecords", "WatchInvocation", "ReplayPolicySet", "FetchResult"):
             return lambda self, request, context: mesh.stream(name, request, context)
         return lambda self, request, context: mesh.reply(name, request, context)
 
@@ -127,6 +127,12 @@ def serve(mesh: ScriptedMesh, pki: Any) -> Iterator[Callable[..., str]]:
             server = grpc.server(futures.ThreadPoolExecutor(max_workers=8))
             executor_service_pb2_grpc.add_ExecutorServiceServicer_to_server(
                 servicer(executor_service_pb2_grpc.ExecutorServiceServicer, mesh), server
+            )
+            invocation_service_pb2_grpc.add_InvocationServiceServicer_to_server(
+                servicer(invocation_service_pb2_grpc.InvocationServiceServicer, mesh), server
+            )
+            key_service_pb2_grpc.add_KeyServiceServicer_to_server(
+                servicer(key_service_pb2_grpc.KeyServiceServicer, mesh), server
             )
             registry_service_pb2_grpc.add_RegistryServiceServicer_to_server(
                 servicer(registry_service_pb2_grpc.RegistryServiceServicer, mesh), server

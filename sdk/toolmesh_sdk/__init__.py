@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from toolmesh_sdk.errors import Violation as Violation
     from toolmesh_sdk.group import GroupCall as GroupCall
     from toolmesh_sdk.group import Outcome as Outcome
+    from toolmesh_sdk.jobs import AsyncJob as AsyncJob
+    from toolmesh_sdk.jobs import Job as Job
     from toolmesh_sdk.keys import canonical_json as canonical_json
     from toolmesh_sdk.keys import derive_idempotency_key as derive_idempotency_key
     from toolmesh_sdk.preview import Precondition as Precondition
@@ -61,6 +63,8 @@ _MODULES = {
     "AsyncClient": "toolmesh_sdk.aio",
     "Bounds": "toolmesh_sdk.token_request",
     "Client": "toolmesh_sdk.client",
+    "AsyncJob": "toolmesh_sdk.jobs",
+    "Job": "toolmesh_sdk.jobs",
     "GroupCall": "toolmesh_sdk.group",
     "Outcome": "toolmesh_sdk.group",
     "Precondition": "toolmesh_sdk.preview",

@@ -12,11 +12,12 @@ from toolmesh.audit.v1 import audit_record_pb2, audit_service_pb2, checkpoint_pb
 from toolmesh.audit.v1.audit_service_pb2_grpc import AuditServiceStub
 from toolmesh.authz.v1 import token_service_pb2
 from toolmesh.authz.v1.token_service_pb2_grpc import TokenServiceStub
-from toolmesh.executor.v1 import executor_service_pb2
+from toolmesh.executor.v1 import executor_service_pb2, invocation_pb2
 from toolmesh.executor.v1.executor_service_pb2_grpc import ExecutorServiceStub
 from toolmesh.registry.v1 import registry_service_pb2, tool_version_pb2
 from toolmesh.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
 
+from toolmesh_sdk import jobs
 from toolmesh_sdk._wire import requests
 from toolmesh_sdk._wire.connection import Tls
 from toolmesh_sdk._wire.envelope import StoredResult
@@ -29,6 +30,7 @@ from toolmesh_sdk._wire.trace import new_traceparent, trace_id_of
 from toolmesh_sdk._wire.transport import DEFAULT_TIMEOUT, AsyncTransport, Options, Token, canceled_when_closed
 from toolmesh_sdk._wire.watch import Watch, log_size
 from toolmesh_sdk.group import GroupCall, Outcome, group_request, is_repeatable, parse_outcomes
+from toolmesh_sdk.jobs import AsyncJob, CallOptions, JobFilters
 from toolmesh_sdk.keys import resolve_idempotency_key
 from toolmesh_sdk.preview import Preview, parse_preview
 from toolmesh_sdk.result import Result, parse_result
@@ -161,6 +163,33 @@ class AsyncClient:
             self._executor.InvokeGroup, request, timeout, repeatable=is_repeatable(request), traceparent=traceparent
         )
         return parse_outcomes(response)
+
+    async def start(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        max_duration: float | None = None,
+        timeout: float | None = None,
+        **options: Unpack[CallOptions],
+    ) -> AsyncJob:
+        """Start a call that runs without its caller, and return its handle at once.
+
+        It takes at most `max_duration` seconds, one day by default, and no longer than the token holds that starts it.
+        """
+        secret = self._transport.options.key_secret
+        request = jobs.start_request(tool, arguments, options, max_duration, secret)
+        return await jobs.start_async(self._transport, request, timeout)
+
+    def job(self, name: str) -> AsyncJob:
+        """Return the handle of an invocation that was started before."""
+        return AsyncJob(self._transport, name)
+
+    def list_jobs(
+        self, *, page_size: int = 100, timeout: float | None = None, **filters: Unpack[JobFilters]
+    ) -> AsyncIterator[invocation_pb2.Invocation]:
+        """Iterate over the caller's invocations, newest first; the timeout applies to each page."""
+        return jobs.pages_async(self._transport, jobs.list_request(filters, page_size), timeout)
 
     async def fetch_result(
         self,

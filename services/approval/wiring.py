@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from toolmesh.approval.v1 import approval_service_pb2_grpc as rpc
 
 from libs.authz_client.jwks import authz_channel, verifier_from
@@ -11,17 +9,14 @@ from libs.common.rpc.application import Resource, RpcApplication, channel_resour
 from libs.common.rpc.server import Service
 from libs.common.runtime.clock import Clock, SystemClock
 from libs.common.sql.engine import engine_for
-from libs.common.sql.migrate import migrate
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 from services.approval.adapters.postgres_tickets import PostgresTickets
 from services.approval.adapters.sweeper import expiry_sweeper
 from services.approval.config import Settings
 from services.approval.handlers import ApprovalHandlers
+from services.approval.migrations import SCHEMA
 from services.approval.policy import POLICY
-
-SCHEMA = "approval"
-MIGRATIONS = Path(__file__).parent / "migrations"
 
 
 async def build(settings: Settings, log: Log, tracing: Tracing) -> RpcApplication:
@@ -31,7 +26,7 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> RpcApplicatio
 
 def compose(settings: Settings, log: Log, tracing: Tracing, clock: Clock) -> RpcApplication:
     """Compose the service with the given clock."""
-    engine = engine_for(settings.database_url, schema=SCHEMA)
+    engine = engine_for(settings.database_url, schema=SCHEMA.name)
     authz = authz_channel(settings.authz_address, settings)
     tickets = PostgresTickets(engine)
     handlers, sweeper = ApprovalHandlers(tickets, clock), expiry_sweeper(tickets, clock, log)
@@ -47,7 +42,7 @@ def compose(settings: Settings, log: Log, tracing: Tracing, clock: Clock) -> Rpc
             )
         ],
         resources=[
-            engine_resource(engine, lambda: migrate(engine, MIGRATIONS, schema=SCHEMA)),
+            engine_resource(engine, SCHEMA),
             channel_resource(authz),
             Resource(sweeper.start, sweeper.stop),
         ],

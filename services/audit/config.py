@@ -30,9 +30,6 @@ class Settings(ProcessSettings):
     database_url: PostgresUrl = Field(description="PostgreSQL database of the log.")
     authz_address: Peer = Field(description="Address of authz: public keys and revocations.")
     checkpoint_key: CheckpointKeyFile = Field(description="Private key that signs checkpoints (Ed25519, PEM).")
-    migration_database_url: PostgresUrl = Field(
-        "", description="Database URL of the role that owns the log. Empty: the service's own role owns it."
-    )
     shard_records: int = Field(10_000_000, ge=1, le=1_000_000_000, description="Most records in a shard of the log.")
     checkpoint_records: int = Field(10_000, ge=1, le=1_000_000_000, description="Records between two checkpoints.")
     checkpoint_seconds: float = Field(60.0, ge=0.1, le=86_400, description="Longest time between two checkpoints.")

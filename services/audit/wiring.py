@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 from toolmesh.audit.v1 import audit_service_pb2_grpc as rpc
@@ -16,7 +15,6 @@ from libs.common.rpc.server import Service
 from libs.common.runtime.clock import SystemClock
 from libs.common.runtime.process import instance_id
 from libs.common.sql.engine import engine_for
-from libs.common.sql.migrate import migrate
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 from services.audit import metrics
@@ -25,7 +23,7 @@ from services.audit.adapters.evidence.checkpoint_key import FileCheckpointKey
 from services.audit.adapters.evidence.checkpoints import PostgresCheckpointStore
 from services.audit.adapters.evidence.ed25519 import verify_signature
 from services.audit.adapters.evidence.metrics import CheckpointMetrics
-from services.audit.adapters.evidence.ownership import role_owns_log
+from services.audit.adapters.evidence.ownership import refuse_owner
 from services.audit.adapters.evidence.shards import PostgresShardStore
 from services.audit.adapters.log.metered_writer import MeteredWriter
 from services.audit.adapters.log.reader import PostgresReader
@@ -60,20 +58,19 @@ from services.audit.domain.usage.count_records import CountRecords
 from services.audit.handlers.audit import AuditHandlers
 from services.audit.handlers.log import LogHandlers
 from services.audit.handlers.usage import UsageHandlers
+from services.audit.migrations import SCHEMA
 from services.audit.policy import POLICY
 from services.audit.streams import OpenStreams
 
-SCHEMA = "audit"
-MIGRATIONS = Path(__file__).parent / "migrations"
 # A shard is closed at this age, even if it is not full.
 SHARD_SECONDS = 31 * 86_400.0
 
 
 async def build(settings: Settings, log: Log, tracing: Tracing) -> RpcApplication:
     """Assemble the service. Nothing is connected yet."""
-    engine = engine_for(settings.database_url, schema=SCHEMA)
+    engine = engine_for(settings.database_url, schema=SCHEMA.name)
     # Readers have a pool of their own: however many there are, the log's own work finds a connection.
-    readers = engine_for(settings.database_url, schema=SCHEMA)
+    readers = engine_for(settings.database_url, schema=SCHEMA.name)
     authz = authz_channel(settings.authz_address, settings)
     reader, writer, tail = PostgresReader(readers), _writer(settings, log), Tail()
     slots = StreamSlots(_stream_limits(settings))
@@ -102,7 +99,8 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> RpcApplicatio
             Service("toolmesh.audit.v1.UsageService", lambda s: usage_rpc.add_UsageServiceServicer_to_server(usage, s)),
         ],
         resources=[
-            engine_resource(engine, lambda: _migrate(settings, engine, log)),
+            engine_resource(engine, SCHEMA),
+            Resource(start=lambda: refuse_owner(engine)),
             Resource(stop=readers.dispose),
             channel_resource(authz),
             Resource(writer.start, writer.stop),
@@ -115,17 +113,6 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> RpcApplicatio
         before_drain=streams.close,
         ready_detail=relay_state,
     )
-
-
-async def _migrate(settings: Settings, engine: AsyncEngine, log: Log) -> None:
-    """Migrate as the owner of the log; the owner's connection is closed afterwards."""
-    owner = engine_for(settings.migration_database_url or settings.database_url, schema=SCHEMA, size=1)
-    try:
-        await migrate(owner, MIGRATIONS, schema=SCHEMA)
-    finally:
-        await owner.dispose()
-    if await role_owns_log(engine):
-        log.warning("service role owns the log and could disable its guards", setting="MIGRATION_DATABASE_URL")
 
 
 def _writer(settings: Settings, log: Log) -> PostgresWriter:

@@ -20,7 +20,6 @@ from libs.common.rpc.application import Resource, RpcApplication, engine_resourc
 from libs.common.rpc.server import Service
 from libs.common.runtime.clock import Clock, SystemClock
 from libs.common.sql.engine import engine_for
-from libs.common.sql.migrate import migrate
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 from services.authz.adapters.cedar.active_sets import ActivePolicySets
@@ -65,11 +64,10 @@ from services.authz.domain.tokens.narrow_token import NarrowToken
 from services.authz.handlers.authz import AuthzHandlers
 from services.authz.handlers.policies import PolicyHandlers
 from services.authz.handlers.tokens import TokenHandlers
+from services.authz.migrations import SCHEMA
 from services.authz.policy import POLICY
 
-SCHEMA = "authz"
 WAKEUP_CHANNEL = "toolmesh:authz:invalidations"
-MIGRATIONS = Path(__file__).parent / "migrations"
 POLICIES = Path(__file__).parent / "policies"
 
 
@@ -90,7 +88,7 @@ def compose(settings: Settings, log: Log, tracing: Tracing, *, clock: Clock, pol
         max_lifetime=settings.max_token_lifetime,
         revocations=view,
     )
-    database = engine_for(settings.database_url, schema=SCHEMA)
+    database = engine_for(settings.database_url, schema=SCHEMA.name)
     minting = _tokens(settings, keys, database, clock, log)
     policy = _policies(settings, policies, database, clock, log)
     check = policy.check
@@ -130,7 +128,7 @@ def compose(settings: Settings, log: Log, tracing: Tracing, *, clock: Clock, pol
             ),
         ],
         resources=[
-            engine_resource(database, lambda: migrate(database, MIGRATIONS, schema=SCHEMA)),
+            engine_resource(database, SCHEMA),
             *policy.resources,
             *following,
         ],
@@ -194,7 +192,7 @@ def _policies(settings: Settings, folder: Path, database: AsyncEngine, clock: Cl
 
     async def load_active_set() -> None:
         comment = "The policies that Toolmesh ships with."
-        first = NewPolicySet(shipped.version, documents, len(shipped.policies), comment, SCHEMA, clock.now())
+        first = NewPolicySet(shipped.version, documents, len(shipped.policies), comment, SCHEMA.name, clock.now())
         await active.start(first)
 
     return _Policies(sets, active, journal, check, [Resource(load_active_set), Resource(journal.start, journal.stop)])

@@ -98,7 +98,7 @@ class Settings(ProcessSettings):
         (), description="Private networks that confined tools may connect to. Metadata services stay blocked."
     )
     runsc: FilePath | None = Field(
-        None, description="gVisor's program. Empty: `runsc` on the PATH, else what `make gvisor` fetched."
+        None, description="gVisor's program. Empty: what `make gvisor` built, else `runsc` on the PATH."
     )
     result_ttl_seconds: float = Field(
         3600.0, ge=1, le=604_800, description="Time that a result too large for the response can be fetched."
@@ -114,6 +114,12 @@ class Settings(ProcessSettings):
         " of its own in them, unless `:shared` follows.",
     )
     workers: int = Field(16, ge=1, le=1000, description="Most warm workers. One tenant has at most half of them.")
+    sandbox_start_seconds: float = Field(
+        30.0,
+        ge=1,
+        le=300,
+        description="Longest start of a sandbox. It is not part of the tool's own time.",
+    )
     sandbox_cgroups: Literal["required", "preferred", "off"] = Field(
         "preferred", description="Whether control groups limit confined processes: always, where possible, or never."
     )
@@ -141,6 +147,19 @@ class Settings(ProcessSettings):
         ge=64,
         le=100_000,
         description="Calls of one tenant under way at once. A group counts as its calls.",
+    )
+    job_concurrency: int = Field(16, ge=0, le=1000, description="Jobs that this process runs at once. 0: none.")
+    job_tenant_concurrency: int = Field(
+        16, ge=1, le=10_000, description="Jobs of one tenant that all executors together run at once."
+    )
+    job_tool_concurrency: int = Field(
+        16, ge=1, le=10_000, description="Jobs of one tool that all executors together run at once."
+    )
+    job_queue_limit: int = Field(
+        10_000, ge=4, le=1_000_000, description="Jobs that may wait. One tenant has at most a quarter of them."
+    )
+    job_retention_seconds: float = Field(
+        86_400.0, ge=3600, le=2_592_000, description="Time that a job is kept after its end."
     )
     hooks: FilePath | None = Field(None, description="JSON file with the deployment's hooks.")
     claim_lease_seconds: float = Field(

@@ -20,7 +20,7 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 
 from services.executor.adapters.sandbox.bubblewrap.sandbox import BubblewrapSandbox
-from services.executor.adapters.sandbox.gvisor.runsc import FETCHED, HOW_TO_GET, find_runsc
+from services.executor.adapters.sandbox.gvisor.runsc import BUILT, HOW_TO_GET, find_runsc
 from services.executor.adapters.sandbox.gvisor.sandbox import GvisorSandbox
 from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import CgroupHierarchy
 from services.executor.adapters.sandbox.port import Sandbox
@@ -31,8 +31,8 @@ _ACTIONS = Path("/proc/sys/kernel/seccomp/actions_avail")
 _DATE = re.compile(r"(?<!\d)20\d{6}")
 _MAX_AGE = timedelta(days=365)
 _OLD_GVISOR = (
-    "Install a current release of gVisor, which fixes known vulnerabilities, and name it with TOOLMESH_RUNSC. "
-    "`make gvisor` fetches the one of the distribution."
+    "Old releases have known vulnerabilities. Run `make gvisor` of a current Toolmesh and leave TOOLMESH_RUNSC empty, "
+    "or name a current release with TOOLMESH_RUNSC."
 )
 
 
@@ -104,7 +104,7 @@ def check_gvisor() -> DoctorCheck:
     program = find_runsc(configured)
     if program is None and configured is not None:
         detail = f"TOOLMESH_RUNSC names {configured}, which is not a program; tools that demand it are refused"
-        return DoctorCheck("sandbox:gvisor", WARN, detail, f"Name another, or none for {find_runsc(None) or FETCHED}.")
+        return DoctorCheck("sandbox:gvisor", WARN, detail, f"Name another, or none for {find_runsc(None) or BUILT}.")
     if program is None:
         return DoctorCheck("sandbox:gvisor", WARN, "not found; tools that demand it are refused", _sentence(HOW_TO_GET))
     reason = asyncio.run(_probe(GvisorSandbox("doctor", runsc=program)))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from libs.common.auth.peers import EDGE, ORCHESTRATOR
-from libs.common.rpc.policy import Policy, Row, Tenancy, for_caller
+from libs.common.auth.peers import EDGE, OPERATOR, ORCHESTRATOR
+from libs.common.rpc.policy import AS_PEER, Policy, Row, Tenancy, for_caller
 
 _PREFIX = "/toolmesh.executor.v1.ExecutorService/"
 
 # No scopes here: the tool's manifest names them, and a refusal for a missing scope is recorded in the audit log.
 _CALLERS = {"gateway": for_caller(), EDGE: for_caller(), ORCHESTRATOR: for_caller()}
+_KEYS = "/toolmesh.executor.v1.KeyService/"
+_KEY_READERS = {OPERATOR: AS_PEER} | dict.fromkeys(_CALLERS, for_caller("keys:read"))
+_KEY_ADMINS = {OPERATOR: AS_PEER} | dict.fromkeys(_CALLERS, for_caller("keys:admin"))
+_INVOCATIONS = "/toolmesh.executor.v1.InvocationService/"
 # The deadline of the longest synchronous timeout class; the limits of other tools are shorter.
 _MAX_SECONDS = 300.0
 
@@ -16,5 +20,14 @@ POLICY: Policy = {
     _PREFIX + "Invoke": Row(_CALLERS, deadline=_MAX_SECONDS, idempotent=False, tenancy=Tenancy.OWN),
     _PREFIX + "InvokeGroup": Row(_CALLERS, deadline=_MAX_SECONDS, idempotent=False, tenancy=Tenancy.OWN),
     _PREFIX + "PreviewInvocation": Row(_CALLERS, deadline=_MAX_SECONDS, idempotent=True, tenancy=Tenancy.OWN),
+    _INVOCATIONS + "StartInvocation": Row(_CALLERS, deadline=30.0, idempotent=False, tenancy=Tenancy.OWN),
+    _INVOCATIONS + "GetInvocation": Row(_CALLERS, deadline=5.0, idempotent=True, tenancy=Tenancy.OWN),
+    _INVOCATIONS + "ListInvocations": Row(_CALLERS, deadline=10.0, idempotent=True, tenancy=Tenancy.OWN),
+    _INVOCATIONS + "WaitInvocation": Row(_CALLERS, deadline=_MAX_SECONDS, idempotent=True, tenancy=Tenancy.OWN),
+    _INVOCATIONS + "CancelInvocation": Row(_CALLERS, deadline=5.0, idempotent=True, tenancy=Tenancy.OWN),
+    _INVOCATIONS + "WatchInvocation": Row(_CALLERS, deadline=None, idempotent=True, tenancy=Tenancy.OWN),
+    _KEYS + "ListKeys": Row(_KEY_READERS, deadline=10.0, idempotent=True, tenancy=Tenancy.OWN),
+    _KEYS + "GetKey": Row(_KEY_READERS, deadline=5.0, idempotent=True, tenancy=Tenancy.OWN),
+    _KEYS + "SettleKey": Row(_KEY_ADMINS, deadline=10.0, idempotent=False, tenancy=Tenancy.OWN),
     _PREFIX + "FetchResult": Row(_CALLERS, deadline=60.0, idempotent=True, tenancy=Tenancy.OWN),
 }

@@ -1,13 +1,15 @@
-"""The composition root of the executor: the only file that creates adapters."""
+"""The composition root of the executor. With `job_wiring`, the only place that creates adapters."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
+from dataclasses import replace
 
 import grpc.aio
 from sqlalchemy.ext.asyncio import AsyncEngine
 from toolmesh.executor.v1 import executor_service_pb2_grpc as rpc
+from toolmesh.executor.v1 import invocation_service_pb2_grpc as invocation_rpc
+from toolmesh.executor.v1 import key_service_pb2_grpc as keys_rpc
 
 from libs.authz_client.jwks import authz_channel, verifier_from
 from libs.common.auth.constraints import ConstraintChecker
@@ -20,7 +22,6 @@ from libs.common.runtime.clock import Clock, SystemClock
 from libs.common.runtime.process import instance_id
 from libs.common.runtime.tasks import PeriodicTask
 from libs.common.sql.engine import engine_for
-from libs.common.sql.migrate import migrate
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 from services.executor.adapters.audit.durable_trail import DurableTrail
@@ -31,13 +32,16 @@ from services.executor.adapters.authz.decision_client import PolicyAuthorizer
 from services.executor.adapters.budget.lazy_budget import LazyBudget
 from services.executor.adapters.hooks.hooks_file import read_hooks_file
 from services.executor.adapters.idempotency.claims import PostgresClaims
+from services.executor.adapters.idempotency.keys import PostgresKeys
 from services.executor.adapters.preview_tokens import SealedPreviewTokens
+from services.executor.adapters.registry.announce_runners import RunnerAnnouncer
 from services.executor.adapters.registry.quarantine import QuarantiningView
 from services.executor.adapters.registry.register_builtins import BuiltinRegistrar
 from services.executor.adapters.registry.tool_view import RegistryToolView
 from services.executor.adapters.results.memory_cache import MemoryResultCache
 from services.executor.adapters.results.postgres_store import PostgresResultStore
 from services.executor.adapters.runners.builtin import BuiltinRunner
+from services.executor.adapters.runners.capabilities import Capabilities
 from services.executor.adapters.runners.dispatch import DispatchingRunner
 from services.executor.adapters.runners.factory import RunnerConfig, SandboxedRunners
 from services.executor.adapters.runners.worker.pool import PoolLimits
@@ -54,6 +58,8 @@ from services.executor.builtin.echo import Echo
 from services.executor.builtin.tool import BuiltinTool
 from services.executor.config import Settings
 from services.executor.domain.fetch_result import FetchResult
+from services.executor.domain.idempotency.list_keys import ListKeys
+from services.executor.domain.idempotency.settle_key import SettleKey
 from services.executor.domain.invoke import Invoke
 from services.executor.domain.invoke_group.invoke_group import InvokeGroup
 from services.executor.domain.model import Caller
@@ -65,12 +71,15 @@ from services.executor.domain.results.store import LargeResults
 from services.executor.domain.scheduling.caller_limits import CallerBounds, CallerLimits, LimitedCalls
 from services.executor.domain.scheduling.scheduler import Bounds, Scheduler
 from services.executor.domain.scheduling.slots import SlotPool
-from services.executor.handlers import ExecutorHandlers
+from services.executor.handlers.executor import ExecutorHandlers
+from services.executor.handlers.key import KeyHandlers
+from services.executor.job_wiring import build_jobs
+from services.executor.migrations import SCHEMA
 from services.executor.policy import POLICY
 
 SERVICE = "toolmesh.executor.v1.ExecutorService"
-SCHEMA = "executor"
-MIGRATIONS = Path(__file__).parent / "migrations"
+KEY_SERVICE = "toolmesh.executor.v1.KeyService"
+INVOCATION_SERVICE = "toolmesh.executor.v1.InvocationService"
 SWEEP_SECONDS = 300.0
 
 
@@ -95,7 +104,7 @@ def compose(
 ) -> RpcApplication:
     """Compose the process with a clock, its built-in tools and their runner."""
     authz, registry, audit = open_channels(settings)
-    database = engine_for(settings.database_url, schema=SCHEMA)
+    database = engine_for(settings.database_url, schema=SCHEMA.name)
     in_flight = InFlight()
     verifier = verifier_from(authz, settings, log)
     view = RegistryToolView(registry, clock, log)
@@ -105,16 +114,19 @@ def compose(
     hooks = read_hooks_file(settings.hooks)
     sandboxed = build_sandboxed_runners(settings, log)
     scheduler = build_scheduler(settings, clock)
-    trail = build_trail(settings, audit, database, log, in_flight)
-    claims = build_claims(database, settings)
+    encoder = RecordEncoder(instance_id(settings), settings.redaction_rules)
+    trail = build_trail(settings, audit, database, log, in_flight, encoder)
+    claims = build_claims(database, settings, encoder)
     budget = LazyBudget(settings.redis_url)
-    registrar = BuiltinRegistrar(registry, [tool.manifest for tool in tools], log)
+    announcer = build_announcer(settings, registry, sandboxed, log)
+    registrar = BuiltinRegistrar(registry, [tool.manifest for tool in tools], log, after=announcer.wait)
     ports = Ports(
         tools=quarantine,
         authorizer=PolicyAuthorizer(authz, clock, verifier.view),
         audit=trail,
         runner=DispatchingRunner({"builtin": builtin_runner(tools, log), **sandboxed.by_kind}),
         claims=claims,
+        commits=sandboxed.volumes,
         spending=budget,
         previews=SealedPreviewTokens(settings.sealing_keys, clock),
         quarantine=quarantine,
@@ -128,37 +140,59 @@ def compose(
         scanners=settings.redaction_rules,
         satisfies=ConstraintChecker(),
     )
-    pipeline = Pipeline(ports, in_flight=in_flight, audit_wait=settings.audit_wait_seconds)
+    pipeline = Pipeline(
+        ports,
+        in_flight=in_flight,
+        audit_wait=settings.audit_wait_seconds,
+        start_seconds=settings.sandbox_start_seconds,
+    )
     verifier.view.listen(lambda: cancel_revoked(pipeline.supervisor, verifier.view, log))
     claims.listen(
         pipeline.supervisor.active.cancel_lost_claim, lambda cause: log.error("claim leases not renewed", cause=cause)
     )
+    limits = CallerLimits(CallerBounds(subject=settings.subject_calls, tenant=settings.tenant_calls))
+    jobs = build_jobs(settings, database, pipeline, limits, verifier, log)
     handlers = build_handlers(
         pipeline,
         ports,
         store,
-        CallerLimits(CallerBounds(subject=settings.subject_calls, tenant=settings.tenant_calls)),
+        limits,
         revoked=lambda caller: verifier.view.refuses(caller.token_lineage),
     )
+    keys = PostgresKeys(database, settings.sealing_keys, encoder.encode)
+    key_handlers = KeyHandlers(ListKeys(keys), SettleKey(keys, quarantine, settings.redaction_rules, clock))
     return RpcApplication(
         settings,
         log,
         tracing,
         policy=POLICY,
         verifier=verifier,
-        services=[Service(SERVICE, lambda server: rpc.add_ExecutorServiceServicer_to_server(handlers, server))],
+        services=[
+            Service(SERVICE, lambda server: rpc.add_ExecutorServiceServicer_to_server(handlers, server)),
+            Service(
+                INVOCATION_SERVICE,
+                lambda server: invocation_rpc.add_InvocationServiceServicer_to_server(jobs.handlers, server),
+            ),
+            Service(KEY_SERVICE, lambda server: keys_rpc.add_KeyServiceServicer_to_server(key_handlers, server)),
+        ],
         # Stopped in reverse order: the trail flushes before its channel and its database close.
         resources=[
             *(channel_resource(channel) for channel in (authz, registry, audit)),
-            engine_resource(database, lambda: migrate(database, MIGRATIONS, schema=SCHEMA)),
+            engine_resource(database, SCHEMA),
             *maintenance(claims, store, log),
+            sweeper("jobs", jobs.store.sweep, log),
+            jobs.signals,
             Resource(stop=budget.close),
             Resource(trail.start, trail.stop),
+            Resource(sandboxed.start, sandboxed.stop),
+            Resource(announcer.start, announcer.stop),
             Resource(registrar.start, registrar.stop),
             Resource(view.start, view.stop),
             Resource(stop=quarantine.stop),
             Resource(stop=hooks.close),
-            Resource(sandboxed.start, sandboxed.stop),
+            # Ready only once the registry can tell that its tools have a runner.
+            Resource(announcer.wait),
+            jobs.runner,
         ],
     )
 
@@ -208,10 +242,14 @@ def open_channels(settings: Settings) -> tuple[grpc.aio.Channel, grpc.aio.Channe
 
 
 def build_trail(
-    settings: Settings, channel: grpc.aio.Channel, database: AsyncEngine, log: Log, in_flight: InFlight
+    settings: Settings,
+    channel: grpc.aio.Channel,
+    database: AsyncEngine,
+    log: Log,
+    in_flight: InFlight,
+    encoder: RecordEncoder,
 ) -> DurableTrail:
     """Build the audit trail: the stream that all calls share, and its outbox."""
-    encoder = RecordEncoder(instance_id(settings), settings.redaction_rules)
     # Unique per process: a restarted process with the same instance id must wait for the lease too.
     owner = f"{instance_id(settings)}/{new_id()}"
     outbox = Outbox(database, encoder, log, owner=owner)
@@ -228,15 +266,32 @@ def build_sandboxed_runners(settings: Settings, log: Log) -> SandboxedRunners:
         "kernel": GvisorSandbox(instance, cgroups=cgroups, runsc=settings.runsc),
     }
     # One tenant has at most half of the workers, so that others are never without.
-    workers = PoolLimits(max_workers=settings.workers, max_per_tenant=max(1, settings.workers // 2))
+    workers = PoolLimits(
+        max_workers=settings.workers,
+        max_per_tenant=max(1, settings.workers // 2),
+        start_seconds=settings.sandbox_start_seconds,
+    )
     volumes = dict(settings.volumes)
     config = RunnerConfig(settings.tool_packs, volumes, workers, output_bytes=settings.result_max_bytes)
     return SandboxedRunners(sandboxes, config, log, egress=lambda: EgressProxy(settings.egress_internal))
 
 
-def build_claims(database: AsyncEngine, settings: Settings) -> PostgresClaims:
+def build_announcer(
+    settings: Settings, registry: grpc.aio.Channel, sandboxed: SandboxedRunners, log: Log
+) -> RunnerAnnouncer:
+    """Build the announcer of the built-in tools and the sandboxed runners."""
+
+    def capabilities() -> Capabilities:
+        confined = sandboxed.capabilities()
+        return replace(confined, runners=("builtin", *confined.runners))
+
+    return RunnerAnnouncer(registry, instance_id(settings), capabilities, log)
+
+
+def build_claims(database: AsyncEngine, settings: Settings, encoder: RecordEncoder) -> PostgresClaims:
     """Build the store of idempotency claims."""
-    return PostgresClaims(database, instance_id(settings), settings.sealing_keys, lease=settings.claim_lease_seconds)
+    owner, lease = instance_id(settings), settings.claim_lease_seconds
+    return PostgresClaims(database, owner, settings.sealing_keys, encoder.encode, lease=lease)
 
 
 def build_cache(settings: Settings, view: RegistryToolView, clock: Clock) -> MemoryResultCache:

@@ -8,9 +8,9 @@ from typing import Any
 
 import jsonschema_rs
 
+from libs.common.deadline_header import HIGHEST_MS
 from libs.common.errors import Violation
 from libs.common.json.json_pointer import escaped, pointer_of
-from services.gateway.domain.deadline import HIGHEST_MS
 from services.gateway.domain.errors import positional_params, wrong_params
 
 Schema = Mapping[str, Any]

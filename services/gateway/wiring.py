@@ -34,6 +34,7 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> GatewayApplic
     endpoint = RpcEndpoint(calls, in_flight, dpop_check, settings.trace_sample_ratio)
     evaluations = {EVALUATION: evaluate.one, EVALUATIONS_PATH: evaluate.many}
     authzen = AuthzenEndpoint(evaluations, in_flight, telemetry, log, dpop_check, settings.trace_sample_ratio)
-    app = Router(endpoint, authzen, JwksCache(peers.fetch_jwks, SystemClock()).get, in_flight, log)
+    keys = JwksCache(peers.fetch_jwks, SystemClock())
+    app = Router(endpoint, authzen, keys.get, in_flight, log, settings.public_origins)
     server = HttpServer(settings, app, in_flight, PEERS, log)
     return GatewayApplication(settings, server, in_flight, telemetry, peers.close)

@@ -10,6 +10,7 @@ _LIFECYCLE = "/toolmesh.registry.v1.LifecycleService/"
 _NAMESPACE = "/toolmesh.registry.v1.NamespaceService/"
 _TRUST = "/toolmesh.registry.v1.TrustService/"
 _DISCOVERY = "/toolmesh.registry.v1.DiscoveryService/"
+_RUNNER = "/toolmesh.registry.v1.RunnerService/"
 # Peers that call on behalf of a caller, whose token decides.
 _CARRIERS = (EDGE, ORCHESTRATOR, "gateway")
 _ITSELF: dict[str, Access] = dict.fromkeys((*SERVICES, OPERATOR), AS_PEER)
@@ -87,4 +88,6 @@ POLICY: Policy = {
     _DISCOVERY + "SearchTools": Row(_READERS, deadline=10.0, idempotent=True, tenancy=Tenancy.SHARED),
     _DISCOVERY + "CompileSurface": Row(_READERS, deadline=10.0, idempotent=True, tenancy=Tenancy.SHARED),
     _DISCOVERY + "GetToolSchemas": Row(_READERS, deadline=10.0, idempotent=True, tenancy=Tenancy.SHARED),
+    _RUNNER + "AnnounceRunners": Row({"executor": AS_PEER}, deadline=5.0, idempotent=True, tenancy=Tenancy.NO_CALLER),
+    _RUNNER + "WithdrawRunners": Row({"executor": AS_PEER}, deadline=5.0, idempotent=True, tenancy=Tenancy.NO_CALLER),
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -12,6 +11,7 @@ from toolmesh.registry.v1 import discovery_service_pb2_grpc as discovery_rpc
 from toolmesh.registry.v1 import lifecycle_service_pb2_grpc as lifecycle_rpc
 from toolmesh.registry.v1 import namespace_service_pb2_grpc as namespace_rpc
 from toolmesh.registry.v1 import registry_service_pb2_grpc as rpc
+from toolmesh.registry.v1 import runner_service_pb2_grpc as runner_rpc
 from toolmesh.registry.v1 import trust_service_pb2_grpc as trust_rpc
 
 from libs.authz_client.jwks import authz_channel, verifier_from
@@ -21,11 +21,11 @@ from libs.common.rpc.client import channel_to
 from libs.common.rpc.server import Service
 from libs.common.runtime.clock import Clock, SystemClock
 from libs.common.sql.engine import engine_for
-from libs.common.sql.migrate import migrate
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 from services.registry.adapters.json_schemas import JsonSchemaChecker
 from services.registry.adapters.language.process import LanguageProcess
+from services.registry.adapters.postgres.announcements import PostgresAnnouncements
 from services.registry.adapters.postgres.catalogue import PostgresCatalogue
 from services.registry.adapters.postgres.change_feed import POLL_SECONDS, PolledChangeFeed
 from services.registry.adapters.postgres.change_log import PostgresChangeLog
@@ -48,12 +48,12 @@ from services.registry.handlers.lifecycle import LifecycleHandlers
 from services.registry.handlers.namespace import NamespaceHandlers
 from services.registry.handlers.registry import RegistryHandlers
 from services.registry.handlers.response_cache import CacheClearingWakeup, ResponseCache
+from services.registry.handlers.runners import RunnerHandlers
 from services.registry.handlers.trust import TrustHandlers
+from services.registry.migrations import SCHEMA
 from services.registry.policy import POLICY
 
-SCHEMA = "registry"
 WAKEUP_CHANNEL = "toolmesh:registry:changes"
-MIGRATIONS = Path(__file__).parent / "migrations"
 
 
 class RegistryApplication(RpcApplication):
@@ -74,13 +74,14 @@ async def build(
     settle_seconds: float = SETTLE_SECONDS,
 ) -> RegistryApplication:
     """Build the registry. Shorter `poll_seconds`, `sweep_seconds` and `settle_seconds` are for tests."""
-    engine = engine_for(settings.database_url, schema=SCHEMA, size=8)
+    engine = engine_for(settings.database_url, schema=SCHEMA.name, size=8)
     authz = authz_channel(settings.authz_address, settings, repeatable=["FilterTools"])
     changes = PostgresChangeLog(engine)
     feed = PolledChangeFeed(changes, log, interval=poll_seconds)
     clock, histories = SystemClock(), PostgresHistories(engine)
     cache, bus = ResponseCache(feed, clock), RedisWakeup(settings.redis_url, WAKEUP_CHANNEL, feed.wake, log)
     wakeup = CacheClearingWakeup(bus, cache)
+    announcements = PostgresAnnouncements(engine, log, cache.clear)
     audit = channel_to("audit", settings.audit_address, settings) if settings.audit_address else None
     usage = AuditUsageReader(audit) if audit else UnavailableUsageReader()
     catalogue = PostgresCatalogue(engine)
@@ -96,7 +97,9 @@ async def build(
     )
     namespaces = NamespaceHandlers(catalogue=catalogue, histories=histories, wakeup=wakeup, clock=clock, journal=log)
     trust = TrustHandlers(scorer=scorer, histories=histories, wakeup=wakeup, journal=log)
-    discovery = _discovery(engine, catalogue, changes, feed, trust_scores, clock, log, settle=settle_seconds)
+    discovery = _discovery(
+        engine, catalogue, changes, feed, trust_scores, announcements, clock, log, settle=settle_seconds
+    )
     handlers = RegistryHandlers(
         catalogue=catalogue,
         cache=cache,
@@ -104,6 +107,7 @@ async def build(
         feed=feed,
         schemas=JsonSchemaChecker(),
         usability=AuthzUsability(authz),
+        runners=announcements,
         wakeup=wakeup,
         clock=clock,
         journal=log,
@@ -115,14 +119,15 @@ async def build(
         tracing,
         policy=POLICY,
         verifier=verifier_from(authz, settings, log),
-        services=_services(handlers, lifecycle, namespaces, discovery.handlers, trust),
+        services=_services(handlers, lifecycle, namespaces, discovery.handlers, trust, RunnerHandlers(announcements)),
         resources=[
             channel_resource(authz),
             *([channel_resource(audit)] if audit else []),
-            engine_resource(engine, lambda: migrate(engine, MIGRATIONS, schema=SCHEMA)),
+            engine_resource(engine, SCHEMA),
             Resource(feed.start, feed.stop),
             Resource(bus.start, bus.stop),
             Resource(trust_scores.start, trust_scores.stop),
+            Resource(announcements.start, announcements.stop),
             Resource(sweeper.start, sweeper.stop),
             *discovery.resources,
         ],
@@ -150,6 +155,7 @@ def _discovery(
     changes: PostgresChangeLog,
     feed: PolledChangeFeed,
     trust: CachedTrustScores,
+    runners: PostgresAnnouncements,
     clock: Clock,
     log: Log,
     *,
@@ -162,7 +168,7 @@ def _discovery(
         catalogue=catalogue, log=changes, feed=feed, vectors=vectors, trust=trust, clock=clock, journal=log
     )
     return _Discovery(
-        DiscoveryHandlers(directory=directory, language=language, catalogue=catalogue, clock=clock),
+        DiscoveryHandlers(directory=directory, language=language, catalogue=catalogue, runners=runners, clock=clock),
         [
             Resource(stop=language.stop),
             Resource(directory.start, directory.stop),
@@ -178,6 +184,7 @@ def _services(
     namespaces: NamespaceHandlers,
     discovery: DiscoveryHandlers,
     trust: TrustHandlers,
+    runners: RunnerHandlers,
 ) -> list[Service]:
     """Return the gRPC services with their handlers."""
     package = "toolmesh.registry.v1."
@@ -193,4 +200,5 @@ def _services(
             package + "DiscoveryService", lambda s: discovery_rpc.add_DiscoveryServiceServicer_to_server(discovery, s)
         ),
         Service(package + "TrustService", lambda s: trust_rpc.add_TrustServiceServicer_to_server(trust, s)),
+        Service(package + "RunnerService", lambda s: runner_rpc.add_RunnerServiceServicer_to_server(runners, s)),
     ]

@@ -37,7 +37,6 @@ class OriginalLog:
         return {
             **self.environment,
             "TOOLMESH_DATABASE_URL": f"postgresql://audit:test@{place}",
-            "TOOLMESH_MIGRATION_DATABASE_URL": f"postgresql://audit_owner:test@{place}",
         }
 
 

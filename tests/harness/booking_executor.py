@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,7 @@ class BookingRunner(BuiltinRunner):
     async def run(self, tool: Tool, work: RunRequest) -> RunResult:
         if not tool.entry_point.startswith("book_"):
             return await super().run(tool, work)
+        work.begin()
         half = work.arguments["takes_ms"] / 2000
         await asyncio.sleep(half)
         struck("before_effect")
@@ -169,9 +171,9 @@ class BookingRunner(BuiltinRunner):
 class MortalClaims(PostgresClaims):
     """The memory of keys, in a process that can be struck around it."""
 
-    async def acquire(self, claim: Claim) -> ClaimOutcome | None:
+    async def acquire(self, claim: Claim, on_wait: Callable[[], None] = lambda: None) -> ClaimOutcome | None:
         struck("before_claim")
-        found = await super().acquire(claim)
+        found = await super().acquire(claim, on_wait)
         if found is None:
             struck("after_claim")
         return found

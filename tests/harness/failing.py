@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.harness.announcing import announced_executor
 from tests.harness.mesh import Mesh, cli, running_mesh
 
 NAMESPACE = "failing"
@@ -99,6 +100,7 @@ def documents() -> list[dict[str, Any]]:
         _manifest("raises", "raises"),
         _manifest("late", "waits", {}, {"execution": _SHORT}),
         _manifest("waits", "waits"),
+        _manifest("never_loads", "fine", {}, {"execution": {"entry_point": "failing/never_loads:fine"}}),
         _manifest("devours", "devours"),
         _manifest("leaves", "leaves"),
         _manifest("needs_machine", "fine", {}, _tier("machine")),
@@ -183,6 +185,7 @@ def failing_mesh(folder: Path) -> Iterator[Mesh]:
         "TOOLMESH_VOLUMES": f"notes={notes}:shared",
         "TOOLMESH_HOOKS": str(hooks),
         "TOOLMESH_RUNSC": str(gvisor),
+        "TOOLMESH_SANDBOX_START_SECONDS": "10",
     }
     with running_mesh(state, **named) as mesh:
         put = json.loads(cli("policy", "put", str(rules), "-m", "failing", "--json", state=state).stdout)
@@ -191,5 +194,7 @@ def failing_mesh(folder: Path) -> Iterator[Mesh]:
         for document in documents():
             manifests.append(folder / f"{document['tool_id']}.json")
             manifests[-1].write_text(json.dumps(document))
-        cli("tools", "register", *map(str, manifests), state=state)
+        # Some need a sandbox that only another executor has.
+        with announced_executor(mesh, NAMESPACE):
+            cli("tools", "register", *map(str, manifests), state=state)
         yield mesh

@@ -156,13 +156,18 @@ def envelope_in(error: grpc.aio.AioRpcError) -> ErrorEnvelope | None:
 @asynccontextmanager
 async def calling(fleet: Fleet, token: str) -> AsyncIterator[Callers]:
     """Callers with a channel to every executor of a fleet, under the certificate of an orchestrator."""
-    credentials, options = credentials_of(fleet.mesh), [("grpc.ssl_target_name_override", "executor"), *_QUICK]
     async with AsyncExitStack() as stack:
         stubs = []
         for member in fleet.members:
-            channel = grpc.aio.secure_channel(f"127.0.0.1:{member.port}", credentials, options=options)
-            stubs.append(rpc.ExecutorServiceStub(await stack.enter_async_context(channel)))
+            channel = await stack.enter_async_context(channel_of(fleet, member))
+            stubs.append(rpc.ExecutorServiceStub(channel))
         yield Callers(stubs, token)
+
+
+def channel_of(fleet: Fleet, member: Member) -> grpc.aio.Channel:
+    """A channel to one executor, under the certificate of an orchestrator."""
+    options = [("grpc.ssl_target_name_override", "executor"), *_QUICK]
+    return grpc.aio.secure_channel(f"127.0.0.1:{member.port}", credentials_of(fleet.mesh), options=options)
 
 
 def credentials_of(mesh: Mesh) -> grpc.ChannelCredentials:

@@ -70,6 +70,7 @@ class NappingRunner(BuiltinRunner):
     async def run(self, tool: Tool, work: RunRequest) -> RunResult:
         if tool.entry_point != "nap":
             return await super().run(tool, work)
+        work.begin()
         arguments = work.arguments
         Path(arguments["began"]).touch()  # noqa: ASYNC240
         while not Path(arguments["wake"]).exists():  # noqa: ASYNC110, ASYNC240  (a file tells nobody when it comes)

@@ -11,6 +11,7 @@ from toolmesh.authz.v1 import authz_service_pb2 as authz_pb
 from toolmesh.authz.v1 import token_service_pb2 as token_pb
 from toolmesh.authz.v1.capability_token_pb2 import ToolGrant
 from toolmesh.executor.v1 import executor_service_pb2 as executor_pb
+from toolmesh.executor.v1 import idempotency_key_pb2 as kpb
 
 from libs.common.errors import Reason
 from services.registry.tests.manifests import reader
@@ -70,6 +71,12 @@ NAMED: dict[str, Entry] = {
     "ExecutorService.FetchResult": lambda owner: {
         "ref": owner.stored.ref, "access_token": owner.stored.access_token, "max_bytes": 100,
     },
+    "InvocationService.GetInvocation": lambda owner: {"name": owner.job},
+    "InvocationService.WaitInvocation": lambda owner: {"name": owner.job},
+    "InvocationService.CancelInvocation": lambda owner: {"name": owner.job},
+    "InvocationService.WatchInvocation": lambda owner: {"name": owner.job},
+    "KeyService.GetKey": lambda owner: {"name": owner.key},
+    "KeyService.SettleKey": lambda owner: {"name": owner.key, "absent": {}, "reason": "because"},
     "ApprovalService.GetTicket": lambda owner: {"name": owner.ticket},
     "AuditService.GetRecord": lambda owner: {"name": owner.record},
     "LogService.GetInclusionProof": lambda owner: {"sequence": int(owner.record.rpartition("/")[2])},
@@ -86,6 +93,11 @@ ABOUT_CALLER: dict[str, Entry] = {
     "ExecutorService.Invoke": lambda owner: fields_of(an_invocation(owner)),
     "ExecutorService.InvokeGroup": lambda owner: {"calls": [executor_pb.GroupCall(request=an_invocation(owner))]},
     "ExecutorService.PreviewInvocation": lambda owner: {"request": an_invocation(owner)},
+    "InvocationService.StartInvocation": lambda owner: {
+        "request": executor_pb.InvokeRequest(tool="echo", arguments=owner.call["arguments"])
+    },
+    "InvocationService.ListInvocations": lambda owner: {},
+    "KeyService.ListKeys": lambda owner: {"states": [kpb.KEY_STATE_SUCCEEDED]},
     "ApprovalService.ListTickets": lambda owner: {},
     "AuditService.QueryRecords": lambda owner: {},
     "AuditService.WatchRecords": lambda owner: {},

@@ -18,6 +18,12 @@ from toolmesh.authz.v1 import token_service_pb2 as token_pb
 from toolmesh.authz.v1 import token_service_pb2_grpc as token_rpc
 from toolmesh.authz.v1.capability_token_pb2 import ToolGrant
 from toolmesh.common.v1 import caller_pb2
+from toolmesh.executor.v1 import executor_service_pb2 as executor_pb
+from toolmesh.executor.v1 import idempotency_key_pb2 as kpb
+from toolmesh.executor.v1 import invocation_service_pb2 as job_pb
+from toolmesh.executor.v1 import invocation_service_pb2_grpc as job_rpc
+from toolmesh.executor.v1 import key_service_pb2 as key_pb
+from toolmesh.executor.v1 import key_service_pb2_grpc as key_rpc
 from toolmesh.registry.v1 import lifecycle_service_pb2 as lifecycle_pb
 from toolmesh.registry.v1 import lifecycle_service_pb2_grpc as lifecycle_rpc
 from toolmesh.registry.v1 import registry_service_pb2 as registry_pb
@@ -106,6 +112,7 @@ class Owner(Tenant):
         }
         self.invocation_id = self.invoke(**self.call).invocation_id
         self.stored = self.invoke(_LARGE_ARGUMENTS).persisted[0]
+        self.job = self._start()
         self.decision = self._check().name
         self.ticket = self._ticket().name
         self.revoked_id = self._revoke(self.mint()[1])
@@ -121,6 +128,13 @@ class Owner(Tenant):
         stub = audit_rpc.AuditServiceStub(self.channels.to("audit"))
         return str(stub.QueryRecords(request, metadata=self.metadata, timeout=10).records[0].name)
 
+    @cached_property
+    def key(self) -> str:
+        """The name of the idempotency key of the tenant's call."""
+        request = key_pb.ListKeysRequest(key=self.call["idempotency_key"], states=[kpb.KEY_STATE_SUCCEEDED])
+        stub = key_rpc.KeyServiceStub(self.channels.to("executor"))
+        return str(stub.ListKeys(request, metadata=self.metadata, timeout=10).keys[0].name)
+
     def disable_tools(self) -> None:
         """Take the tenant's tools out of use, as the operator."""
         stub = lifecycle_rpc.LifecycleServiceStub(self.channels.to("registry", "operator"))
@@ -133,7 +147,7 @@ class Owner(Tenant):
     def marks(self) -> list[bytes]:
         """What no other tenant may read."""
         names = (self.tag, self.token_id, self.spare_id, self.revoked_id, self.invocation_id)
-        return [name.encode() for name in (*names, self.decision, self.ticket, self.stored.ref)]
+        return [name.encode() for name in (*names, self.job, self.decision, self.ticket, self.stored.ref)]
 
     def call_facts(self) -> authz_pb.CallFacts:
         """Return the facts of a call in the tenant's session."""
@@ -143,6 +157,11 @@ class Owner(Tenant):
             mutation_class="read_only",
             session_id=self.session,
         )
+
+    def _start(self) -> str:
+        request = job_pb.StartInvocationRequest(request=executor_pb.InvokeRequest(tool="echo", **self.call))
+        stub = job_rpc.InvocationServiceStub(self.channels.to("executor"))
+        return str(stub.StartInvocation(request, metadata=self.metadata, timeout=30).invocation.name)
 
     def _check(self) -> Any:
         stub = authz_rpc.AuthzServiceStub(self.channels.to("authz", "gateway"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
@@ -11,8 +12,12 @@ from contextlib import contextmanager
 import grpc
 import httpx
 import pytest
+from google.rpc import status_pb2
+from toolmesh.common.v1.error_reason_pb2 import ErrorEnvelope
 
+from libs.common.errors import MeshError, Reason
 from libs.common.ids import new_span_id, new_trace_id
+from libs.common.rpc.status import from_envelope
 from tests.harness.mesh import Mesh, cli, invoke
 from tests.harness.stores import wait_until
 
@@ -95,3 +100,37 @@ def test_a_deadline_that_is_already_over_runs_nothing(mesh: Mesh) -> None:
 def test_a_deadline_that_is_none_is_refused(mesh: Mesh, value: str) -> None:
     answer = mesh.rpc("tools.list", {}, token=mesh.token(), headers={"x-deadline-ms": value})
     assert answer.json()["error"]["data"]["code"] == "E3004"
+
+
+def grpc_web(mesh: Mesh, **headers: str) -> tuple[str, MeshError]:
+    """Call ListTools through the edge as gRPC-Web, which lets a client send any header; return the status and error."""
+    given = {name.replace("_", "-"): value for name, value in headers.items()}
+    sent = {"content-type": "application/grpc-web+proto", "authorization": f"Bearer {mesh.token()}", **given}
+    path = f"{mesh.url}/toolmesh.registry.v1.RegistryService/ListTools"
+    answer = httpx.post(path, headers=sent, content=bytes(5), timeout=60)
+    details = answer.headers.get("grpc-status-details-bin", "")
+    status = status_pb2.Status.FromString(base64.b64decode(details + "=" * (-len(details) % 4)))
+    envelope = ErrorEnvelope()
+    assert any(detail.Unpack(envelope) for detail in status.details)
+    return answer.headers.get("grpc-status", "0"), from_envelope(envelope)
+
+
+@pytest.mark.parametrize(
+    ("header", "value"),
+    [("grpc_timeout", "soon"), ("grpc_timeout", "5"), ("grpc_timeout", "123456789S"), ("x_deadline_ms", "soon")],
+)
+def test_grpc_refuses_a_malformed_deadline_like_json_rpc(mesh: Mesh, header: str, value: str) -> None:
+    status, error = grpc_web(mesh, **{header: value})
+    assert (status, error.reason) == ("3", Reason.INVALID_REQUEST)
+    assert [violation.path for violation in error.violations] == [header.replace("_", "-")]
+    answer = mesh.rpc("tools.list", {}, token=mesh.token(), headers={header.replace("_", "-"): value})
+    data = answer.json()["error"]["data"]
+    assert (data["code"], [each["path"] for each in data["violations"]]) == ("E3004", [header.replace("_", "-")])
+
+
+def test_grpc_keeps_a_deadline_of_milliseconds(mesh: Mesh) -> None:
+    with mesh.edge_channel() as channel, pytest.raises(grpc.RpcError) as caught:
+        invoke(channel, "echo", b'{"text":"x"}', token=mesh.token(), metadata=[("x-deadline-ms", "soon")], timeout=30)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    with mesh.edge_channel() as channel:
+        invoke(channel, "echo", b'{"text":"x"}', token=mesh.token(), metadata=[("x-deadline-ms", "30000")], timeout=30)

@@ -147,6 +147,7 @@ CASES: list[tuple[Reason, str, Fail]] = [
     (Reason.TOOL_OUT_OF_MEMORY, "program", lambda c: c.call("goes_wrong", way="memory")),
     (Reason.TOOL_CRASHED, "left", lambda c: c.call("leaves")),
     (Reason.TOOL_CRASHED, "signal", lambda c: c.call("goes_wrong", way="signal")),
+    (Reason.SANDBOX_NOT_READY, "loads", lambda c: c.call("never_loads")),
     (Reason.SANDBOX_UNAVAILABLE, "machine", lambda c: c.call("needs_machine")),
     (Reason.SANDBOX_UNAVAILABLE, "kernel", lambda c: c.call("needs_kernel")),
     (Reason.NETWORK_POLICY_VIOLATION, "host", lambda c: c.call("calls_out", host="b.example")),

@@ -25,6 +25,7 @@ from toolmesh.registry.v1 import tool_manifest_pb2 as manifest_pb
 
 from libs.common.ids import new_id
 from localmesh.wheels import postgres_programs
+from tests.harness.announcing import announced_executor
 from tests.harness.kafka import KafkaCluster, running_kafka
 from tests.harness.mesh import Mesh, cli, invoke, running_mesh
 from tests.harness.otlp import OtlpReceiver, running_otlp
@@ -166,7 +167,7 @@ def tool_with_declared_fields(watched: Watched) -> None:
         mutation_class=manifest_pb.MUTATION_CLASS_READ_ONLY,
         observability=manifest_pb.Observability(audit_detail=manifest_pb.AUDIT_DETAIL_SUMMARY),
     )
-    with watched.mesh.direct_channel("registry", "operator") as channel:
+    with announced_executor(watched.mesh), watched.mesh.direct_channel("registry", "operator") as channel:
         request = registry_pb.RegisterToolRequest(manifest=manifest, request_id=new_id())
         registry_rpc.RegistryServiceStub(channel).RegisterTool(request)
 

@@ -14,10 +14,12 @@ import pytest
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
+from toolmesh.audit.v1.audit_service_pb2 import WatchRecordsResponse
 
 from libs.common.auth.peers import ORCHESTRATOR
 from libs.common.errors import Reason
 from libs.common.rpc.policy import Tenancy
+from tests.harness.announcing import announced_executor
 from tests.harness.mesh import Mesh
 from tests.harness.rpcs import Answer, Rpc, call, rpcs
 from tests.harness.stores import wait_until
@@ -25,7 +27,7 @@ from tests.harness.tenant_requests import NAMED, OPEN, OWN, SHARED
 from tests.harness.tenants import Channels, Owner, Tenant
 
 # What another tenant's things are answered with: they do not exist, or are not the caller's.
-REFUSALS = {Reason.NOT_FOUND, Reason.PERMISSION_DENIED, Reason.AUTHORITY_EXCEEDED}
+REFUSALS = {Reason.NOT_FOUND, Reason.INVOCATION_NOT_FOUND, Reason.PERMISSION_DENIED, Reason.AUTHORITY_EXCEEDED}
 # What the owner must not meet, or the refusal of others would prove nothing. Its own state may still refuse a verb.
 UNREACHED = {*REFUSALS, Reason.INVALID_REQUEST, Reason.PEER_NOT_ALLOWED, Reason.SCOPE_MISSING}
 
@@ -38,6 +40,10 @@ SHOWS_OWN = {
     "TokenService.NarrowToken",
     "TokenService.RevokeToken",
     "TokenService.ListRevocations",
+    "InvocationService.GetInvocation",
+    "InvocationService.ListInvocations",
+    "KeyService.GetKey",
+    "KeyService.ListKeys",
     "ApprovalService.GetTicket",
     "ApprovalService.ListTickets",
     "AuditService.GetRecord",
@@ -70,7 +76,11 @@ def ask_all(rpc: Rpc, request: Message, tenant: Tenant) -> Answer:
     if rpc.row.deadline is not None:
         return ask(rpc, request, tenant)
     last = tenant.invoke().invocation_id
-    return ask(rpc, request, tenant, is_last=lambda message: message.record.record.invocation_id == last)
+
+    def is_last(message: Any) -> bool:
+        return isinstance(message, WatchRecordsResponse) and message.record.record.invocation_id == last
+
+    return ask(rpc, request, tenant, is_last=is_last)
 
 
 def marks_in(answer: Answer, owner: Owner) -> list[bytes]:
@@ -96,7 +106,7 @@ def counts(message: Any) -> Iterator[int]:
 
 @pytest.fixture(scope="module")
 def channels(mesh: Mesh) -> Iterator[Channels]:
-    with ExitStack() as stack:
+    with ExitStack() as stack, announced_executor(mesh):
         yield Channels(mesh, stack)
 
 

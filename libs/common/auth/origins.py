@@ -17,6 +17,12 @@ def origin_of(url: str) -> str:
     return f"{scheme}://{host}:{parts.port or _DEFAULT_PORTS[scheme]}"
 
 
+def without_default_port(origin: str) -> str:
+    """Return an origin as people write it: without the port that its scheme implies."""
+    scheme, _, _ = origin.partition(":")
+    return origin.removesuffix(f":{_DEFAULT_PORTS[scheme]}")
+
+
 def parse_origins(text: str) -> tuple[str, ...]:
     """Parse origins separated by commas: `https://mesh.example, http://127.0.0.1:8080`. Raises ValueError."""
     origins = []

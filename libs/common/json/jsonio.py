@@ -1,14 +1,18 @@
 """Strict JSON: nothing is rounded, dropped or ambiguous.
 
-orjson is lenient in two ways that matter for evidence: a duplicate key silently wins over the first, and an integer
-past 64 bits silently becomes a float. Both are found here with a cheap second check instead of a slow parser. A double
-between 2^64 and 10^21 has an integer as its canonical form (RFC 8785), so exactly those integers past 64 bits are
-accepted: reading and writing one gives the same digits again.
+orjson is lenient in three ways that matter for evidence: a duplicate key silently wins over the first, an integer
+past 64 bits silently becomes a float, and a fraction becomes the nearest double. All are found here with a cheap second
+check instead of a slow parser. A double between 2^64 and 10^21 has an integer as its canonical form (RFC 8785), so
+exactly those integers past 64 bits are accepted: reading and writing one gives the same digits again. A number with a
+fraction or an exponent is accepted if its value is one of the two usual spellings of its double: the shortest, or the
+one with 17 digits.
 """
 
 from __future__ import annotations
 
+import math
 import re
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 import orjson
@@ -27,13 +31,15 @@ MAX_CONTAINERS = 50_000
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"\s*+(:?)')
 # The same for invalid JSON: an unterminated string takes the rest.
 _ANY_STRING = re.compile(rb'(?s)"[^"\\]*+(?:\\.[^"\\]*+)*+"?+')
-# 18 digits always fit into 64 bits; only longer runs need a check.
-_LONG_DIGITS = re.compile(rb"[0-9]{19}")
+# 18 digits always fit into 64 bits, and 15 into a double of ordinary size; only other numbers need a check.
+_MAY_BE_ROUNDED = re.compile(rb"[0-9][0-9.]{15}|[eE]-[0-9]{3}")
 _NUMBER = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|(-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)')
 # Scalars that are not floats.
 _PLAIN = frozenset({str, int, bool, type(None)})
 _LOWEST, _HIGHEST = -(2**63), 2**64 - 1
 _SHORT_DIGITS = 18
+# As many digits name every double.
+_DOUBLE_DIGITS = 17
 # RFC 8785 writes doubles from 10^21 on with an exponent.
 _CANONICAL_DIGITS = 21
 
@@ -42,8 +48,8 @@ def parse(payload: bytes, *, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DE
     """Parse UTF-8 JSON strictly.
 
     Raises INVALID_JSON for malformed text, duplicate keys, NaN, Infinity, numbers beyond a double's range, lone
-    surrogates and integers outside -2^63 .. 2^64-1 that are not the canonical form of a double; PAYLOAD_TOO_LARGE for
-    too many bytes or levels.
+    surrogates, integers outside -2^63 .. 2^64-1 that are not the canonical form of a double, and fractions that a
+    double does not hold; PAYLOAD_TOO_LARGE for too many bytes or levels.
     """
     if len(payload) > max_bytes:
         raise MeshError(Reason.PAYLOAD_TOO_LARGE, metadata={"limit_bytes": str(max_bytes)})
@@ -60,8 +66,8 @@ def parse(payload: bytes, *, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DE
     if keys != payload.count(b":") and _STRING.findall(payload).count(b":") != keys:
         raise MeshError(Reason.INVALID_JSON, message="an object has the same key twice")
     # An integer that did not fit is a float by now.
-    if floats and _LONG_DIGITS.search(payload):
-        _refuse_wide_integers(payload)
+    if floats and _MAY_BE_ROUNDED.search(payload):
+        _refuse_rounded_numbers(payload)
     return value
 
 
@@ -126,10 +132,30 @@ def _too_deep(max_depth: int) -> MeshError:
     return MeshError(Reason.PAYLOAD_TOO_LARGE, metadata={"limit_depth": str(max_depth)})
 
 
-def _refuse_wide_integers(payload: bytes) -> None:
+def is_exact_double(number: str) -> bool:
+    """Return whether a decimal is the shortest or the 17-digit spelling of its double, whatever its zeros and exponent.
+
+    `0.1` and `0.10000000000000001` are; `0.1000000000000000055`, `9007199254740993.0` and `1e-400` are not.
+    """
+    mantissa = number.lower().partition("e")[0].replace(".", "").strip("-0")
+    if len(mantissa) > _DOUBLE_DIGITS:
+        # Also bounds the work below.
+        return False
+    double = float(number)
+    if not double or math.isinf(double):
+        return not mantissa
+    exact = Decimal(number)
+    return exact in (Decimal(repr(double)), Decimal(f"{double:.17g}"))
+
+
+def _refuse_rounded_numbers(payload: bytes) -> None:
     for token in _NUMBER.findall(payload):
-        if len(token) > _SHORT_DIGITS and token.lstrip(b"-").isdigit() and not _survives(token):
-            raise MeshError(Reason.INVALID_JSON, message="an integer does not fit into 64 bits")
+        if token.lstrip(b"-").isdigit():
+            if len(token) > _SHORT_DIGITS and not _survives(token):
+                raise MeshError(Reason.INVALID_JSON, message="an integer does not fit into 64 bits")
+        elif token and not is_exact_double(token.decode()):
+            message = "a number has more digits than a double holds; send fewer, or send it as a string"
+            raise MeshError(Reason.INVALID_JSON, message=message)
 
 
 def _survives(token: bytes) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
+from urllib.parse import urljoin
 
 from libs.common.json.pattern_weight import MAX_WEIGHT, weight
 from libs.common.json.schema_recursion import visits_of_one_part
@@ -101,10 +102,32 @@ def _reference_problems(shape: SchemaShape) -> Iterator[Problem]:
         if pointer and "$id" in schema:
             yield Problem(f"#{pointer}", "schema.identity", "a subschema may not have `$id`")
         for reference in references(schema):
-            if not reference.startswith("#"):
-                yield Problem(f"#{pointer}", "schema.reference", "refers outside the schema")
-            elif shape.target(reference) is None:
-                yield Problem(f"#{pointer}", "schema.reference", "refers to no subschema of the schema")
+            if (message := _reference_problem(shape, reference)) is not None:
+                yield Problem(f"#{pointer}", "schema.reference", message)
+
+
+def _reference_problem(shape: SchemaShape, reference: str) -> str | None:
+    """Return why a reference is refused, with what to write instead; None if it is not."""
+    local = reference if reference.startswith("#") else _local_form(shape.root.get("$id"), reference)
+    if local is None:
+        return "refers outside the schema; copy the target into `$defs` and refer to it there with `#/$defs/...`"
+    if shape.target(local) is None:
+        return "refers to no subschema of the schema"
+    if local != reference:
+        return f"refers to the schema by its `$id`, which is not resolved; write `{local}`"
+    return None
+
+
+def _local_form(identity: object, reference: str) -> str | None:
+    """Return a reference as a fragment of the schema if its address is the schema's own `$id`; None otherwise."""
+    if not isinstance(identity, str):
+        return None
+    own = identity.partition("#")[0]
+    try:
+        document, _, fragment = urljoin(own, reference).partition("#")
+    except ValueError:
+        return None
+    return f"#{fragment}" if own and document == own else None
 
 
 def patterns_of(schema: Schema) -> Iterator[tuple[str, str]]:

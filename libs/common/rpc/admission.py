@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 from libs.common.call_context import Call, margin
+from libs.common.deadline_header import parse_deadline
 from libs.common.deadline_timer import DeadlineTimers
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.policy import PLATFORM, Policy
@@ -29,6 +30,8 @@ class Admission:
 
         def admit(call: Call) -> None:
             now = time.monotonic()
+            if call.deadline_header is not None:
+                _shorten(call)
             if call.deadline is None:
                 if default is None:
                     return
@@ -53,3 +56,9 @@ class Admission:
         self._running -= timer.holds_slot
         self._timers.close(timer)
         return timer.outcome(error) if timer.expired else error
+
+
+def _shorten(call: Call) -> None:
+    """Apply the caller's `x-deadline-ms`: the least of it and `grpc-timeout` holds. Raises INVALID_REQUEST."""
+    asked = call.started + parse_deadline(call.deadline_header or "") / 1000
+    call.deadline = asked if call.deadline is None else min(call.deadline, asked)

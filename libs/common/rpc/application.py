@@ -20,6 +20,8 @@ from libs.common.telemetry.spans import Tracing
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
 
+    from libs.common.sql.schema import ServiceSchema
+
 
 async def _nothing() -> None:
     return None
@@ -38,9 +40,15 @@ def channel_resource(channel: grpc.aio.Channel) -> Resource:
     return Resource(stop=channel.close)
 
 
-def engine_resource(engine: AsyncEngine, start: Callable[[], Awaitable[object]]) -> Resource:
-    """Return the resource of a database; `start` migrates its schema."""
-    return Resource(start=start, stop=engine.dispose)
+def engine_resource(engine: AsyncEngine, schema: ServiceSchema) -> Resource:
+    """Return the resource of a database. It starts only on the schema of this build; a job migrates."""
+
+    async def check() -> None:
+        from libs.common.sql.schema import check_schema
+
+        await check_schema(engine, schema)
+
+    return Resource(start=check, stop=engine.dispose)
 
 
 class RpcApplication:

@@ -64,7 +64,10 @@ PLATFORM: Policy = {
     "/grpc.health.v1.Health/Check": Row(_ANYONE, deadline=2.0, idempotent=True, tenancy=Tenancy.NO_CALLER),
     "/grpc.health.v1.Health/Watch": Row(_ANYONE, deadline=None, idempotent=True, tenancy=Tenancy.NO_CALLER),
     "/grpc.health.v1.Health/List": Row(_ANYONE, deadline=2.0, idempotent=True, tenancy=Tenancy.NO_CALLER),
-    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": Row(
-        _ANYONE, deadline=None, idempotent=True, tenancy=Tenancy.NO_CALLER
-    ),
+    **{
+        f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo": Row(
+            _ANYONE, deadline=None, idempotent=True, tenancy=Tenancy.NO_CALLER
+        )
+        for version in ("v1", "v1alpha")
+    },
 }

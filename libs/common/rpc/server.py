@@ -11,10 +11,10 @@ import grpc
 import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
-from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from libs.common.rpc.chain import Chain, ChainedMethods
 from libs.common.rpc.limits import MAX_MESSAGE_BYTES
+from libs.common.rpc.reflection import add_reflection
 from libs.common.runtime.settings import ProcessSettings
 
 _SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -66,8 +66,7 @@ class RpcServer:
         for service in services:
             service.add(methods)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, methods)
-        reflected = reflection.aio.ReflectionServicer([*self._names, reflection.SERVICE_NAME])
-        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflected, methods)  # type: ignore[no-untyped-call]
+        add_reflection(self._names, methods)
         self._server.add_generic_rpc_handlers((methods,))
         self.port = self._server.add_secure_port(str(settings.listen), server_credentials(settings))
 

@@ -41,7 +41,7 @@ def envelope(error: MeshError) -> pb.ErrorEnvelope:
         code=row.code,
         category=pb.ErrorCategory.Value(f"ERROR_CATEGORY_{row.category}"),
         error_class=pb.ErrorClass.Value(f"ERROR_CLASS_{row.error_class.upper()}"),
-        retryable=row.retryable,
+        retryable=error.retryable,
         message=error.message,
         resolution=row.resolution,
         trace_id=call.trace.trace_id if call else "",
@@ -106,6 +106,7 @@ def from_envelope(details: pb.ErrorEnvelope) -> MeshError:
         retry_after=details.retry_after.ToMicroseconds() / 1e6 if details.HasField("retry_after") else None,
         invocation_id=details.invocation_id,
         evidence=tuple(details.evidence_refs),
+        retryable=details.retryable if known else None,
     )
 
 

@@ -111,17 +111,32 @@ class Telemetry:
         return begin, end
 
     def _new_call(self, method: str, context: Any) -> Call:
-        metadata = dict(_METADATA.get() or context.invocation_metadata() or ())
+        pairs = _METADATA.get() or context.invocation_metadata() or ()
+        metadata = dict(pairs)
+        if len(metadata) < len(pairs):
+            _join_repeated(pairs, metadata)
         trace = self._untraced
         if "traceparent" in metadata:
             trace = RemoteTrace(metadata["traceparent"], metadata.get("tracestate", ""), self._sample_ratio)
         call = Call(method, trace, token=metadata.get("authorization", ""))
         if "x-request-id" in metadata:
             call.request_id = shown_request_id(str(metadata["x-request-id"]))
+        if "x-deadline-ms" in metadata:
+            call.deadline_header = str(metadata["x-deadline-ms"])
         call.offered = remaining = context.time_remaining()
         if remaining is not None:
             call.deadline = call.started + remaining
         return call
+
+
+# Headers whose meaning would change if one of several were chosen; HTTP joins them.
+_JOINED = ("traceparent", "tracestate", "x-deadline-ms")
+
+
+def _join_repeated(pairs: Any, metadata: dict[str, Any]) -> None:
+    for name in _JOINED:
+        if name in metadata:
+            metadata[name] = ",".join(str(value) for key, value in pairs if key == name)
 
 
 def code_of(context: Any, error: BaseException | None) -> str:

@@ -17,6 +17,7 @@ from typing import Protocol, TypeVar
 import uvloop
 
 from libs.common.runtime.settings import ProcessSettings, SettingsError, describe, load
+from libs.common.runtime.start_error import StartError
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 
@@ -91,6 +92,9 @@ async def _run_until_stopped(
         for problem in error.problems:
             sys.stderr.write(f"{service}: {problem}\n")
         return 2
+    except StartError as error:
+        sys.stderr.write(f"{service}: {error}\n")
+        return 1
     except Exception as error:
         log.error("could not start", cause=error)
         return 1

@@ -16,7 +16,17 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSetti
 
 from libs.common.runtime.setting_types import Address, HostPort, HttpUrl, Origins
 
-__all__ = ["Address", "ProcessSettings", "SettingsError", "describe", "is_secret", "load", "variable_of", "variables"]
+__all__ = [
+    "Address",
+    "EnvironmentSettings",
+    "ProcessSettings",
+    "SettingsError",
+    "describe",
+    "is_secret",
+    "load",
+    "variable_of",
+    "variables",
+]
 
 PREFIX = "TOOLMESH_"
 # Variables of the local runner and the client. A service's environment may hold them; the service ignores them.
@@ -44,12 +54,28 @@ class SettingsError(Exception):
         super().__init__("; ".join(problems))
 
 
-class ProcessSettings(BaseSettings):
-    """The settings that every process of the mesh has."""
+class EnvironmentSettings(BaseSettings):
+    """Settings that `load` reads from TOOLMESH_ variables."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, enable_decoding=False, frozen=True, validate_default=False, hide_input_in_errors=True
     )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Construct settings from arguments only; `load` reads the environment."""
+        return (init_settings,)
+
+
+class ProcessSettings(EnvironmentSettings):
+    """The settings that every process of the mesh has."""
 
     listen: HostPort = Field(description="Address that the service listens on.")
     ops_listen: HostPort = Field(description="Address for health checks and metrics.")
@@ -80,20 +106,8 @@ class ProcessSettings(BaseSettings):
         1000, ge=1, le=100_000, description="Calls that the process works on at once. Further calls are refused."
     )
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Construct settings from arguments only; `load` reads the environment."""
-        return (init_settings,)
 
-
-S = TypeVar("S", bound=ProcessSettings)
+S = TypeVar("S", bound=EnvironmentSettings)
 
 
 def load(cls: type[S], environ: Mapping[str, str] | None = None) -> S:
@@ -114,7 +128,7 @@ def load(cls: type[S], environ: Mapping[str, str] | None = None) -> S:
     return settings
 
 
-def describe(settings: ProcessSettings) -> dict[str, str]:
+def describe(settings: EnvironmentSettings) -> dict[str, str]:
     """Return every setting as text, secrets as `***`."""
     shown = {}
     for field in type(settings).model_fields:
@@ -128,18 +142,18 @@ def variable_of(field: str) -> str:
     return PREFIX + field.upper()
 
 
-def is_secret(cls: type[ProcessSettings], field: str) -> bool:
+def is_secret(cls: type[EnvironmentSettings], field: str) -> bool:
     """Report whether a field's value is masked wherever settings are shown."""
     return not cls.model_fields[field].repr
 
 
-def variables(cls: type[ProcessSettings]) -> set[str]:
+def variables(cls: type[EnvironmentSettings]) -> set[str]:
     """Return the names of all variables that a process reads."""
     names = {variable_of(field) for field in cls.model_fields}
     return names | {variable_of(field) + _FILE for field in cls.model_fields if is_secret(cls, field)}
 
 
-def _read_secret_files(cls: type[ProcessSettings], values: dict[str, str]) -> list[str]:
+def _read_secret_files(cls: type[EnvironmentSettings], values: dict[str, str]) -> list[str]:
     """Replace each `_FILE` variable by its file's content; return the problems."""
     problems = []
     for name in (variable_of(field) for field in cls.model_fields if is_secret(cls, field)):
@@ -154,7 +168,7 @@ def _read_secret_files(cls: type[ProcessSettings], values: dict[str, str]) -> li
     return problems
 
 
-def _problems(cls: type[ProcessSettings], error: ValidationError, values: Mapping[str, str]) -> Iterator[str]:
+def _problems(cls: type[EnvironmentSettings], error: ValidationError, values: Mapping[str, str]) -> Iterator[str]:
     for item in error.errors():
         reason = str(item.get("ctx", {}).get("error", item["msg"]))
         if not item["loc"]:  # a rule between several settings, which names them

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from libs.common.sql.migrate import VERSION_TABLE
+from libs.common.sql.schema import VERSION_TABLE
 
 
 def run() -> None:

@@ -1,71 +1,130 @@
-"""Migrates the schema at start, under an advisory lock: of several replicas one does the work.
+"""Migrates the schema of one service, in a process of its own: `python -m services.<name>.migrations`.
 
-An up-to-date schema, which is nearly every start, costs one query. The migration runs in a child process, because the
-migration tool would stay in the service's memory.
+The role that migrates owns the tables; the service that works with them never gets its credentials. A cluster runs the
+command as a job before it rolls out a build, a local mesh before it starts the service. An up-to-date schema, which is
+nearly every start, costs one query.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-import os
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, text
-from sqlalchemy.ext.asyncio import AsyncEngine
+from pydantic import Field
+from sqlalchemy import Connection, create_engine, text
+from sqlalchemy.exc import DBAPIError
 
-VERSION_TABLE = "schema_version"
-_URL = "MIGRATION_URL"
-_CURRENT = f"select version_num from {VERSION_TABLE}"  # noqa: S608  (a constant)
-_EXISTS = "select to_regclass(:name) is not null"
+from libs.common.runtime.setting_types import PostgresUrl
+from libs.common.runtime.settings import EnvironmentSettings, SettingsError, load
+from libs.common.sql.schema import (
+    LOCATE,
+    VERSION_TABLE,
+    SchemaError,
+    SchemaProblem,
+    ServiceSchema,
+    missing,
+    require_not_newer,
+    unreachable,
+)
 
-
-class MigrationError(Exception):
-    """The migration failed."""
-
-
-async def migrate(engine: AsyncEngine, scripts: Path, *, schema: str) -> None:
-    """Bring the service's schema to the newest revision in `scripts`. Safe to call from any number of replicas."""
-    async with engine.begin() as connection:
-        known = (await connection.execute(text(_EXISTS), {"name": f"{schema}.{VERSION_TABLE}"})).scalar_one()
-        current = (await connection.execute(text(_CURRENT))).scalar() if known else None
-    if current != _newest(scripts):
-        await _upgrade_in_child(engine, scripts, schema)
-
-
-def _newest(scripts: Path) -> str:
-    """Return the newest revision: files are named by their revision, so no migration tool is needed."""
-    return max(path.name.split("_")[0] for path in (scripts / "versions").glob("[0-9]*.py"))
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
 
 
-async def _upgrade_in_child(engine: AsyncEngine, scripts: Path, schema: str) -> None:
-    url = engine.url.render_as_string(hide_password=False)
-    child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "libs.common.sql.migrate", str(scripts), schema),
-        # In the environment, which only this user can read; arguments are visible to all.
-        env={**os.environ, _URL: url},
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
+class MigrationSettings(EnvironmentSettings):
+    """The settings of a migration."""
+
+    # Another name than the service's own: a service that is given it refuses to start.
+    migration_database_url: PostgresUrl = Field(
+        description="Database URL of the role that owns the service's schema. No service accepts it."
     )
-    _, stderr = await child.communicate()
-    if child.returncode:
-        raise MigrationError(stderr.decode(errors="replace")[-2000:].replace(url, "***"))
 
 
-def _upgrade(connection: Connection, scripts: Path, schema: str) -> None:
+def run_migration(schema: ServiceSchema) -> None:
+    """Migrate and exit: with 0 if the schema is the newest, 1 if it cannot be, 2 for wrong settings."""
+    try:
+        settings = load(MigrationSettings)
+        previous = migrate(settings.migration_database_url, schema)
+    except SettingsError as error:
+        _exit(2, *(f"{schema.name} migrations: {problem}" for problem in error.problems))
+    except SchemaError as error:
+        _exit(1, f"{schema.name} migrations: {error}")
+    if previous == schema.newest:
+        sys.stdout.write(f"{schema.name} migrations: up to date at {schema.newest}\n")
+    else:
+        sys.stdout.write(f"{schema.name} migrations: from {previous or 'none'} to {schema.newest}\n")
+
+
+def migrate(url: str, schema: ServiceSchema) -> str | None:
+    """Bring a schema to the newest revision and return the one before, None if there was none. Raises SchemaError.
+
+    All of it is one transaction under an advisory lock: any number of processes may run it together.
+    """
+    engine = create_engine(
+        url.replace("postgresql://", "postgresql+psycopg://", 1),
+        connect_args={
+            "options": f"-c search_path={schema.name}",
+            "connect_timeout": 10,
+            "application_name": f"toolmesh-{schema.name}-migrations",
+        },
+    )
+    try:
+        with _connect(engine) as connection:
+            return _migrate(connection, schema)
+    finally:
+        engine.dispose()
+
+
+def _connect(engine: Engine) -> Connection:
+    try:
+        return engine.connect()
+    except DBAPIError as error:
+        raise unreachable(engine.url, error.orig) from None
+
+
+def _migrate(connection: Connection, schema: ServiceSchema) -> str | None:
+    try:
+        with connection.begin():
+            return _upgrade_locked(connection, schema)
+    except DBAPIError as error:
+        # The first line alone: the others quote the statement and its values.
+        reason = str(error.orig).partition("\n")[0]
+        raise SchemaError(
+            SchemaProblem.MIGRATION_FAILED,
+            f"the migration of schema {schema.name} failed and changed nothing: {reason}",
+        ) from None
+
+
+def _upgrade_locked(connection: Connection, schema: ServiceSchema) -> str | None:
+    found = connection.exec_driver_sql(LOCATE, {"schema": schema.name}).one()
+    if not found.exists:
+        raise missing(schema, found.database)
+    # Held until the transaction ends, so a process that waits finds the work done.
+    connection.execute(text("select pg_advisory_xact_lock(:key)"), {"key": _lock_key(schema.name)})
+    current = _current(connection, schema)
+    require_not_newer(schema, current)
+    if current != schema.newest:
+        _upgrade(connection, schema)
+    return current
+
+
+def _current(connection: Connection, schema: ServiceSchema) -> str | None:
+    table = f"{schema.name}.{VERSION_TABLE}"
+    if not connection.scalar(text("select to_regclass(:table) is not null"), {"table": table}):
+        return None
+    found: str | None = connection.scalar(text(f"select version_num from {table}"))  # noqa: S608  (a constant)
+    return found
+
+
+def _upgrade(connection: Connection, schema: ServiceSchema) -> None:
+    # Imported on demand: most runs find nothing to do.
     from alembic import command
     from alembic.config import Config
-    from alembic.runtime.migration import MigrationContext
 
-    # Held until the transaction ends, so a waiting replica finds the work done.
-    connection.execute(text("select pg_advisory_xact_lock(:key)"), {"key": _lock_key(schema)})
-    context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
-    if context.get_current_revision() == _newest(scripts):
-        return
     config = Config()
     # A percent sign begins an interpolation in this option.
-    config.set_main_option("script_location", str(scripts).replace("%", "%%"))
+    config.set_main_option("script_location", str(schema.folder).replace("%", "%%"))
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
 
@@ -74,16 +133,7 @@ def _lock_key(schema: str) -> int:
     return int.from_bytes(hashlib.sha256(f"toolmesh:{schema}".encode()).digest()[:8], "big", signed=True)
 
 
-def main() -> None:
-    """Migrate one schema; run as `python -m libs.common.sql.migrate SCRIPTS SCHEMA` with the URL in the environment."""
-    from sqlalchemy import create_engine
-
-    scripts, schema = Path(sys.argv[1]), sys.argv[2]
-    engine = create_engine(os.environ[_URL], connect_args={"options": f"-c search_path={schema}"})
-    with engine.begin() as connection:
-        _upgrade(connection, scripts, schema)
-    engine.dispose()
-
-
-if __name__ == "__main__":
-    main()
+def _exit(code: int, *lines: str) -> None:
+    for line in lines:
+        sys.stderr.write(line + "\n")
+    sys.exit(code)

@@ -267,6 +267,7 @@ def test_a_trace_begins_at_the_edge_and_a_callers_own_goes_on(edge: Edge) -> Non
         {"traceparent": "ff" + TRACEPARENT[2:], "tracestate": "a=b"},
         {"traceparent": TRACEPARENT[:36] + "0" * 16 + "-01"},
         {"traceparent": TRACEPARENT + "x"},
+        {"traceparent": TRACEPARENT + "-more"},
         {"traceparent": f"{TRACEPARENT},{TRACEPARENT}"},
     ],
 )

@@ -9,7 +9,14 @@ from typing import Any
 import grpc
 import pytest
 from toolmesh.executor.v1 import executor_service_pb2 as pb
-from toolmesh_sdk import InternalToolError, Reason, ResourceExhaustedError, ToolmeshError, UpstreamFailureError
+from toolmesh_sdk import (
+    InternalToolError,
+    Reason,
+    ResourceExhaustedError,
+    RetryPolicy,
+    ToolmeshError,
+    UpstreamFailureError,
+)
 
 from libs.common.errors import MeshError
 from sdk.tests.executor_samples import (
@@ -71,7 +78,7 @@ async def test_a_lost_stream_is_resumed_where_it_broke_off(
 async def test_a_stream_that_never_ends_well_fails(drive: Any, mesh: Any, serve: Callable[..., str]) -> None:
     mesh.answer("FetchResult", [])
     with pytest.raises(UpstreamFailureError) as caught:
-        await drive(serve()).do("fetch_result", REF, SECRET)
+        await drive(serve(), retry=RetryPolicy(attempts=4)).do("fetch_result", REF, SECRET)
     assert caught.value.attempts == len(mesh.of("FetchResult")) == 4
 
 

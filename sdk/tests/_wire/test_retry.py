@@ -20,7 +20,7 @@ from toolmesh_sdk import (
     UpstreamFailureError,
     derive_idempotency_key,
 )
-from toolmesh_sdk._wire.retry import Attempts
+from toolmesh_sdk._wire.retry import Attempts, RetryBudget
 from toolmesh_sdk.errors import error_for_reason
 
 from libs.common.errors import MeshError
@@ -115,12 +115,59 @@ async def test_a_lost_read_is_repeated(drive: Any, mesh: Any, serve: Callable[..
     assert len(mesh.of("GetTool")) == 3
 
 
-async def test_attempts_are_bounded(drive: Any, mesh: Any, serve: Callable[..., str]) -> None:
-    mesh.answer("Invoke", BUSY)
+async def test_a_busy_mesh_is_tried_until_it_answers(drive: Any, mesh: Any, serve: Callable[..., str]) -> None:
+    mesh.answer("Invoke", *[BUSY] * 12, DONE)
     client = drive(serve())
+    result = await client.do("call", "echo", {"a": 1}, idempotency_key="order-17", timeout=3600)
+    assert (result.content, len(client.pauses)) == ({"ok": True}, 12)
+    assert {call.request.idempotency_key for call in mesh.of("Invoke")} == {"order-17"}
+
+
+async def test_a_policy_may_bound_the_attempts(drive: Any, mesh: Any, serve: Callable[..., str]) -> None:
+    mesh.answer("Invoke", BUSY)
+    client = drive(serve(), retry=RetryPolicy(attempts=4))
     with pytest.raises(UpstreamFailureError) as caught:
         await client.do("call", "echo")
     assert (len(mesh.of("Invoke")), caught.value.attempts, len(client.pauses)) == (4, 4, 3)
+
+
+async def test_the_retries_of_a_client_have_one_budget(drive: Any, mesh: Any, serve: Callable[..., str]) -> None:
+    """The pauses of these calls take no time, so that the budget does not fill again."""
+    mesh.answer("Invoke", BUSY)
+    client = drive(serve())
+    for _ in range(2):
+        with pytest.raises(UpstreamFailureError):
+            await client.do("call", "echo", timeout=3600)
+    assert 100 <= len(client.pauses) < 200
+
+
+RAN = [
+    MeshError(Reason.AUDIT_UNAVAILABLE, metadata={"tool_ran": "true"}),
+    MeshError(Reason.TOOL_CRASHED),
+    MeshError(Reason.INTERNAL),
+    MeshError(Reason.DEADLINE_EXCEEDED),
+]
+
+
+@pytest.mark.parametrize("error", RAN, ids=lambda error: error.reason.name)
+async def test_a_call_that_may_have_run_is_repeated_only_under_a_key(
+    drive: Any, mesh: Any, serve: Callable[..., str], error: MeshError
+) -> None:
+    client = drive(serve())
+    mesh.answer("Invoke", error, DONE)
+    with pytest.raises(ToolmeshError):
+        await client.do("call", "pay")
+    assert len(mesh.of("Invoke")) == 1
+    mesh.answer("Invoke", error, DONE)
+    await client.do("call", "pay", idempotency_key="order-17")
+    assert [call.request.idempotency_key for call in mesh.of("Invoke")] == ["", "order-17", "order-17"]
+
+
+async def test_a_fault_is_not_tried_without_end(drive: Any, mesh: Any, serve: Callable[..., str]) -> None:
+    mesh.answer("Invoke", MeshError(Reason.TOOL_CRASHED))
+    with pytest.raises(ToolmeshError) as caught:
+        await drive(serve()).do("call", "pay", idempotency_key="order-17", timeout=3600)
+    assert caught.value.attempts == 4
 
 
 async def test_one_attempt_means_no_retry(drive: Any, mesh: Any, serve: Callable[..., str]) -> None:
@@ -134,7 +181,7 @@ async def test_the_stated_delay_is_waited(drive: Any, mesh: Any, serve: Callable
     mesh.answer("Invoke", MeshError(Reason.RATE_LIMITED, retry_after=7.5), DONE)
     client = drive(serve())
     await client.do("call", "echo", timeout=60)
-    assert client.pauses == [7.5]
+    assert 7.5 <= client.pauses[0] <= 7.5 * 1.25
 
 
 async def test_a_delay_past_the_deadline_is_not_begun(drive: Any, mesh: Any, serve: Callable[..., str]) -> None:
@@ -199,9 +246,19 @@ def test_no_attempt_begins_when_its_wait_would_reach_the_deadline() -> None:
     assert attempts.wait_after(_unavailable()) is None
 
 
+def test_the_budget_fills_again() -> None:
+    clock = Clock()
+    budget = RetryBudget(capacity=3, per_second=2.0, monotonic=clock)
+    assert [budget.take() for _ in range(4)] == [True, True, True, False]
+    clock.now += 0.5
+    assert [budget.take() for _ in range(2)] == [True, False]
+    clock.now += 1e20
+    assert [budget.take() for _ in range(4)] == [True, True, True, False]
+
+
 def test_waits_grow_up_to_the_longest_and_spread_around_it() -> None:
     policy = RetryPolicy(initial=0.1, multiplier=2, longest=0.5, jitter=0.0)
-    assert [policy.backoff(attempt) for attempt in (1, 2, 3, 4, 9)] == [0.1, 0.2, 0.4, 0.5, 0.5]
+    assert [policy.backoff(attempt) for attempt in (1, 2, 3, 4, 9, 5000)] == [0.1, 0.2, 0.4, 0.5, 0.5, 0.5]
     spread = RetryPolicy(initial=1.0, jitter=0.25)
     assert all(0.75 <= spread.backoff(1) <= 1.25 for _ in range(200))
 

@@ -52,6 +52,20 @@ async def test_the_token_is_a_bearer_token_and_is_asked_for_at_every_attempt(
     assert [call.metadata["authorization"] for call in mesh.seen] == ["Bearer first", "Bearer second"]
 
 
+async def test_all_attempts_of_a_call_have_one_identity_under_renewed_tokens(
+    drive: Any, mesh: Any, serve: Callable[..., str]
+) -> None:
+    """The mesh keeps keys by tenant and subject, never by token, so the same key finds the first result."""
+    mesh.answer("Invoke", MeshError(Reason.SERVICE_UNAVAILABLE), MeshError(Reason.TOKEN_EXPIRED, retryable=True), DONE)
+    tokens = iter(["first", "second", "third"])
+    client = drive(serve(), token=lambda: next(tokens))
+    await client.do("call", "echo", {"n": 1}, idempotency_key="k", session_id="s", native_call_id="c", task_id="t")
+    assert [call.metadata["authorization"][7:] for call in mesh.seen] == ["first", "second", "third"]
+    requests = {call.request.SerializeToString(deterministic=True) for call in mesh.seen}
+    assert len(requests) == 1
+    assert mesh.seen[0].request.idempotency_key == "k"
+
+
 @pytest.mark.parametrize("token", ["", None])
 async def test_without_a_token_none_is_sent(
     drive: Any, mesh: Any, serve: Callable[..., str], token: str | None

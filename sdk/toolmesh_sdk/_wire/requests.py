@@ -97,11 +97,16 @@ def watch_records(filters: RecordFilters, from_sequence: int) -> audit_service_p
     return audit_service_pb2.WatchRecordsRequest(filter=record_filter(filters), from_sequence=from_sequence)
 
 
+def qualified_name(reference: str) -> str:
+    """Return the name with its namespace: `core.echo` for `echo`."""
+    return reference if not reference or "." in reference else f"core.{reference}"
+
+
 def tool_prefix(reference: str) -> str:
     """Return the prefix of version names: `tools/core.echo/` for `echo`, `tools/core.arith` for `arith*`."""
     if not reference or reference.startswith("tools/"):
         return reference
-    qualified = reference if "." in reference else f"core.{reference}"
+    qualified = qualified_name(reference)
     return "tools/" + (qualified.partition("*")[0] if "*" in qualified else qualified + "/")
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import secrets
 
-NOT_SAMPLED, SAMPLED = "00", "01"
+# Both say that the trace id is random.
+NOT_SAMPLED, SAMPLED = "02", "03"
 
 
 def new_traceparent(flags: str = NOT_SAMPLED) -> str:

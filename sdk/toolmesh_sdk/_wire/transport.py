@@ -16,7 +16,7 @@ import grpc.aio
 from toolmesh.common.v1.error_table import Reason
 
 from toolmesh_sdk._wire.connection import Tls, parse_endpoint
-from toolmesh_sdk._wire.retry import Attempts, RetryPolicy
+from toolmesh_sdk._wire.retry import Attempts, RetryBudget, RetryPolicy
 from toolmesh_sdk._wire.status import error_from_rpc
 from toolmesh_sdk._wire.trace import new_traceparent, trace_id_of
 from toolmesh_sdk.errors import error_for_reason
@@ -41,6 +41,7 @@ class Options:
     token: Token = ""
     timeout: float = DEFAULT_TIMEOUT
     retry: RetryPolicy = RetryPolicy()
+    budget: RetryBudget = field(default_factory=RetryBudget, repr=False)
     traceparent: Callable[[], str] = new_traceparent
     proof_key: ProofKey | None = None
     key_secret: str | bytes = field(default=b"", repr=False)
@@ -49,7 +50,8 @@ class Options:
         """Start the attempts of one call. Raises PAYLOAD_TOO_LARGE for a request over the message limit."""
         if request is not None and request.ByteSize() > MAX_MESSAGE_BYTES:
             raise error_for_reason(Reason.PAYLOAD_TOO_LARGE, metadata={"limit_bytes": str(MAX_MESSAGE_BYTES)})
-        return Attempts(self.retry, self.timeout if timeout is None else timeout, repeatable=repeatable)
+        seconds = self.timeout if timeout is None else timeout
+        return Attempts(self.retry, seconds, repeatable=repeatable, budget=self.budget)
 
     def metadata(self, traceparent: str) -> Metadata:
         """Return the metadata of a request. The token is read for every attempt, so that a renewed one is used at once.

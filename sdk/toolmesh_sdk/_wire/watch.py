@@ -1,4 +1,4 @@
-"""Keeps a watch on the audit log alive across streams, without missing or repeating a record."""
+"""Keeps a watch alive across streams, without missing or repeating anything: of the audit log, or of an invocation."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from collections.abc import Callable
 
 from toolmesh.audit.v1 import audit_record_pb2, audit_service_pb2, checkpoint_pb2
 from toolmesh.common.v1.error_table import Reason
+from toolmesh.executor.v1 import invocation_service_pb2
 
 from toolmesh_sdk._wire.retry import Attempts, RetryPolicy
 from toolmesh_sdk.errors import ToolmeshError, error_for_reason
 
 # Proxies end streams after half an hour; a stream ends before that and is reopened.
 STREAM_SECONDS = 1500.0
-# The factor on the number of attempts: about a minute, so that a watch survives the restart of a service.
-_ATTEMPTS_FACTOR = 6
+# About a minute without progress, so that a watch survives the restart of a service.
+_MAX_ATTEMPTS = 19
 _QUIET_SECONDS = 60.0
 # Servers end a stream slightly before its deadline; after this share of its time it is over, not broken.
 _COMPLETE_SHARE = 0.8
@@ -27,18 +28,17 @@ def log_size(checkpoint: checkpoint_pb2.Checkpoint) -> int:
     return checkpoint.first_sequence + checkpoint.tree_size
 
 
-class Watch:
-    """The state of a watch: the next sequence, the remaining time, and the failures since the last progress."""
+class ResumedStream:
+    """The state of a watch: the remaining time, and the failures since the last progress."""
 
     def __init__(
         self,
-        request: audit_service_pb2.WatchRecordsRequest,
         policy: RetryPolicy,
         timeout: float | None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.request, self._monotonic = request, monotonic
-        self._policy = dataclasses.replace(policy, attempts=1 + (policy.attempts - 1) * _ATTEMPTS_FACTOR)
+        self._monotonic = monotonic
+        self._policy = dataclasses.replace(policy, attempts=min(policy.attempts or _MAX_ATTEMPTS, _MAX_ATTEMPTS))
         self._end = math.inf if timeout is None else monotonic() + timeout
         self._attempts = self._new_attempts()
         self._opened_at = self._complete_at = monotonic()
@@ -53,9 +53,8 @@ class Watch:
         self._attempts.start()
         return seconds if seconds > 0 else None
 
-    def advance(self, record: audit_record_pb2.LoggedRecord) -> None:
-        """Move past a record: the next stream starts after it."""
-        self.request.from_sequence = record.sequence + 1
+    def note_progress(self) -> None:
+        """Start the attempts over: something was received."""
         self._attempts, self._renewed = self._new_attempts(), False
 
     def wait_after(self, error: ToolmeshError | None) -> float:
@@ -83,3 +82,41 @@ class Watch:
     def _new_attempts(self) -> Attempts:
         remaining = max(0.0, self._end - self._monotonic())
         return Attempts(self._policy, remaining, repeatable=True, monotonic=self._monotonic)
+
+
+class Watch(ResumedStream):
+    """A watch of the audit log."""
+
+    def __init__(
+        self,
+        request: audit_service_pb2.WatchRecordsRequest,
+        policy: RetryPolicy,
+        timeout: float | None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(policy, timeout, monotonic)
+        self.request = request
+
+    def advance(self, record: audit_record_pb2.LoggedRecord) -> None:
+        """Move past a record: the next stream starts after it."""
+        self.request.from_sequence = record.sequence + 1
+        self.note_progress()
+
+
+class InvocationWatch(ResumedStream):
+    """A watch of an invocation."""
+
+    def __init__(
+        self,
+        request: invocation_service_pb2.WatchInvocationRequest,
+        policy: RetryPolicy,
+        timeout: float | None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(policy, timeout, monotonic)
+        self.request, self.ended = request, False
+
+    def advance(self, event: invocation_service_pb2.WatchInvocationResponse) -> None:
+        """Move past an event: the next stream starts after it, and there is none after the last."""
+        self.request.after_sequence, self.ended = event.sequence, event.HasField("ended")
+        self.note_progress()

@@ -87,4 +87,5 @@ def _is_no_mesh(error: ToolmeshError) -> bool:
 def _advice(error: ToolmeshError) -> list[str]:
     if exit_code(error) == UNREACHABLE:
         return ["Is the mesh up? `toolmesh doctor` checks it; `toolmesh up` starts one here."]
-    return [advice for advice in (error.resolution, _HINTS.get(error.reason, "")) if advice]
+    delay = f"Retry after {round(error.retry_after, 3):g} s." if error.retry_after else ""
+    return [advice for advice in (error.resolution, delay, _HINTS.get(error.reason, "")) if advice]

@@ -19,13 +19,12 @@ from libs.common.rpc.policy import AS_PEER, Row
 from libs.common.rpc.server import RpcServer, Service
 from libs.common.runtime.settings import Address, ProcessSettings, load
 from libs.common.sql.engine import engine_for
-from libs.common.sql.migrate import migrate
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 from libs.common.testing.clock import ManualClock
 from services.approval.adapters.postgres_tickets import PostgresTickets
 from services.approval.config import Settings
-from services.approval.wiring import MIGRATIONS, SCHEMA, compose
+from services.approval.wiring import compose
 from tests.harness.issuer import Invalidations, accepts_every_token
 
 Environment = Callable[[str], dict[str, str]]
@@ -118,8 +117,7 @@ async def service(environment: dict[str, str], stub_to: Any) -> AsyncIterator[An
 @pytest.fixture
 async def engine(database: Callable[[str], str]) -> AsyncIterator[AsyncEngine]:
     """A database with the newest schema."""
-    made = engine_for(database("approval"), schema=SCHEMA)
-    await migrate(made, MIGRATIONS, schema=SCHEMA)
+    made = engine_for(database("approval"), schema="approval")
     yield made
     await made.dispose()
 

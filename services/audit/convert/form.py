@@ -34,9 +34,9 @@ _FRACTION = re.compile(rb"[0-9][.eE]")
 _REASONS = {f"E{n} {name.removeprefix('ERROR_REASON_')}" for name, n in error_reason_pb2.ErrorReason.items() if n}
 _REASON_NUMBERS = {text.partition(" ")[0] for text in _REASONS}
 _REQUIRED = frozenset({"record_id", "event_class", "event_time", "writer"})
-# Only the log itself writes these fields, and every event class from this one on.
+# Only the log itself writes these fields, and the event classes of this range.
 _OWN_FIELDS = frozenset({"previous_shard", "erasure", "hold", "archival"})
-_FIRST_OWN_CLASS = record_pb.EVENT_CLASS_SHARD_OPENED
+_OWN_CLASSES = range(record_pb.EVENT_CLASS_SHARD_OPENED, record_pb.EVENT_CLASS_SHARD_ARCHIVED + 1)
 _NO_SUMMARY = Raw(b"")
 _INT_BOUNDS = {FieldDescriptor.TYPE_INT32: 2**31, FieldDescriptor.TYPE_INT64: 2**63}
 
@@ -95,7 +95,7 @@ def _enum(kind: EnumDescriptor, *, required: bool) -> Any:
     if kind.name == "ErrorReason":
         return str
     prefix = kind.values_by_number[0].name.removesuffix("UNSPECIFIED")
-    numbers = [n for n in kind.values_by_number if n and not (kind.name == "EventClass" and n >= _FIRST_OWN_CLASS)]
+    numbers = [n for n in kind.values_by_number if n and not (kind.name == "EventClass" and n in _OWN_CLASSES)]
     words = [kind.values_by_number[n].name.removeprefix(prefix).lower() for n in numbers]
     return Literal[tuple(words if required else ["", *words])]
 

@@ -26,7 +26,6 @@ from services.audit.domain.evidence.model import ShardLimits
 from services.audit.domain.merkle.note import Origin
 from services.audit.tests.replicas import Keys, Replica
 from services.audit.wiring import build
-from tests.fixtures import owners_url
 from tests.harness.issuer import Invalidations
 
 QUIET = Log("test", level="error", descriptor=2)
@@ -78,11 +77,9 @@ def audit_environment(
     authz_port: int,
 ) -> dict[str, str]:
     """The environment of an audit process on a fresh database."""
-    url = database("audit")
     return {
         **process_environment("audit"),
-        "TOOLMESH_DATABASE_URL": url,
-        "TOOLMESH_MIGRATION_DATABASE_URL": owners_url(url),
+        "TOOLMESH_DATABASE_URL": database("audit"),
         "TOOLMESH_AUTHZ_ADDRESS": f"127.0.0.1:{authz_port}",
         "TOOLMESH_CHECKPOINT_KEY": str(checkpoint_key_file),
     }

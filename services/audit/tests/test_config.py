@@ -26,8 +26,13 @@ def test_required_settings_are_required(audit_environment: dict[str, str], name:
     assert [problem.partition(" ")[0] for problem in caught.value.problems] == [name]
 
 
-def test_the_owners_password_is_not_shown_either(audit_environment: dict[str, str]) -> None:
-    assert describe(load(Settings, audit_environment))["TOOLMESH_MIGRATION_DATABASE_URL"] == "***"
+@pytest.mark.parametrize("suffix", ["", "_FILE"])
+def test_the_service_refuses_the_credentials_of_the_logs_owner(audit_environment: dict[str, str], suffix: str) -> None:
+    name = f"TOOLMESH_MIGRATION_DATABASE_URL{suffix}"
+    with pytest.raises(SettingsError) as caught:
+        load(Settings, audit_environment | {name: "postgresql://audit_owner:secret@db/toolmesh"})
+    assert [problem.partition(" ")[0] for problem in caught.value.problems] == [name]
+    assert "secret" not in str(caught.value)
 
 
 def test_a_log_grows_and_is_kept_by_sensible_defaults(audit_environment: dict[str, str]) -> None:

@@ -36,6 +36,7 @@ _TERMINAL_STATES = {
     Reason.SIBLING_CANCELED: State.CANCELED,
     Reason.HOOK_BLOCKED: State.BLOCKED,
     Reason.QUEUE_FULL: State.BLOCKED,
+    Reason.SANDBOX_NOT_READY: State.BLOCKED,
     # Where policy began to require approval while the call waited for its slot.
     Reason.APPROVAL_REQUIRED: State.DENIED,
     # A call that already runs cannot be denied any more.
@@ -85,7 +86,8 @@ def outcome_record(invocation: Invocation, *, result: PayloadDigest | None = Non
         arguments=invocation.payload,
         result=result,
         reason=invocation.reason,
-        latency=invocation.elapsed(),
+        # The start of a sandbox depends on the machine. It must not count against the tool's declared latency.
+        latency=invocation.elapsed() - invocation.start_wait,
         follows=invocation.decision_record,
         replayed=invocation.replayed,
         sandbox=invocation.sandbox,

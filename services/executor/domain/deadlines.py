@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from libs.common.errors import MeshError
+from libs.common.errors import MeshError, Reason
 from libs.common.runtime.clock import Clock
 from services.executor.domain import errors
 from services.executor.domain.model import Request
@@ -20,6 +20,10 @@ CLASS_SECONDS = {
     TimeoutClass.ASYNC: 86_400.0,
 }
 _FOREVER = float("inf")
+# The answers of a log that had no more time.
+_LATE = frozenset({Reason.AUDIT_UNAVAILABLE, Reason.AUDIT_BACKPRESSURE})
+# A timer may fire this much early.
+_TICK = 0.002
 
 
 class Limit(Struct, frozen=True):
@@ -49,6 +53,13 @@ def time_left(until: float, clock: Clock, longest: float) -> float:
     return max(min(until - clock.monotonic(), longest), 0.001)
 
 
+def blame_deadline(unrecorded: MeshError, until: float, clock: Clock) -> MeshError:
+    """Return why a record is not durable: the caller's time is over, or else what the log answered."""
+    if unrecorded.reason not in _LATE or clock.monotonic() < until - _TICK:
+        return unrecorded
+    return MeshError(Reason.DEADLINE_EXCEEDED, metadata={"waited_for": "audit"})
+
+
 def limit_for(tool: Tool, request: Request, deadline: Deadline, clock: Clock) -> Limit:
     """Return the shortest of the tool's own limit, the caller's deadline, and the lifetime of its token.
 
@@ -63,6 +74,13 @@ def limit_for(tool: Tool, request: Request, deadline: Deadline, clock: Clock) ->
     if tool.own_limit <= left and tool.own_limit <= authority:
         return Limit(tool.own_limit, lambda: errors.tool_timed_out(tool.own_limit))
     return Limit(left, errors.deadline_exceeded) if left <= authority else Limit(authority, errors.authority_ended)
+
+
+def start_limit_for(request: Request, deadline: Deadline, clock: Clock, longest: float) -> Limit:
+    """Return how long a call waits for its sandbox: at most `longest`, its deadline and the lifetime of its token."""
+    seconds = min(deadline.run_until - clock.monotonic(), longest)
+    authority = request.caller.authority_ends - clock.now().timestamp()
+    return Limit(authority, errors.authority_ended) if authority < seconds else Limit(seconds, errors.sandbox_not_ready)
 
 
 def _reserve(left: float) -> float:

@@ -10,6 +10,8 @@ from services.executor.domain.model import Decision, Result
 
 # Bounds the reasons of a denial in the message.
 _MAX_MESSAGE = 500
+NO_RUNNER = "no_runner"
+"""The state of a tool that this executor lacks."""
 
 
 def tool_not_found(tool: str) -> MeshError:
@@ -35,16 +37,12 @@ def tool_unavailable(version: str, state: str, why: str = "") -> MeshError:
     return MeshError(Reason.TOOL_UNAVAILABLE, metadata={"tool_version": version, "state": state, **reason})
 
 
-def nothing_runs_it(version: str) -> MeshError:
-    """The tool is registered, but this executor lacks its pack, module, program or volume."""
-    why = (
-        "no such pack here (or no such module, program or volume): name the folder that holds the pack in"
-        " TOOLMESH_TOOL_PACKS, a volume in TOOLMESH_VOLUMES, and restart the executor"
-    )
+def nothing_runs_it(version: str, cause: str) -> MeshError:
+    """The tool is registered, but this executor lacks its runner, pack, module, program or volume."""
     return MeshError(
         Reason.TOOL_UNAVAILABLE,
-        message="This executor lacks what the tool runs from.",
-        metadata={"tool_version": version, "state": "no_runner", "state_reason": why},
+        message=f"This executor cannot run the tool: {cause}.",
+        metadata={"tool_version": version, "state": NO_RUNNER, "state_reason": cause},
     )
 
 
@@ -228,9 +226,31 @@ def key_conflict() -> MeshError:
     return MeshError(Reason.IDEMPOTENCY_CONFLICT)
 
 
-def outcome_unknown(invocation_id: str) -> MeshError:
+def outcome_unknown(invocation_id: str, key: str) -> MeshError:
     """An earlier call with the key may or may not have had its effect, and repeating it could double it."""
-    return MeshError(Reason.UNKNOWN_OUTCOME, metadata={"first_invocation": invocation_id})
+    return MeshError(Reason.UNKNOWN_OUTCOME, metadata={"first_invocation": invocation_id, "key": key})
+
+
+def key_not_found() -> MeshError:
+    """The key does not exist, expired, or belongs to another tenant: the error does not say which."""
+    return MeshError(Reason.NOT_FOUND)
+
+
+def key_not_settleable(key: str, state: str) -> MeshError:
+    """The outcome of the key is known, or its call is under way."""
+    message = "only a key whose outcome is unknown or unresolved can be settled"
+    return MeshError(Reason.FAILED_PRECONDITION, message=message, metadata={"key": key, "state": state})
+
+
+def owners_lost(key: str) -> MeshError:
+    """Every executor that ran the call died. Nothing was changed; the call is not tried again."""
+    metadata = {"cause": "executor_lost", "effect": "none", "key": key}
+    return MeshError(Reason.TOOL_CRASHED, metadata=metadata, retryable=False)
+
+
+def key_not_stored() -> MeshError:
+    """The store of idempotency keys does not answer, so the changes of the run are discarded."""
+    return MeshError(Reason.SERVICE_UNAVAILABLE, retry_after=1.0)
 
 
 def unexpected() -> MeshError:
@@ -366,6 +386,12 @@ def claim_lost() -> MeshError:
     return MeshError(Reason.SERVICE_UNAVAILABLE, message=message, retry_after=1.0)
 
 
+def volume_busy(volume: str) -> MeshError:
+    """An earlier call may have changed the volume, which cannot be read now."""
+    message = "the outcome of an earlier call cannot be determined now"
+    return MeshError(Reason.SERVICE_UNAVAILABLE, message=message, metadata={"volume": volume}, retry_after=1.0)
+
+
 def status_unavailable(tool: str) -> MeshError:
     """An earlier call may have had its effect, and the status tool is unavailable."""
     message = "the outcome of an earlier call cannot be determined now"
@@ -383,6 +409,17 @@ def sandbox_failed(why: str) -> MeshError:
     return MeshError(Reason.SANDBOX_UNAVAILABLE, metadata={"why": why})
 
 
+def sandbox_not_ready() -> MeshError:
+    """The sandbox did not start in time. A worker continues to start, so a retry may find it ready."""
+    return MeshError(Reason.SANDBOX_NOT_READY, retry_after=1.0)
+
+
+def start_unconfirmed() -> MeshError:
+    """The sandbox of a program did not confirm its start in time. The program may have run."""
+    message = "the sandbox did not confirm its start in time"
+    return MeshError(Reason.SERVICE_UNAVAILABLE, message=message, metadata={"outcome": "unknown"}, retry_after=1.0)
+
+
 def limit_reached(limit: str) -> MeshError:
     """The run exceeded a limit: cpu, processes or file_size."""
     return MeshError(Reason.RESOURCE_LIMIT_EXCEEDED, metadata={"limit": limit})
@@ -396,3 +433,8 @@ def exited(code: int) -> MeshError:
     """The tool's process exited with a failure code."""
     message = "The tool's program ended in failure; the executor's log has what it wrote."
     return MeshError(Reason.EXECUTION_FAILED, message=message, metadata={"exit_code": str(code)})
+
+
+def invocation_not_found(invocation_id: str) -> MeshError:
+    """There is no such invocation, or it is another caller's: the error is the same for both."""
+    return MeshError(Reason.INVOCATION_NOT_FOUND, metadata={"invocation": f"invocations/{invocation_id}"})

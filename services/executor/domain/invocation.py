@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any
@@ -28,6 +28,7 @@ class Invocation:
     __slots__ = (
         "arguments",
         "attempts",
+        "before_run",
         "began",
         "call_input",
         "caller_left",
@@ -45,11 +46,13 @@ class Invocation:
         "effects",
         "enter",
         "evidence",
+        "forget_commit",
         "history",
         "hooks",
         "invocation_id",
         "payload",
         "phases",
+        "prepared",
         "preview",
         "question",
         "reason",
@@ -58,17 +61,33 @@ class Invocation:
         "reservation",
         "result_id",
         "retrieved",
+        "run_id",
         "run_started",
         "sandbox",
         "scanner",
         "settling",
+        "start_wait",
         "tool",
         "undo",
         "violations",
     )
 
-    def __init__(self, request: Request, clock: Clock, start_span: StartSpan | None, *, preview: bool = False) -> None:
-        self.invocation_id = new_id()
+    def __init__(
+        self,
+        request: Request,
+        clock: Clock,
+        start_span: StartSpan | None,
+        *,
+        preview: bool = False,
+        invocation_id: str = "",
+        attempt: int = 1,
+    ) -> None:
+        """`invocation_id` and `attempt` are those of a job; other calls are made once and get a new id."""
+        self.invocation_id = invocation_id or new_id()
+        self.run_id = self.invocation_id if attempt == 1 else f"{self.invocation_id}.{attempt}"
+        """Identifies this attempt. A former attempt that comes back late changes nothing of it."""
+        self.before_run: Callable[[], Awaitable[None]] | None = None
+        """Awaited before the tool runs. Raises if it must not."""
         self.request = request
         self.preview = preview
         """True for a preview: the tool must have no effect."""
@@ -97,6 +116,8 @@ class Invocation:
         self.claim: Claim | None = None
         self.reservation: Reservation | None = None
         self.settling: asyncio.Task[None] | None = None
+        self.start_wait = 0.0
+        """The seconds that it waited for its sandbox to start."""
         self.run_started: float | None = None
         self.changed: tuple[str, ...] = ()
         self.context: tuple[str, ...] = ()
@@ -116,6 +137,10 @@ class Invocation:
         """True once the record of its outcome was handed to the log."""
         self.committing = False
         """True once its effects are being committed. A failing sibling no longer cancels it."""
+        self.prepared = False
+        """True once its result is stored under its key, to be found if this process dies during the commit."""
+        self.forget_commit: Callable[[], Awaitable[None]] | None = None
+        """Removes the note of the commit, once the outcome is settled."""
         self.caller_left = False
         """True if the caller left during the commit. The outcome is recorded all the same."""
 

@@ -41,12 +41,16 @@ class Invoke:
             pipeline.completion,
         )
         self._supervisor = pipeline.supervisor
-        self._unknown_outcomes = UnknownOutcomes(ports.tools, self.execute, ports.claims, ports.clock)
+        self._unknown_outcomes = UnknownOutcomes(ports.tools, self.execute, ports.claims, ports.commits, ports.clock)
         self._replay = Replay(ports.audit, ports.large_results, ports.scanners, ports.clock, pipeline.audit_wait)
 
     def execute(self, request: Request) -> Coroutine[Any, Any, Result]:
         """Return the result of the call, or raise MeshError with the invocation's id."""
-        return self._supervisor.run(Invocation(request, self._clock, self._spans.begin()), self._run_phases)
+        return self.run(Invocation(request, self._clock, self._spans.begin()))
+
+    def run(self, invocation: Invocation) -> Coroutine[Any, Any, Result]:
+        """Return the result of an invocation, or raise MeshError."""
+        return self._supervisor.run(invocation, self._run_phases)
 
     def stop(self, request: Request, error: MeshError) -> bool:
         """Cancel the call of this very request with the error. Return whether it was canceled; one that commits its
@@ -55,7 +59,11 @@ class Invoke:
 
     async def record_not_started(self, request: Request, error: MeshError) -> MeshError:
         """Record that a call is not started, and why. Return the error of its caller."""
-        return await self._supervisor.record_not_started(Invocation(request, self._clock, None), error)
+        return await self.record_failure(Invocation(request, self._clock, None), error)
+
+    async def record_failure(self, invocation: Invocation, error: MeshError) -> MeshError:
+        """Record that an invocation is not started, and why. Return the error of its caller."""
+        return await self._supervisor.record_not_started(invocation, error)
 
     async def record_abandoned(self, request: Request) -> None:
         """Record that a call is not started because its caller left, or its time was over."""
@@ -76,7 +84,12 @@ class Invoke:
         begin("execute")
         await self._authorization.record_decision(invocation)
         if invocation.request.idempotency_key:
-            settled = await self._claims.acquire(invocation, tool, partial(self._resolve, invocation, tool))
+            settled = await self._claims.acquire(
+                invocation,
+                tool,
+                partial(self._resolve, invocation, tool),
+                partial(self._authorization.decide_again, invocation, tool),
+            )
             if settled is not None:
                 return await self._replay.replay(invocation, tool, settled)
         # Verification belongs to the run: a call keeps its slot until its effects are committed.

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
 from libs.common.auth.identity import Grant, Identity, TokenLineage
 from libs.common.errors import MeshError, Reason
+from libs.common.json.jsonio import dump
 from libs.common.redaction.scanner import Scanner
 from services.executor.domain.argument_spec import Change
 from services.executor.domain.states import State
@@ -35,6 +37,7 @@ class Event(StrEnum):
     FAILED = "INVOCATION_FAILED"
     CANCELED = "INVOCATION_CANCELED"
     TIMED_OUT = "INVOCATION_TIMED_OUT"
+    KEY_SETTLED = "KEY_SETTLED"
 
 
 class Status(StrEnum):
@@ -180,7 +183,7 @@ class RunRequest(Struct, frozen=True):
     invocation_id: str
     arguments: dict[str, Any]
     seconds: float
-    """The time limit, after which the runner is canceled."""
+    """The longest run time. `begin` returns the actual limit."""
     tenant: str = ""
     """The tenant of the run. No sandbox serves two tenants."""
     subject: str = ""
@@ -189,6 +192,23 @@ class RunRequest(Struct, frozen=True):
     """True for a dry run."""
     scanner: Scanner | None = None
     """Redacts what the tool logs. It knows the sensitive values of the arguments."""
+    on_launch: Callable[[], None] | None = None
+    on_begin: Callable[[], float] | None = None
+
+    def launch(self) -> None:
+        """Note that the tool's code may run for this call from now on, although its sandbox is still starting.
+
+        Raises SERVICE_UNAVAILABLE when another call may hold the claim by now.
+        """
+        if self.on_launch is not None:
+            self.on_launch()
+
+    def begin(self) -> float:
+        """Start the tool's own time, just before it gets the call, and return its limit in seconds.
+
+        Raises DEADLINE_EXCEEDED or TOKEN_EXPIRED when no time is left, and like `launch`.
+        """
+        return self.seconds if self.on_begin is None else self.on_begin()
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +237,18 @@ class RunResult(Struct, frozen=True):
     """Commits the effects. Raises PARTIAL_FAILURE when only some could be committed."""
     rollback: Callable[[], Awaitable[None]] | None = None
     """Discards the effects. Exactly one of the two is called, where they are set."""
+    forget: Callable[[], Awaitable[None]] | None = None
+    """Removes the note that the effects were committed, once the outcome of the call is settled."""
+    journal_volume: str = ""
+    """The volume that notes whether the effects were committed."""
+
+
+class CommitState(StrEnum):
+    """Whether the effects of a run were committed."""
+
+    APPLIED = "applied"
+    NOT_APPLIED = "not_applied"
+    UNKNOWN = "unknown"
 
 
 class PayloadDigest(Struct, frozen=True):
@@ -360,6 +392,25 @@ class Claim:
     window: float
     """Seconds for which the outcome is kept after the call ended."""
     repeatable: bool
+    volumes_only: bool = False
+    """True if the run changes nothing unless its result is prepared."""
+
+    @property
+    def name(self) -> str:
+        """The resource name of the key, `keys/{id}`. It depends on the key and its scope alone."""
+        return key_name(self.tenant, self.tool, self.subject, self.session, self.key)
+
+
+def key_name(*scope: str) -> str:
+    """Return the resource name of an idempotency key: tenant, tool, subject, session and key."""
+    return f"keys/{hashlib.sha256(dump(scope)).hexdigest()[:32]}"
+
+
+class EncodedRecord(NamedTuple):
+    """An audit record as it is sent to the log."""
+
+    record_id: str
+    encoded: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,3 +419,7 @@ class ClaimOutcome:
 
     invocation_id: str
     outcome: Result | MeshError
+    record: Record | None = None
+    """The audit record of the outcome, to be stored with it."""
+    unconfirmed: EncodedRecord | None = None
+    """The stored audit record, until it is known to be in the log."""

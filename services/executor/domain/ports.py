@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Protocol
 
 from libs.common.redaction.scanner import Scanner
+from services.executor.domain.idempotency.stored_key import KeyFilter, StoredKey
 from services.executor.domain.invocation import Invocation, StartSpan
 from services.executor.domain.model import (
     Caller,
     Claim,
     ClaimOutcome,
+    CommitState,
     Decision,
+    EncodedRecord,
     Question,
     Record,
     Reservation,
+    Result,
     RunRequest,
     RunResult,
 )
@@ -67,6 +71,10 @@ class AuditTrail(Protocol):
         """Return if the log has room for another call. Raises AUDIT_BACKPRESSURE when its queue is full."""
         ...
 
+    async def restore(self, record: EncodedRecord, *, within: float) -> None:
+        """Return once the log has a record of an earlier call, which may have it already. Raises like `append`."""
+        ...
+
     def leave(self, record: Record) -> None:
         """Queue a record without waiting for it."""
         ...
@@ -79,24 +87,32 @@ class Runner(Protocol):
         """Return the name of the sandbox that the tool runs in; None if this executor cannot run it."""
         ...
 
+    def missing_for(self, tool: Tool) -> str:
+        """Return what this executor lacks to run the tool, and how to provide it; empty if it can run it."""
+        ...
+
     def runs_inline(self, tool: Tool) -> bool:
         """Return whether a run of the tool never blocks, so that it needs no timeout."""
         ...
 
     async def run(self, tool: Tool, work: RunRequest) -> RunResult:
-        """Run the tool. When canceled, every process of the run is gone within 100 ms. Raises only MeshError."""
+        """Run the tool. Raises only MeshError.
+
+        Calls `work.begin()` when the sandbox is ready: the time before is not the tool's. When canceled, every process
+        of the run is gone within 100 ms; only a worker that has not got a call yet may continue to start.
+        """
         ...
 
 
 class ClaimStore(Protocol):
     """The store of idempotency keys, shared by all executors."""
 
-    async def acquire(self, claim: Claim) -> ClaimOutcome | None:
+    async def acquire(self, claim: Claim, on_wait: Callable[[], None]) -> ClaimOutcome | None:
         """Return None when this call holds the claim now, or the outcome of the first call with the key.
 
-        Waits while the first call is under way. Returns UnresolvedClaim when this call took the claim over from an
-        owner that disappeared. Raises IDEMPOTENCY_CONFLICT for other arguments. The claim is held until it is settled,
-        released or abandoned, or the claim object is garbage-collected.
+        Calls `on_wait` and waits while the first call is under way. Returns UnresolvedClaim when this call took the
+        claim over from an owner that disappeared. Raises IDEMPOTENCY_CONFLICT for other arguments. The claim is held
+        until it is settled, released or abandoned, or the claim object is garbage-collected.
         """
         ...
 
@@ -104,8 +120,19 @@ class ClaimStore(Protocol):
         """Return whether no other call can hold the claim at this moment, by the clock and the lease."""
         ...
 
+    async def prepare(self, claim: Claim, result: Result, volume: str) -> None:
+        """Store the result that the call has once its changes are committed; the volume notes whether they are.
+
+        Raises ClaimLostError when another call holds the claim.
+        """
+        ...
+
     async def settle(self, claim: Claim, settled: ClaimOutcome) -> None:
         """Store the outcome for later calls with the key. Raises ClaimLostError when another call holds the claim."""
+        ...
+
+    async def confirm_record(self, claim: Claim, record_id: str) -> None:
+        """Note that the log has the audit record that is stored with the outcome of the key."""
         ...
 
     async def release(self, claim: Claim) -> None:
@@ -114,6 +141,36 @@ class ClaimStore(Protocol):
 
     async def abandon(self, claim: Claim) -> None:
         """Release the claim with an unknown outcome: the next call with the key gets an UnresolvedClaim."""
+        ...
+
+
+class KeyStore(Protocol):
+    """The idempotency keys, for operators."""
+
+    async def page(self, wanted: KeyFilter, after: tuple[datetime, str] | None, limit: int) -> list[StoredKey]:
+        """Return keys, the newest first, that come after a key: its creation and its name."""
+        ...
+
+    async def get(self, name: str, tenant: str | None) -> StoredKey | None:
+        """Return a key; None if it expired or belongs to another tenant. A tenant of None sees all."""
+        ...
+
+    async def settle(self, key: StoredKey, result: Result | None, record: Record) -> bool:
+        """Store the result, or free the key if there is none, together with the record or not at all.
+
+        Returns False, and changes nothing, if the key changed meanwhile.
+        """
+        ...
+
+
+class CommitLog(Protocol):
+    """The volumes' notes of committed runs."""
+
+    async def resolve_commit(self, volume: str, tenant: str, invocation_id: str) -> CommitState:
+        """Return whether a run committed its changes. If it did not, it never will.
+
+        Raises SERVICE_UNAVAILABLE while the volume cannot tell.
+        """
         ...
 
 

@@ -198,6 +198,8 @@ class Tool:
     effects: tuple[Effect, ...] = ()
     """The declared side effects, as patterns."""
     uncertain: UncertainOutcome = UncertainOutcome.FAIL
+    volumes_only: bool = False
+    """True if its runs change nothing but volumes, and those only when their changes are committed."""
     status_tool: str = ""
     """The tool that reports whether an effect happened, for QUERY_STATUS."""
     compensation: str = ""

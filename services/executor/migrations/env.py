@@ -1,4 +1,4 @@
-"""Runs the executor's migrations on the connection that the service holds."""
+"""Runs the revisions beside this file."""
 
 from libs.common.sql.environment import run
 

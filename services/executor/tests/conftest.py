@@ -13,14 +13,11 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from libs.common.runtime.settings import Address, load
 from libs.common.sealing import Seal, new_key
 from libs.common.sql.engine import engine_for
-from libs.common.sql.migrate import migrate
 from libs.common.telemetry.log import Log
 from services.executor.adapters.idempotency.claims import PostgresClaims
 from services.executor.config import Settings
-from services.executor.tests.keys import KEY
+from services.executor.tests.keys import KEY, encode_record
 from services.executor.tests.peers import AuditPeer, AuthzPeer, RegistryPeer, reaching, serving
-
-MIGRATIONS = Path(__file__).resolve().parent.parent / "migrations"
 
 
 @pytest.fixture(scope="session")
@@ -80,7 +77,6 @@ async def engines(database: Callable[[str], str]) -> AsyncIterator[tuple[AsyncEn
     """The pools of two processes on one database with the executor's tables."""
     url = database("executor")
     made = (engine_for(url, schema="executor"), engine_for(url, schema="executor"))
-    await migrate(made[0], MIGRATIONS, schema="executor")
     yield made
     for engine in made:
         await engine.dispose()
@@ -117,7 +113,7 @@ def executor_settings(
 @pytest.fixture
 async def here(engines: tuple[AsyncEngine, AsyncEngine]) -> AsyncIterator[PostgresClaims]:
     """The keys as one process sees them."""
-    made = PostgresClaims(engines[0], "executor-0", Seal([KEY]))
+    made = PostgresClaims(engines[0], "executor-0", Seal([KEY]), encode_record)
     yield made
     await made.stop()
 
@@ -125,6 +121,6 @@ async def here(engines: tuple[AsyncEngine, AsyncEngine]) -> AsyncIterator[Postgr
 @pytest.fixture
 async def there(engines: tuple[AsyncEngine, AsyncEngine]) -> AsyncIterator[PostgresClaims]:
     """The same keys as another process sees them."""
-    made = PostgresClaims(engines[1], "executor-1", Seal([KEY]))
+    made = PostgresClaims(engines[1], "executor-1", Seal([KEY]), encode_record)
     yield made
     await made.stop()

@@ -19,17 +19,20 @@ from services.executor.adapters.preview_tokens import SealedPreviewTokens
 from services.executor.adapters.results.memory_cache import MemoryResultCache
 from services.executor.domain import errors
 from services.executor.domain.hooks.hooks import Hook, Hooks
-from services.executor.domain.idempotency.unknown_outcome import ClaimLostError, UnresolvedClaim
+from services.executor.domain.idempotency.unknown_outcome import ClaimLostError, PreparedResult, UnresolvedClaim
 from services.executor.domain.invocation import Invocation, StartSpan
 from services.executor.domain.invoke import Invoke
 from services.executor.domain.model import (
     Caller,
     Claim,
     ClaimOutcome,
+    CommitState,
     Decision,
+    EncodedRecord,
     Question,
     Record,
     Reservation,
+    Result,
     RunRequest,
     RunResult,
 )
@@ -91,6 +94,7 @@ class MemoryTrail:
         self.handed_over: list[Record] = []
         self.withholds: Callable[[Record], bool] = lambda record: False
         self.kept: list[Record] = []
+        self.restored: list[EncodedRecord] = []
         self.keeps = False
         self.full = False
         self.steps: list[str] = []
@@ -117,6 +121,9 @@ class MemoryTrail:
     def admit(self) -> None:
         if self.full:
             raise errors.log_behind()
+
+    async def restore(self, record: EncodedRecord, *, within: float) -> None:
+        self.restored.append(record)
 
     def leave(self, record: Record) -> None:
         self.handed_over.append(record)
@@ -154,10 +161,14 @@ class ScriptedRunner:
     def sandbox_for(self, tool: Tool) -> str | None:
         return "in_process" if self.knows_tool else None
 
+    def missing_for(self, tool: Tool) -> str:
+        return "" if self.knows_tool else "it lacks a pack"
+
     def runs_inline(self, tool: Tool) -> bool:
         return False
 
     async def run(self, tool: Tool, work: RunRequest) -> RunResult:
+        work.begin()
         self.calls.append(work.arguments)
         self._steps.append("ran")
         self.started.set()
@@ -183,11 +194,13 @@ class MemoryClaims:
     def __init__(self) -> None:
         self.held: dict[Scope, tuple[Claim, ClaimOutcome | None]] = {}
         self.doubted: dict[Scope, tuple[str, ...]] = {}
+        self.prepared: dict[Scope, PreparedResult] = {}
+        self.confirmed: list[str] = []
         self.lost_owners: set[str] = set()
         self.failure: Exception | None = None
         self._changed = asyncio.Condition()
 
-    async def acquire(self, claim: Claim) -> ClaimOutcome | None:
+    async def acquire(self, claim: Claim, on_wait: Callable[[], None] = lambda: None) -> ClaimOutcome | None:
         scope = scope_of(claim)
         async with self._changed:
             while scope in self.held:
@@ -197,16 +210,26 @@ class MemoryClaims:
                 if settled is not None:
                     return settled
                 if first.invocation_id in self.lost_owners:
+                    if first.volumes_only and scope not in self.prepared:
+                        break
                     self.doubted[scope] = (*self.doubted.get(scope, ()), first.invocation_id)
                     break
+                on_wait()
                 await self._changed.wait()
             self.held[scope] = (claim, None)
             runs = self.doubted.get(scope, ())
-            return (
-                UnresolvedClaim(runs[0], errors.outcome_unknown(runs[0]), runs)
-                if runs and not claim.repeatable
-                else None
-            )
+            if not runs or claim.repeatable:
+                return None
+            unknown = errors.outcome_unknown(runs[0], claim.name)
+            return UnresolvedClaim(runs[0], unknown, runs=runs, prepared=self.prepared.get(scope))
+
+    async def prepare(self, claim: Claim, result: Result, volume: str) -> None:
+        if claim.invocation_id in self.lost_owners:
+            raise ClaimLostError(claim.invocation_id)
+        self.prepared[scope_of(claim)] = PreparedResult(claim.invocation_id, result, volume)
+
+    async def confirm_record(self, claim: Claim, record_id: str) -> None:
+        self.confirmed.append(record_id)
 
     def is_held(self, claim: Claim) -> bool:
         return claim.invocation_id not in self.lost_owners
@@ -240,6 +263,19 @@ class MemoryClaims:
                 self.held[scope] = kept
             self._changed.notify_all()
             return True
+
+
+class MemoryCommits:
+    """Volumes that remember what was committed."""
+
+    def __init__(self) -> None:
+        self.states: dict[str, CommitState | Exception] = {}
+
+    async def resolve_commit(self, volume: str, tenant: str, invocation_id: str) -> CommitState:
+        state = self.states.setdefault(invocation_id, CommitState.NOT_APPLIED)
+        if isinstance(state, Exception):
+            raise state
+        return state
 
 
 class MemorySpending:
@@ -323,6 +359,7 @@ class World:
         self.trail = MemoryTrail()
         self.runner = ScriptedRunner(self.trail.steps)
         self.claims = MemoryClaims()
+        self.commits = MemoryCommits()
         self.spending = MemorySpending()
         self.watcher = Watcher()
         self.in_flight = InFlight()
@@ -334,6 +371,7 @@ class World:
             audit=self.trail if audit is None else audit(self.in_flight),
             runner=self.runner,
             claims=self.claims,
+            commits=self.commits,
             spending=self.spending,
             previews=SealedPreviewTokens(Seal([b"k" * KEY_BYTES]), clock or SystemClock()),
             quarantine=self.quarantine,

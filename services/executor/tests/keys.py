@@ -13,10 +13,15 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from libs.common.errors import MeshError
 from libs.common.ids import new_id
+from services.executor.adapters.audit.record_encoder import RecordEncoder
 from services.executor.adapters.tables import claims as table
 from services.executor.domain.model import Claim
 
 KEY = bytes(range(32))
+
+
+# Encodes records as an executor does.
+encode_record = RecordEncoder("executor-0").encode
 
 
 def a_claim(**changes: Any) -> Claim:

@@ -10,6 +10,7 @@ from typing import Any
 
 import grpc
 import grpc.aio
+from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 from toolmesh.audit.v1 import audit_record_pb2 as rpb
 from toolmesh.audit.v1 import audit_service_pb2 as audit_pb
@@ -19,6 +20,8 @@ from toolmesh.authz.v1 import authz_service_pb2_grpc as authz_rpc
 from toolmesh.authz.v1 import decision_pb2 as dpb
 from toolmesh.registry.v1 import registry_service_pb2 as registry_pb
 from toolmesh.registry.v1 import registry_service_pb2_grpc as registry_rpc
+from toolmesh.registry.v1 import runner_service_pb2 as runner_pb
+from toolmesh.registry.v1 import runner_service_pb2_grpc as runner_rpc
 from toolmesh.registry.v1 import tool_version_pb2 as vpb
 
 from libs.common.errors import MeshError, Reason
@@ -119,6 +122,31 @@ class AuditPeer(audit_rpc.AuditServiceServicer):
             yield audit_pb.AppendRecordsResponse(batch=request.batch, last_sequence=last, refused=refusals)
 
 
+class RunnersPeer(runner_rpc.RunnerServiceServicer):
+    """Keeps the announcements of executors by instance, under a lease that a test may shorten."""
+
+    def __init__(self) -> None:
+        self.announced: dict[str, runner_pb.AnnounceRunnersRequest] = {}
+        self.announcements: asyncio.Queue[runner_pb.AnnounceRunnersRequest] = asyncio.Queue()
+        self.lease = Duration(seconds=30)
+        self.refusals: list[Reason] = []
+
+    def add(self, server: grpc.aio.Server) -> None:
+        runner_rpc.add_RunnerServiceServicer_to_server(self, server)
+
+    async def AnnounceRunners(self, request: Any, context: Any) -> Any:
+        if self.refusals:
+            await refuse(context, self.refusals.pop(0))
+        self.announced[request.instance] = request
+        self.announcements.put_nowait(request)
+        return runner_pb.AnnounceRunnersResponse(lease=self.lease)
+
+    async def WithdrawRunners(self, request: Any, context: Any) -> Any:
+        if self.announced[request.instance].process_id == request.process_id:
+            del self.announced[request.instance]
+        return runner_pb.WithdrawRunnersResponse()
+
+
 class RegistryPeer(registry_rpc.RegistryServiceServicer):
     """A registry in memory: versions, their changes in order, and resume tokens that count them."""
 
@@ -132,11 +160,13 @@ class RegistryPeer(registry_rpc.RegistryServiceServicer):
         self.forgets_tokens = False
         self.breaks_snapshots = False
         self.refusals: list[Reason] = []
+        self.runners = RunnersPeer()
         self._changed = asyncio.Condition()
         self._broken = 0
 
     def add(self, server: grpc.aio.Server) -> None:
         registry_rpc.add_RegistryServiceServicer_to_server(self, server)
+        self.runners.add(server)
 
     async def put(self, version: vpb.ToolVersion) -> None:
         self.versions[version.name] = version

@@ -37,7 +37,7 @@ def test_wrong_arguments_exit_with_2() -> None:
 
 def test_missing_gvisor_is_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(runsc, "FETCHED", tmp_path / "absent")
+    monkeypatch.setattr(runsc, "BUILT", tmp_path / "absent")
     results = doctor.check_gvisor()
     assert (results.status, bool(results.advice)) == ("warn", True)
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from libs.common.auth.origins import origin_of, without_default_port
 from libs.common.auth.peers import EDGE
 from libs.common.call_context import Call, enter
+from libs.common.deadline_header import allowed_seconds
 from libs.common.errors import MeshError, Reason
 from libs.common.json.jsonio import dump
 from libs.common.telemetry.log import Log
 from services.gateway.authzen.model import MAX_BYTES
-from services.gateway.domain.deadline import allowed_seconds
 from services.gateway.policy import EVALUATIONS
 from services.gateway.transport.asgi_types import DisconnectedError, Header, Receive, Scope, Send
 from services.gateway.transport.body import read_body
@@ -96,7 +97,8 @@ class AuthzenEndpoint:
         if scope["method"] != "POST":
             raise _HttpFormError(405, "evaluations are sent with POST", (b"allow", b"POST"))
         if not is_json(headers):
-            raise _HttpFormError(415, "the body must be application/json in UTF-8")
+            # AuthZEN 1.0 answers every malformed request with 400.
+            raise _HttpFormError(400, "the body must be application/json in UTF-8")
         if head.refusal is not None:
             raise head.refusal
         if not head.token:
@@ -118,17 +120,34 @@ class _HttpFormError(Exception):
         self.error = MeshError(Reason.INVALID_REQUEST, message=message)
 
 
-def configuration(scope: Scope) -> Reply:
-    """Return the discovery document, with the host of the request. Raises INVALID_REQUEST for a malformed host."""
-    headers: dict[bytes, bytes] = dict(scope["headers"])
-    authority = headers.get(b"host", b"")
-    if not _AUTHORITY.fullmatch(authority):
-        raise MeshError(Reason.INVALID_REQUEST, message="the host header is malformed")
-    plain = scope["state"].get("peer", "") == EDGE and headers.get(b"x-forwarded-proto") == b"http"
-    here = f"{'http' if plain else 'https'}://{authority.decode()}"
+def configuration(scope: Scope, public_origins: Collection[str]) -> Reply:
+    """Return the discovery document, with the public address of the mesh: the configured origin that the request came
+    to, else the first one. Without configured origins it is the host of the request, and a malformed host raises
+    INVALID_REQUEST."""
+    here = _public_address(_request_address(scope), tuple(public_origins))
     document = {
         "policy_decision_point": here,
         "access_evaluation_endpoint": here + EVALUATION,
         "access_evaluations_endpoint": here + EVALUATIONS_PATH,
     }
     return Reply(200, [(b"cache-control", b"public, max-age=300")], dump(document))
+
+
+def _public_address(asked: str, public_origins: Sequence[str]) -> str:
+    if not public_origins:
+        if not asked:
+            raise MeshError(Reason.INVALID_REQUEST, message="the host header is malformed")
+        return asked
+    try:
+        here = origin_of(asked)
+    except ValueError:
+        here = ""
+    return without_default_port(here if here in public_origins else public_origins[0])
+
+
+def _request_address(scope: Scope) -> str:
+    """Return the address that the request came to, as it says itself; empty if the host is malformed."""
+    headers: dict[bytes, bytes] = dict(scope["headers"])
+    authority = headers.get(b"host", b"")
+    plain = scope["state"].get("peer", "") == EDGE and headers.get(b"x-forwarded-proto") == b"http"
+    return f"{'http' if plain else 'https'}://{authority.decode()}" if _AUTHORITY.fullmatch(authority) else ""

@@ -52,9 +52,3 @@ def wrong_params(violations: Sequence[Violation]) -> MeshError:
 def interrupted() -> MeshError:
     """The process ends before the call does. The call may have run."""
     return MeshError(Reason.SERVICE_UNAVAILABLE, metadata={"outcome": "unknown"})
-
-
-def deadline_malformed(highest_ms: int) -> MeshError:
-    """The deadline header is not a number of milliseconds within bounds."""
-    sentence = f"a whole number of milliseconds from 1 to {highest_ms}"
-    return MeshError(Reason.INVALID_REQUEST, violations=[Violation("x-deadline-ms", "range", sentence)])

@@ -39,7 +39,7 @@ def envelope(error: MeshError, trace_id: str) -> dict[str, Any]:
         "code": row.code,
         "category": row.category,
         "error_class": row.error_class,
-        "retryable": row.retryable,
+        "retryable": error.retryable,
         "retry_after_ms": None if error.retry_after is None else round(error.retry_after * 1000, 3),
         "message": error.message,
         "resolution": row.resolution,

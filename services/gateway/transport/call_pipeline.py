@@ -10,13 +10,13 @@ from typing import Any
 import grpc.aio
 
 from libs.common.call_context import Call
+from libs.common.deadline_header import allowed_seconds
 from libs.common.errors import MeshError, Reason
 from libs.common.ids import new_span_id
 from libs.common.redaction.request_ids import shown_request_id
 from libs.common.rpc.status import DETAILS_KEY, from_rpc_error
 from libs.common.telemetry.log import Log
 from services.gateway.contract import Method, Parameters
-from services.gateway.domain.deadline import allowed_seconds
 from services.gateway.domain.errors import unknown_method
 from services.gateway.domain.model import Entry, InvalidEntry, Request, Response
 from services.gateway.handlers import Handler

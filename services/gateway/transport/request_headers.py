@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from libs.common.auth.jose import MAX_TOKEN_BYTES
 from libs.common.auth.peers import EDGE
+from libs.common.deadline_header import parse_deadline
 from libs.common.errors import MeshError, Reason
 from libs.common.ids import new_id
 from libs.common.trace_context import TraceContext, continue_trace
-from services.gateway.domain.deadline import parse_deadline
 from services.gateway.transport.asgi_types import Header, Scope
 
 # Values are passed on as gRPC metadata, which carries visible ASCII only.
@@ -27,7 +27,6 @@ _EDGE_REASONS = {
         Reason.SERVICE_UNAVAILABLE,
     )
 }
-_PRINTABLE = re.compile(r"[ -~]*")
 
 
 @dataclass(slots=True)
@@ -68,12 +67,11 @@ def read_head(scope: Scope, headers: Mapping[bytes, bytes], sample_ratio: float)
             deadline_ms = parse_deadline(_text(headers, b"x-deadline-ms"))
     except MeshError as error:
         refusal = error
-    state = _text(headers, b"tracestate")
     return RequestHead(
         peer=scope["state"].get("peer", ""),
         trace=continue_trace(
             _text(headers, b"traceparent"),
-            state if _PRINTABLE.fullmatch(state) else "",
+            _text(headers, b"tracestate"),
             sample_ratio=sample_ratio,
         ),
         request_id=_request_id(_text(headers, b"x-request-id")),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
 from libs.common.errors import MeshError, Reason
 from libs.common.json.jsonio import dump
@@ -42,7 +42,9 @@ class Router:
         keys: Callable[[], Awaitable[bytes]],
         in_flight: InFlightRequests,
         log: Log,
+        public_origins: Collection[str] = (),
     ) -> None:
+        self._public_origins = public_origins
         self._rpc, self._authzen, self._keys, self._in_flight, self._log = rpc, authzen, keys, in_flight, log
         self._pages = {
             "/": self._pointer,
@@ -75,7 +77,7 @@ class Router:
 
     async def _authzen_configuration(self, scope: Scope) -> Reply:
         try:
-            return configuration(scope)
+            return configuration(scope, self._public_origins)
         except MeshError as error:
             return failure(error, _trace_id(scope))
 

@@ -29,6 +29,7 @@ from services.registry.domain.discovery.results import Hit, HitScore
 from services.registry.domain.discovery.search_tools import SearchResult
 from services.registry.domain.model import LifecycleState
 from services.registry.domain.publishing.manifest import MutationClass
+from services.registry.domain.runners.announcement import RunnerSet
 
 _DEFAULT_RESULTS = 10
 _DEFERRED = 100
@@ -50,7 +51,7 @@ def wants_embeddings(request: pb.SearchToolsRequest) -> bool:
     return request.mode != pb.SEARCH_MODE_LEXICAL
 
 
-def surface_request_of(request: pb.CompileSurfaceRequest, call: Call) -> SurfaceRequest:
+def surface_request_of(request: pb.CompileSurfaceRequest, call: Call, runners: RunnerSet) -> SurfaceRequest:
     context = request.context
     return SurfaceRequest(
         task=request.task.strip(),
@@ -64,6 +65,7 @@ def surface_request_of(request: pb.CompileSurfaceRequest, call: Call) -> Surface
             model=context.model,
             model_capabilities=frozenset(context.model_capabilities),
             call_chain=frozenset(_names(context.call_chain)),
+            runners=runners,
         ),
         scope=request.scope,
     )
@@ -74,10 +76,10 @@ def schema_request_of(request: pb.GetToolSchemasRequest, call: Call) -> SchemaRe
     return SchemaRequest(tuple(request.tools), tier, request.tokenizer, request.token_budget, _caller_of(call))
 
 
-def search_response(result: SearchResult, model: str) -> pb.SearchToolsResponse:
+def search_response(result: SearchResult, model: str, runners: RunnerSet) -> pb.SearchToolsResponse:
     hits = result.hits
     return pb.SearchToolsResponse(
-        tools=[_found_tool(hit) for hit in hits.hits],
+        tools=[_found_tool(hit, runners) for hit in hits.hits],
         total_candidates=hits.candidates,
         total_filtered=hits.passed,
         filter_effects=[pb.FilterEffect(filter=name, removed=count) for name, count in hits.removed.items()],
@@ -160,8 +162,9 @@ def _names(references: Iterable[str]) -> Iterable[ToolName]:
             continue
 
 
-def _found_tool(hit: Hit) -> pb.FoundTool:
+def _found_tool(hit: Hit, runners: RunnerSet) -> pb.FoundTool:
     listing = hit.listing
+    missing = runners.missing(listing.need)
     return pb.FoundTool(
         tool=listing.name.resource,
         version=hit.head.name,
@@ -172,6 +175,7 @@ def _found_tool(hit: Hit) -> pb.FoundTool:
         state=_state(hit.state),
         score=_score(hit.score),
         ref=_ref(hit, pb.SCHEMA_VISIBILITY_HIDDEN),
+        no_runner=missing.message if missing else "",
     )
 
 

@@ -21,6 +21,8 @@ from services.registry.domain.compatibility.negotiate_schema import Expectations
 from services.registry.domain.model import Actor, Deprecation, LifecycleState, Tool, ToolVersion
 from services.registry.domain.publishing.manifest import Manifest
 from services.registry.domain.publishing.register_tool import Registration
+from services.registry.domain.runners.announcement import RunnerSet
+from services.registry.domain.runners.need import need_of
 
 
 def actor_of(call: Call) -> Actor:
@@ -31,9 +33,9 @@ def selection_of(request: pb.ListToolsRequest) -> Selection:
     return Selection(request.namespace, tuple(request.tags), request.usable_only)
 
 
-def register_response(registration: Registration) -> pb.RegisterToolResponse:
+def register_response(registration: Registration, runners: RunnerSet) -> pb.RegisterToolResponse:
     return pb.RegisterToolResponse(
-        version=tool_version(registration.version),
+        version=tool_version(registration.version, runners),
         created=registration.created,
         warnings=[pb.ScanFinding(path=w.path, rule=w.rule, message=w.message) for w in registration.warnings],
     )
@@ -82,8 +84,9 @@ def versions_response(page: VersionPage) -> pb.ListToolVersionsResponse:
     return pb.ListToolVersionsResponse(versions=versions, next_page_token=page.next_token)
 
 
-def list_response(page: ToolPage) -> pb.ListToolsResponse:
-    return pb.ListToolsResponse(tools=[_listed_tool(item) for item in page.tools], next_page_token=page.next_token)
+def list_response(page: ToolPage, runners: RunnerSet) -> pb.ListToolsResponse:
+    tools = [_listed_tool(item, runners) for item in page.tools]
+    return pb.ListToolsResponse(tools=tools, next_page_token=page.next_token)
 
 
 def tool(domain_tool: Tool) -> tool_pb2.Tool:
@@ -107,8 +110,10 @@ def response_expiry(versions: Iterable[ToolVersion | None]) -> float:
     return min((d.sunset_time.timestamp() for d in announced if d and d.sunset_time), default=math.inf)
 
 
-def tool_version(version: ToolVersion) -> tool_version_pb2.ToolVersion:
+def tool_version(version: ToolVersion, runners: RunnerSet | None = None) -> tool_version_pb2.ToolVersion:
+    """Convert a version; `no_runner` is set only where the runners are given."""
     head, standing = version.head, version.head.standing
+    missing = runners.missing(need_of(version.manifest)) if runners is not None and version.manifest else None
     return tool_version_pb2.ToolVersion(
         name=head.name,
         manifest=message_of(version.manifest) if version.manifest else None,
@@ -121,6 +126,7 @@ def tool_version(version: ToolVersion) -> tool_version_pb2.ToolVersion:
         etag=standing.etag,
         registered_by=head.registered_by,
         aliases=tool_version_pb2.AliasSet(tool_ids=version.aliases) if version.aliases is not None else None,
+        no_runner=missing.message if missing else "",
     )
 
 
@@ -140,8 +146,8 @@ def _difference(difference: Difference) -> pb.CompatibilityFinding:
     return pb.CompatibilityFinding(path=difference.path, rule=difference.rule, kind=kind, message=difference.message)
 
 
-def _listed_tool(item: ListedTool) -> pb.ListedTool:
-    return pb.ListedTool(tool=tool(item.tool), version=tool_version(item.version) if item.version else None)
+def _listed_tool(item: ListedTool, runners: RunnerSet) -> pb.ListedTool:
+    return pb.ListedTool(tool=tool(item.tool), version=tool_version(item.version, runners) if item.version else None)
 
 
 def _deprecation(deprecation: Deprecation) -> tool_version_pb2.Deprecation:

@@ -35,6 +35,14 @@ def manifest_invalid(violations: Sequence[Violation]) -> MeshError:
     return MeshError(Reason.TOOL_MANIFEST_INVALID, violations=violations)
 
 
+def no_executor() -> MeshError:
+    return MeshError(
+        Reason.SERVICE_UNAVAILABLE,
+        message="no executor is announced, so the registry cannot tell whether the tool can run; start an executor",
+        retry_after=1.0,
+    )
+
+
 def version_conflict(stored: VersionHead) -> MeshError:
     return MeshError(Reason.TOOL_VERSION_CONFLICT, metadata={"version": stored.name, "digest": stored.digest})
 

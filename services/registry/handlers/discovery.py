@@ -17,6 +17,7 @@ from services.registry.domain.discovery.query_embeddings import QueryEmbeddings
 from services.registry.domain.discovery.search_tools import search_tools
 from services.registry.domain.discovery.tokens import TokenCounter
 from services.registry.domain.ports import Catalogue
+from services.registry.domain.runners.ports import Announcements
 
 
 class Directory(Protocol):
@@ -30,7 +31,16 @@ class Directory(Protocol):
 class DiscoveryHandlers(rpc.DiscoveryServiceServicer):
     """Serves discovery. The RPC chain has already authenticated and authorized the caller."""
 
-    def __init__(self, *, directory: Directory, language: Language, catalogue: Catalogue, clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        directory: Directory,
+        language: Language,
+        catalogue: Catalogue,
+        runners: Announcements,
+        clock: Clock,
+    ) -> None:
+        self._runners = runners
         self._directory, self._language, self._catalogue, self._clock = directory, language, catalogue, clock
         self._embeddings, self._counter = QueryEmbeddings(language), TokenCounter(language)
 
@@ -44,11 +54,11 @@ class DiscoveryHandlers(rpc.DiscoveryServiceServicer):
             catalogue=self._catalogue,
             now=self._clock.now(),
         )
-        return convert.search_response(answer, self._language.model)
+        return convert.search_response(answer, self._language.model, self._runners.current())
 
     async def CompileSurface(self, request: pb.CompileSurfaceRequest, context: Any) -> pb.CompileSurfaceResponse:
         outcome = await compile_surface(
-            convert.surface_request_of(request, serving()),
+            convert.surface_request_of(request, serving(), self._runners.current()),
             searcher=await self._directory.index(),
             embeddings=self._embeddings,
             counter=self._counter,

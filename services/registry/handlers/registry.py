@@ -25,6 +25,7 @@ from services.registry.domain.errors import caller_required
 from services.registry.domain.ports import Catalogue, ChangeFeed, ChangeLog, SchemaChecker, Usability, Wakeup
 from services.registry.domain.publishing.register_tool import register_tool
 from services.registry.domain.publishing.scan.policy import DEFAULT_POLICY, ScanPolicy
+from services.registry.domain.runners.ports import Announcements
 from services.registry.handlers.response_cache import ResponseCache
 
 
@@ -40,13 +41,14 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
         feed: ChangeFeed,
         schemas: SchemaChecker,
         usability: Usability,
+        runners: Announcements,
         wakeup: Wakeup,
         clock: Clock,
         journal: Log,
         scan_policy: ScanPolicy = DEFAULT_POLICY,
     ) -> None:
         self._scan_policy = scan_policy
-        self._journal = journal
+        self._journal, self._runners = journal, runners
         self._catalogue, self._cache, self._log, self._feed = catalogue, cache, log, feed
         self._schemas, self._usability, self._wakeup, self._clock = schemas, usability, wakeup, clock
 
@@ -56,6 +58,7 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
             convert.actor_of(serving()),
             catalogue=self._catalogue,
             schemas=self._schemas,
+            runners=self._runners,
             wakeup=self._wakeup,
             clock=self._clock,
             draft=request.draft,
@@ -63,22 +66,26 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
         )
         head, created = registration.version.head, registration.created
         self._journal.info("registered", version=head.name, created=created, request_id=request.request_id)
-        return convert.register_response(registration)
+        return convert.register_response(registration, self._runners.current())
 
     async def GetTool(self, request: pb.GetToolRequest, context: Any) -> pb.GetToolResponse:
         tool, versions = await get_tool(request.name, catalogue=self._catalogue)
-        return pb.GetToolResponse(tool=convert.tool(tool), versions=[convert.tool_version(v) for v in versions])
+        runners = self._runners.current()
+        shown = [convert.tool_version(version, runners) for version in versions]
+        return pb.GetToolResponse(tool=convert.tool(tool), versions=shown)
 
     async def ListTools(self, request: pb.ListToolsRequest, context: Any) -> Any:
         if request.usable_only:
             if serving().identity is None:
                 raise caller_required()
-            return convert.list_response(await only_usable(await self._page(request), self._usability))
+            usable = await only_usable(await self._page(request), self._usability)
+            return convert.list_response(usable, self._runners.current())
         return await self._cache.get_or_create("ListTools", request, lambda: self._create_list(request))
 
     async def _create_list(self, request: pb.ListToolsRequest) -> tuple[pb.ListToolsResponse, float]:
         page = await self._page(request)
-        return convert.list_response(page), convert.response_expiry(listed.version for listed in page.tools)
+        response = convert.list_response(page, self._runners.current())
+        return response, convert.response_expiry(listed.version for listed in page.tools)
 
     async def _page(self, request: pb.ListToolsRequest) -> ToolPage:
         return await list_tools(
@@ -96,7 +103,8 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
         version = await resolve_tool(
             request.tool, request.version_constraint, catalogue=self._catalogue, clock=self._clock
         )
-        return pb.ResolveToolResponse(version=convert.tool_version(version)), convert.response_expiry([version])
+        shown = convert.tool_version(version, self._runners.current())
+        return pb.ResolveToolResponse(version=shown), convert.response_expiry([version])
 
     async def ListToolVersions(self, request: pb.ListToolVersionsRequest, context: Any) -> pb.ListToolVersionsResponse:
         page = await list_tool_versions(

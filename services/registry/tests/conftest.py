@@ -23,11 +23,11 @@ from libs.common.rpc.policy import AS_PEER, Row, Tenancy, for_caller
 from libs.common.rpc.server import RpcServer, Service
 from libs.common.runtime.settings import Address, ProcessSettings, load
 from libs.common.sql.engine import engine_for
-from libs.common.sql.migrate import migrate
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 from services.registry.config import Settings
-from services.registry.wiring import MIGRATIONS, RegistryApplication, build
+from services.registry.tests.announcing import announce_every_runner
+from services.registry.wiring import RegistryApplication, build
 from tests.harness.issuer import Invalidations, accepts_every_token
 
 QUIET = Log("test", level="error")
@@ -124,6 +124,7 @@ async def start(
         poll_seconds: float = 0.05,
         sweep_seconds: float = 3600.0,
         settle_seconds: float = 3600.0,
+        announced: bool = True,
         **more: str,
     ) -> Replica:
         environment = {
@@ -142,6 +143,8 @@ async def start(
             settle_seconds=settle_seconds,
         )
         await application.start()
+        if announced:
+            await announce_every_runner(database_url)
         replicas.append(Replica(application, pki))
         return replicas[-1]
 
@@ -160,6 +163,5 @@ async def registry(start: Start) -> Replica:
 async def engine(database_url: str) -> AsyncIterator[AsyncEngine]:
     """The registry's database, migrated to the newest revision."""
     made = engine_for(database_url, schema="registry")
-    await migrate(made, MIGRATIONS, schema="registry")
     yield made
     await made.dispose()

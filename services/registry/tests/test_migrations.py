@@ -10,7 +10,8 @@ from sqlalchemy import text
 
 from libs.common.sql.engine import engine_for
 from libs.common.sql.migrate import migrate
-from services.registry.wiring import MIGRATIONS
+from libs.common.sql.schema import ServiceSchema
+from services.registry.migrations import SCHEMA
 
 ROWS = [
     "insert into namespaces values ('acme', 'acme', now()), ('empty', 'empty', now())",
@@ -27,13 +28,14 @@ async def test_names_belong_to_their_first_registrar_and_every_version_has_a_his
     database: Callable[..., str], tmp_path: Path
 ) -> None:
     scripts = tmp_path / "migrations"
-    shutil.copytree(MIGRATIONS, scripts, ignore=shutil.ignore_patterns("000[2-9]*", "__pycache__"))
-    engine = engine_for(database("registry", empty=True), schema="registry")
-    await migrate(engine, scripts, schema="registry")
+    shutil.copytree(SCHEMA.folder, scripts, ignore=shutil.ignore_patterns("000[2-9]*", "__pycache__"))
+    url = database("registry", empty=True)
+    assert migrate(url, ServiceSchema("registry", scripts)) is None
+    engine = engine_for(url, schema="registry")
     async with engine.begin() as connection:
         for row in ROWS:
             await connection.execute(text(row))
-    await migrate(engine, MIGRATIONS, schema="registry")
+    assert migrate(url, SCHEMA) == "0001"
     async with engine.begin() as connection:
         owners = (await connection.execute(text("select namespace, owner from namespaces order by 1"))).all()
         history = (

@@ -7,6 +7,7 @@ from toolmesh.registry.v1 import (
     discovery_service_pb2,
     lifecycle_service_pb2,
     namespace_service_pb2,
+    runner_service_pb2,
     trust_service_pb2,
 )
 from toolmesh.registry.v1 import registry_service_pb2 as pb
@@ -23,9 +24,16 @@ def row(method: str) -> dict[str, object]:
 
 
 def test_every_method_has_a_row_and_every_row_a_method() -> None:
-    files = (pb, discovery_service_pb2, lifecycle_service_pb2, namespace_service_pb2, trust_service_pb2)
+    files = (
+        pb,
+        discovery_service_pb2,
+        lifecycle_service_pb2,
+        namespace_service_pb2,
+        runner_service_pb2,
+        trust_service_pb2,
+    )
     services = [service for file in files for service in file.DESCRIPTOR.services_by_name.values()]
-    assert len(services) == 5
+    assert len(services) == 6
     assert set(POLICY) == {f"/{service.full_name}/{method.name}" for service in services for method in service.methods}
 
 

@@ -87,7 +87,7 @@ class _EventClassEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_EventClass
     EVENT_CLASS_RESULT_REDACTED: _EventClass.ValueType  # 27
     """tool.result.redacted"""
     EVENT_CLASS_SHARD_OPENED: _EventClass.ValueType  # 28
-    """log.shard.opened; written by the log only, as are those below."""
+    """log.shard.opened; written by the log only, as are those up to log.shard.archived."""
     EVENT_CLASS_PAYLOAD_ERASED: _EventClass.ValueType  # 29
     """log.payload.erased"""
     EVENT_CLASS_HOLD_PLACED: _EventClass.ValueType  # 30
@@ -96,6 +96,8 @@ class _EventClassEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_EventClass
     """log.hold.released"""
     EVENT_CLASS_SHARD_ARCHIVED: _EventClass.ValueType  # 32
     """log.shard.archived"""
+    EVENT_CLASS_KEY_SETTLED: _EventClass.ValueType  # 45
+    """key.settled: an operator settled an idempotency key whose outcome was unknown."""
 
 class EventClass(_EventClass, metaclass=_EventClassEnumTypeWrapper):
     """Says what kind of step a record describes; each is a CloudEvents type under `dev.toolmesh.`."""
@@ -157,7 +159,7 @@ EVENT_CLASS_RESULT_CREATED: EventClass.ValueType  # 26
 EVENT_CLASS_RESULT_REDACTED: EventClass.ValueType  # 27
 """tool.result.redacted"""
 EVENT_CLASS_SHARD_OPENED: EventClass.ValueType  # 28
-"""log.shard.opened; written by the log only, as are those below."""
+"""log.shard.opened; written by the log only, as are those up to log.shard.archived."""
 EVENT_CLASS_PAYLOAD_ERASED: EventClass.ValueType  # 29
 """log.payload.erased"""
 EVENT_CLASS_HOLD_PLACED: EventClass.ValueType  # 30
@@ -166,6 +168,8 @@ EVENT_CLASS_HOLD_RELEASED: EventClass.ValueType  # 31
 """log.hold.released"""
 EVENT_CLASS_SHARD_ARCHIVED: EventClass.ValueType  # 32
 """log.shard.archived"""
+EVENT_CLASS_KEY_SETTLED: EventClass.ValueType  # 45
+"""key.settled: an operator settled an idempotency key whose outcome was unknown."""
 Global___EventClass: _TypeAlias = EventClass  # noqa: Y015
 
 class _AuthorizationOutcome:
@@ -366,7 +370,7 @@ class AuditRecord(_message.Message):
 
     @_builtins.property
     def latency(self) -> _duration_pb2.Duration:
-        """How long it took."""
+        """How long it took, without the start of its sandbox."""
 
     @_builtins.property
     def previous_shard(self) -> _shard_pb2.ShardLink:

@@ -372,6 +372,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """Some parts of the call succeeded and others failed."""
     ERROR_REASON_SIDE_EFFECT_VIOLATION: _ErrorReason.ValueType  # 3415
     """The tool changed what it did not declare."""
+    ERROR_REASON_SANDBOX_NOT_READY: _ErrorReason.ValueType  # 3416
+    """The sandbox was not ready before the caller's deadline or the executor's limit of a start. The tool did not run, and
+    the call is not counted against it.
+    """
     ERROR_REASON_CIRCUIT_OPEN: _ErrorReason.ValueType  # 3501
     """The tool's dependency failed repeatedly and is being left alone."""
     ERROR_REASON_EXTERNAL_UNAVAILABLE: _ErrorReason.ValueType  # 3502
@@ -562,6 +566,10 @@ ERROR_REASON_PARTIAL_FAILURE: ErrorReason.ValueType  # 3414
 """Some parts of the call succeeded and others failed."""
 ERROR_REASON_SIDE_EFFECT_VIOLATION: ErrorReason.ValueType  # 3415
 """The tool changed what it did not declare."""
+ERROR_REASON_SANDBOX_NOT_READY: ErrorReason.ValueType  # 3416
+"""The sandbox was not ready before the caller's deadline or the executor's limit of a start. The tool did not run, and
+the call is not counted against it.
+"""
 ERROR_REASON_CIRCUIT_OPEN: ErrorReason.ValueType  # 3501
 """The tool's dependency failed repeatedly and is being left alone."""
 ERROR_REASON_EXTERNAL_UNAVAILABLE: ErrorReason.ValueType  # 3502

@@ -85,6 +85,7 @@ class Reason(IntEnum):
     STREAM_DISCARDED = 3413
     PARTIAL_FAILURE = 3414
     SIDE_EFFECT_VIOLATION = 3415
+    SANDBOX_NOT_READY = 3416
     CIRCUIT_OPEN = 3501
     EXTERNAL_UNAVAILABLE = 3502
     EXTERNAL_TIMEOUT = 3503
@@ -124,7 +125,7 @@ ROWS: dict[Reason, Row] = {
     Reason.UNAUTHENTICATED: Row('E3005', 'AUTHORIZATION_DENIED', 'permission_denied', 16, 401, -32001, False, 'The call carries no credential.', 'Send a capability token as a bearer token.'),
     Reason.PEER_NOT_ALLOWED: Row('E3006', 'AUTHORIZATION_DENIED', 'permission_denied', 7, 403, -32003, False, 'This peer may not call this method.', "Call through a peer that the method's policy row names."),
     Reason.METHOD_NOT_FOUND: Row('E3007', 'INVALID_INPUT', 'capability_gap', 12, 404, -32601, False, 'No such method is served here.', "Check the method's name and the server's version."),
-    Reason.INVALID_JSON: Row('E3008', 'INVALID_INPUT', 'invalid_arguments', 3, 400, -32700, False, 'The payload is not the JSON that the contract allows.', 'Send UTF-8 JSON without duplicate keys, NaN or Infinity, and with integers of at most 64 bits.'),
+    Reason.INVALID_JSON: Row('E3008', 'INVALID_INPUT', 'invalid_arguments', 3, 400, -32700, False, 'The payload is not the JSON that the contract allows.', 'Send UTF-8 JSON without duplicate keys, NaN or Infinity, with integers of at most 64 bits and fractions of at most 17 digits that a double holds; send other numbers as strings.'),
     Reason.INVALID_PARAMS: Row('E3009', 'INVALID_INPUT', 'invalid_arguments', 3, 400, -32602, False, "The method's parameters are missing, unknown or of the wrong type.", "Compare the parameters with the method's description."),
     Reason.PAYLOAD_TOO_LARGE: Row('E3010', 'INVALID_INPUT', 'invalid_arguments', 3, 413, -32600, False, 'The request is larger or more deeply nested than the mesh accepts.', 'Send less, or pass a reference instead of the content.'),
     Reason.PAGE_TOKEN_INVALID: Row('E3011', 'INVALID_INPUT', 'invalid_arguments', 3, 400, -32602, False, 'The page token was not made for this query.', 'Start again from the first page, and keep the query unchanged between pages.'),
@@ -174,12 +175,13 @@ ROWS: dict[Reason, Row] = {
     Reason.RESOURCE_LIMIT_EXCEEDED: Row('E3407', 'RESOURCE_EXHAUSTED', 'execution_failed', 8, 429, -32029, False, 'The call exceeds a resource limit or budget.', 'Ask for less, or raise the limit.'),
     Reason.IDEMPOTENCY_CONFLICT: Row('E3408', 'CONFLICT', 'invalid_arguments', 10, 409, -32009, False, 'The idempotency key was already used with other arguments.', 'Use a new key for a different call.'),
     Reason.IDEMPOTENCY_KEY_REQUIRED: Row('E3409', 'INVALID_INPUT', 'invalid_arguments', 3, 400, -32602, False, 'The tool changes state and the call carries no idempotency key.', 'Send a key that stays the same across retries.'),
-    Reason.UNKNOWN_OUTCOME: Row('E3410', 'CONFLICT', 'partial_failure', 9, 409, -32015, False, 'The effect may or may not have happened, and the tool offers no safe way to tell.', 'A person must look before anyone retries.'),
+    Reason.UNKNOWN_OUTCOME: Row('E3410', 'CONFLICT', 'partial_failure', 9, 409, -32015, False, 'The effect may or may not have happened, and the tool offers no safe way to tell.', 'Find out whether it happened, then settle the key that the metadata names: toolmesh keys settle.'),
     Reason.RESULT_TOO_LARGE: Row('E3411', 'RESOURCE_EXHAUSTED', 'result_too_large', 8, 500, -32040, False, 'The result exceeds what the tool may return.', 'Ask for less, or page through the result.'),
     Reason.SIBLING_CANCELED: Row('E3412', 'PRECONDITION_FAILED', 'sibling_canceled', 10, 409, -32012, True, 'Another call of the same group failed, so this one was stopped.', 'Retry after the failed sibling is resolved.'),
     Reason.STREAM_DISCARDED: Row('E3413', 'UPSTREAM_FAILURE', 'streaming_fallback_discarded', 10, 503, -32050, True, 'A partial stream was discarded in favour of a fallback.', "Use the fallback's result, or call again."),
     Reason.PARTIAL_FAILURE: Row('E3414', 'INTERNAL_TOOL_ERROR', 'partial_failure', 13, 500, -32040, False, 'Some parts of the call succeeded and others failed.', 'Read which parts failed before calling again.'),
     Reason.SIDE_EFFECT_VIOLATION: Row('E3415', 'INTERNAL_TOOL_ERROR', 'sandbox_violation', 13, 500, -32040, False, 'The tool changed what it did not declare, so nothing of it was kept.', 'The tool is in quarantine until an operator releases it.'),
+    Reason.SANDBOX_NOT_READY: Row('E3416', 'UPSTREAM_FAILURE', 'dependency_unavailable', 14, 503, -32050, True, "The tool's sandbox was not ready in time.", 'Retry after the stated delay; if it repeats, allow a longer deadline.'),
     Reason.CIRCUIT_OPEN: Row('E3501', 'UPSTREAM_FAILURE', 'dependency_unavailable', 14, 503, -32050, True, "The tool's dependency failed repeatedly and is being left alone.", 'Wait for the stated delay.'),
     Reason.EXTERNAL_UNAVAILABLE: Row('E3502', 'UPSTREAM_FAILURE', 'dependency_unavailable', 14, 503, -32050, True, 'A service the tool depends on is unavailable.', 'Retry with backoff; check that service.'),
     Reason.EXTERNAL_TIMEOUT: Row('E3503', 'DEADLINE_EXCEEDED', 'timeout', 4, 504, -32008, True, 'A service the tool depends on did not answer in time.', 'Retry with backoff; check that service.'),

@@ -191,6 +191,8 @@ class _SurfaceReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Surface
     """It is switched off, or a feature that it needs is."""
     SURFACE_REASON_DEFERRED_UNTIL_DISCOVERED: _SurfaceReason.ValueType  # 8
     """Its schema is loaded only once it is wanted."""
+    SURFACE_REASON_NO_RUNNER: _SurfaceReason.ValueType  # 9
+    """No executor can run it at present."""
 
 class SurfaceReason(_SurfaceReason, metaclass=_SurfaceReasonEnumTypeWrapper):
     """Says why a tool is not, or not wholly, on a surface; the words are those of the Agent Tool standard."""
@@ -213,6 +215,8 @@ SURFACE_REASON_FEATURE_DISABLED: SurfaceReason.ValueType  # 7
 """It is switched off, or a feature that it needs is."""
 SURFACE_REASON_DEFERRED_UNTIL_DISCOVERED: SurfaceReason.ValueType  # 8
 """Its schema is loaded only once it is wanted."""
+SURFACE_REASON_NO_RUNNER: SurfaceReason.ValueType  # 9
+"""No executor can run it at present."""
 Global___SurfaceReason: _TypeAlias = SurfaceReason  # noqa: Y015
 
 class _SurfaceStep:
@@ -510,6 +514,7 @@ class FoundTool(_message.Message):
     STATE_FIELD_NUMBER: _builtins.int
     SCORE_FIELD_NUMBER: _builtins.int
     REF_FIELD_NUMBER: _builtins.int
+    NO_RUNNER_FIELD_NUMBER: _builtins.int
     tool: _builtins.str
     """The tool, as a resource name."""
     version: _builtins.str
@@ -524,6 +529,8 @@ class FoundTool(_message.Message):
     """What it does to the world."""
     state: _tool_version_pb2.LifecycleState.ValueType
     """Where the version is in its life."""
+    no_runner: _builtins.str
+    """Why no executor can run the tool at present, in one sentence; empty if one can."""
     @_builtins.property
     def score(self) -> Global___ToolScore:
         """The rank and everything it came from."""
@@ -544,10 +551,11 @@ class FoundTool(_message.Message):
         state: _tool_version_pb2.LifecycleState.ValueType = ...,
         score: Global___ToolScore | None = ...,
         ref: Global___DeferredToolRef | None = ...,
+        no_runner: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["ref", b"ref", "score", b"score"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "digest", b"digest", "mutation_class", b"mutation_class", "ref", b"ref", "score", b"score", "state", b"state", "title", b"title", "tool", b"tool", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "digest", b"digest", "mutation_class", b"mutation_class", "no_runner", b"no_runner", "ref", b"ref", "score", b"score", "state", b"state", "title", b"title", "tool", b"tool", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -85,7 +85,9 @@ class RegistryServiceServicer:
         """Admits a new version of a tool. Callable by the operator, the executor (for tools that ship with it) and callers with scope
         `tools:register`. Guarantees that an admitted version never changes: the same content again answers the stored version, other
         content under the same number fails with TOOL_VERSION_CONFLICT. A manifest that fails admission fails with
-        TOOL_MANIFEST_INVALID and lists every condition it fails at once; a name of another provider fails with ALREADY_EXISTS.
+        TOOL_MANIFEST_INVALID and lists every condition it fails at once; so does a manifest that no executor can run, or that sets a field
+        which the mesh does not honour. While no executor is announced it fails with SERVICE_UNAVAILABLE, which is worth a retry. A name
+        of another provider fails with ALREADY_EXISTS. What was admitted once stays, and is listed with `no_runner` while nothing runs it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -37,7 +37,9 @@ class RegistryServiceStub:
     """Admits a new version of a tool. Callable by the operator, the executor (for tools that ship with it) and callers with scope
     `tools:register`. Guarantees that an admitted version never changes: the same content again answers the stored version, other
     content under the same number fails with TOOL_VERSION_CONFLICT. A manifest that fails admission fails with
-    TOOL_MANIFEST_INVALID and lists every condition it fails at once; a name of another provider fails with ALREADY_EXISTS.
+    TOOL_MANIFEST_INVALID and lists every condition it fails at once; so does a manifest that no executor can run, or that sets a field
+    which the mesh does not honour. While no executor is announced it fails with SERVICE_UNAVAILABLE, which is worth a retry. A name
+    of another provider fails with ALREADY_EXISTS. What was admitted once stays, and is listed with `no_runner` while nothing runs it.
     """
     GetTool: _grpc.UnaryUnaryMultiCallable[_registry_service_pb2.GetToolRequest, _registry_service_pb2.GetToolResponse]
     """Returns one tool. Callable by mesh services, the operator and callers with scope `tools:read`. Fails with TOOL_NOT_FOUND."""
@@ -80,7 +82,9 @@ class RegistryServiceAsyncStub(RegistryServiceStub):
     """Admits a new version of a tool. Callable by the operator, the executor (for tools that ship with it) and callers with scope
     `tools:register`. Guarantees that an admitted version never changes: the same content again answers the stored version, other
     content under the same number fails with TOOL_VERSION_CONFLICT. A manifest that fails admission fails with
-    TOOL_MANIFEST_INVALID and lists every condition it fails at once; a name of another provider fails with ALREADY_EXISTS.
+    TOOL_MANIFEST_INVALID and lists every condition it fails at once; so does a manifest that no executor can run, or that sets a field
+    which the mesh does not honour. While no executor is announced it fails with SERVICE_UNAVAILABLE, which is worth a retry. A name
+    of another provider fails with ALREADY_EXISTS. What was admitted once stays, and is listed with `no_runner` while nothing runs it.
     """
     GetTool: _aio.UnaryUnaryMultiCallable[_registry_service_pb2.GetToolRequest, _registry_service_pb2.GetToolResponse]  # type: ignore[assignment]
     """Returns one tool. Callable by mesh services, the operator and callers with scope `tools:read`. Fails with TOOL_NOT_FOUND."""
@@ -126,7 +130,9 @@ class RegistryServiceServicer(metaclass=_abc_1.ABCMeta):
         """Admits a new version of a tool. Callable by the operator, the executor (for tools that ship with it) and callers with scope
         `tools:register`. Guarantees that an admitted version never changes: the same content again answers the stored version, other
         content under the same number fails with TOOL_VERSION_CONFLICT. A manifest that fails admission fails with
-        TOOL_MANIFEST_INVALID and lists every condition it fails at once; a name of another provider fails with ALREADY_EXISTS.
+        TOOL_MANIFEST_INVALID and lists every condition it fails at once; so does a manifest that no executor can run, or that sets a field
+        which the mesh does not honour. While no executor is announced it fails with SERVICE_UNAVAILABLE, which is worth a retry. A name
+        of another provider fails with ALREADY_EXISTS. What was admitted once stays, and is listed with `no_runner` while nothing runs it.
         """
 
     @_abc_1.abstractmethod

@@ -6,7 +6,10 @@ The manifest: everything a tool promises, in one immutable document.
 JSON inside messages. Schemas, examples and payloads travel as bytes of UTF-8 JSON (RFC 8259), never as Struct, so that every
 64-bit integer survives. One rule holds wherever a field says JSON: duplicate keys, NaN, Infinity, numbers beyond the range of a
 double, lone surrogates, and integers outside -2^63 .. 2^64-1 are refused with INVALID_JSON, never rounded and never dropped. Of the
-larger integers only those are accepted that RFC 8785 writes a double as, such as 100000000000000000000 for 1e20. A nesting deeper than 64 levels is refused with PAYLOAD_TOO_LARGE.
+larger integers only those are accepted that RFC 8785 writes a double as, such as 100000000000000000000 for 1e20. A number with a
+fraction or an exponent is a double: it is accepted if its value is the shortest decimal that names the double, or the one with 17
+digits (0.1, 0.10000000000000001), and refused otherwise (0.1000000000000000055, 9007199254740993.0, 1e-400). It is answered in the
+shortest form. A nesting deeper than 64 levels is refused with PAYLOAD_TOO_LARGE.
 """
 
 from collections import abc as _abc
@@ -217,7 +220,7 @@ class _SandboxTier:
 class _SandboxTierEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_SandboxTier.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     SANDBOX_TIER_UNSPECIFIED: _SandboxTier.ValueType  # 0
-    """Not set; means the strongest that the executor has."""
+    """Not set; means KERNEL."""
     SANDBOX_TIER_IN_PROCESS: _SandboxTier.ValueType  # 1
     """Inside the executor's process; only for tools that ship with the mesh."""
     SANDBOX_TIER_PROCESS: _SandboxTier.ValueType  # 2
@@ -231,7 +234,7 @@ class SandboxTier(_SandboxTier, metaclass=_SandboxTierEnumTypeWrapper):
     """Orders sandboxes by strength."""
 
 SANDBOX_TIER_UNSPECIFIED: SandboxTier.ValueType  # 0
-"""Not set; means the strongest that the executor has."""
+"""Not set; means KERNEL."""
 SANDBOX_TIER_IN_PROCESS: SandboxTier.ValueType  # 1
 """Inside the executor's process; only for tools that ship with the mesh."""
 SANDBOX_TIER_PROCESS: SandboxTier.ValueType  # 2

@@ -90,6 +90,7 @@ class ToolVersion(_message.Message):
     ETAG_FIELD_NUMBER: _builtins.int
     REGISTERED_BY_FIELD_NUMBER: _builtins.int
     ALIASES_FIELD_NUMBER: _builtins.int
+    NO_RUNNER_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The resource name, `tools/{namespace}.{tool_id}/versions/{version}`."""
     digest: _builtins.str
@@ -102,6 +103,10 @@ class ToolVersion(_message.Message):
     """Output only. Changes with every state change; send it back to guard against a lost update."""
     registered_by: _builtins.str
     """Output only. The subject that registered the version."""
+    no_runner: _builtins.str
+    """Output only, and never in a watch. Why no executor can run the version at present, in one sentence; empty if one can, or if the
+    manifest is not part of the answer.
+    """
     @_builtins.property
     def manifest(self) -> _tool_manifest_pb2.ToolManifest:
         """What the version promises. Immutable."""
@@ -138,10 +143,11 @@ class ToolVersion(_message.Message):
         etag: _builtins.str = ...,
         registered_by: _builtins.str = ...,
         aliases: Global___AliasSet | None = ...,
+        no_runner: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["aliases", b"aliases", "create_time", b"create_time", "deprecation", b"deprecation", "manifest", b"manifest", "update_time", b"update_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["aliases", b"aliases", "create_time", b"create_time", "deprecation", b"deprecation", "digest", b"digest", "etag", b"etag", "manifest", b"manifest", "name", b"name", "registered_by", b"registered_by", "state", b"state", "state_reason", b"state_reason", "update_time", b"update_time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["aliases", b"aliases", "create_time", b"create_time", "deprecation", b"deprecation", "digest", b"digest", "etag", b"etag", "manifest", b"manifest", "name", b"name", "no_runner", b"no_runner", "registered_by", b"registered_by", "state", b"state", "state_reason", b"state_reason", "update_time", b"update_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

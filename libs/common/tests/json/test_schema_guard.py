@@ -64,6 +64,32 @@ def test_an_ordinary_schema_is_accepted(schema: dict[str, Any]) -> None:
     assert not rules(schema, TOOL_LIMITS)
 
 
+@pytest.mark.parametrize(
+    ("identity", "reference"),
+    [
+        ("https://example.com/order.json", "https://example.com/order.json#/$defs/line"),
+        ("https://example.com/order.json#", "order.json#/$defs/line"),
+        ("https://example.com/schemas/order", "/schemas/order#line"),
+        ("urn:example:order", "urn:example:order#/$defs/line"),
+    ],
+)
+def test_the_advice_for_a_reference_by_the_own_id_works(identity: str, reference: str) -> None:
+    schema: dict[str, Any] = {"$id": identity, "$defs": {"line": {"$anchor": "line", "type": "string"}}}
+    schema["properties"] = {"first": {"$ref": reference}}
+    (problem,) = schema_problems(schema, TOOL_LIMITS)
+    assert (problem.fragment, problem.rule) == ("#/properties/first", "schema.reference")
+    schema["properties"] = {"first": {"$ref": problem.message.rpartition("write `")[2].rstrip("`")}}
+    assert not rules(schema, TOOL_LIMITS)
+
+
+@pytest.mark.parametrize("identity", [None, 7, "", "#", "http://[", "https://example.com/other.json"])
+@pytest.mark.parametrize("reference", ["https://example.com/order.json#/$defs/line", "order.json", "http://["])
+def test_other_references_outside_have_no_local_form(identity: Any, reference: str) -> None:
+    schema = {"$id": identity, "$defs": {"line": {}}, "properties": {"first": {"$ref": reference}}}
+    (problem,) = schema_problems(schema, TOOL_LIMITS)
+    assert (problem.rule, "write `" in problem.message) == ("schema.reference", False)
+
+
 def test_a_problem_names_its_place() -> None:
     (problem,) = schema_problems({"properties": {"a/b": {"pattern": "(?!x)"}}}, TOOL_LIMITS)
     assert problem.fragment == "#/properties/a~1b/pattern"

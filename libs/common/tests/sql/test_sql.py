@@ -1,80 +1,39 @@
-"""Migrations and transactions on a real PostgreSQL."""
+"""Pools, single statements and transactions on a real PostgreSQL."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from libs.common.errors import MeshError, Reason
 from libs.common.sql.engine import engine_for, separately, transaction
-from libs.common.sql.migrate import migrate
-
-ENV = "from libs.common.sql.environment import run\n\nrun()\n"
-FIRST = """
-from alembic import op
-
-revision, down_revision, branch_labels, depends_on = "0001", None, None, None
-
-
-def upgrade() -> None:
-    op.execute("create table things (id int primary key)")
-    op.execute("insert into things values (1)")
-"""
 
 
 @pytest.fixture
-def scripts(tmp_path: Path) -> Path:
-    (tmp_path / "versions").mkdir()
-    (tmp_path / "env.py").write_text(ENV)
-    (tmp_path / "versions" / "0001_things.py").write_text(FIRST)
-    return tmp_path
+async def engine(database: Callable[..., str]) -> AsyncIterator[AsyncEngine]:
+    """A pool of one connection on a database with one table of one row."""
+    made = engine_for(database("approval", empty=True), schema="approval", size=1)
+    async with transaction(made) as connection:
+        await connection.execute(text("create table things (id int primary key)"))
+        await connection.execute(text("insert into things values (1)"))
+    yield made
+    await made.dispose()
 
 
-async def test_replicas_that_start_together_migrate_once(database: Callable[..., str], scripts: Path) -> None:
-    url = database("approval", empty=True)
-    engines = [engine_for(url, schema="approval") for _ in range(6)]
-    await asyncio.gather(*(migrate(engine, scripts, schema="approval") for engine in engines))
-    async with transaction(engines[0]) as connection:
-        assert (await connection.execute(text("select count(*) from approval.things"))).scalar_one() == 1
-    for engine in engines:
-        await engine.dispose()
-
-
-@pytest.fixture
-def odd(scripts: Path) -> Path:
-    return scripts.rename(scripts.parent / "100%20 odd, \u00fc")
-
-
-async def test_the_scripts_may_lie_in_any_folder(database: Callable[..., str], odd: Path) -> None:
-    engine = engine_for(database("approval", empty=True), schema="approval")
-    await migrate(engine, odd, schema="approval")
-    async with transaction(engine) as connection:
-        assert (await connection.execute(text("select count(*) from things"))).scalar_one() == 1
-    await engine.dispose()
-
-
-async def test_a_block_that_raises_leaves_nothing(database: Callable[..., str], scripts: Path) -> None:
-    engine = engine_for(database("approval", empty=True), schema="approval")
-    await migrate(engine, scripts, schema="approval")
+async def test_a_block_that_raises_leaves_nothing(engine: AsyncEngine) -> None:
     with pytest.raises(ZeroDivisionError):
         async with transaction(engine) as connection:
             await connection.execute(text("insert into things values (2)"))
             raise ZeroDivisionError
     async with transaction(engine) as connection:
         assert (await connection.execute(text("select count(*) from things"))).scalar_one() == 1
-    await engine.dispose()
 
 
-async def test_statements_that_stand_alone_stay_whatever_comes_after_them(
-    database: Callable[..., str], scripts: Path
-) -> None:
-    engine = engine_for(database("approval", empty=True), schema="approval", size=1)
-    await migrate(engine, scripts, schema="approval")
+async def test_statements_that_stand_alone_stay_whatever_comes_after_them(engine: AsyncEngine) -> None:
     with pytest.raises(ZeroDivisionError):
         async with separately(engine) as connection:
             await connection.execute(text("insert into things values (2)"))
@@ -88,7 +47,6 @@ async def test_statements_that_stand_alone_stay_whatever_comes_after_them(
         await connection.execute(text("insert into things values (4)"))
     async with separately(engine) as connection:
         assert list(await connection.scalars(text("select id from things order by id"))) == [1, 2, 4]
-    await engine.dispose()
 
 
 async def test_a_transaction_is_as_isolated_as_it_asks_to_be(database: Callable[..., str]) -> None:

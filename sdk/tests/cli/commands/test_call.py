@@ -152,10 +152,16 @@ def test_a_token_that_was_given_stands_beside_an_empty_variable(
 
 
 def test_the_number_of_attempts_is_printed(toolmesh: Any, mesh: Any) -> None:
-    mesh.answer("Invoke", MeshError(Reason.AUDIT_UNAVAILABLE))
-    assert "after 4 attempts" in toolmesh("call", "echo").stderr
-    mesh.answer("Invoke", MeshError(Reason.EXECUTION_FAILED))
+    mesh.answer("Invoke", MeshError(Reason.TOOL_CRASHED))
+    assert "after 4 attempts" in toolmesh("call", "echo", "--key", "k-1").stderr
+    mesh.answer("Invoke", MeshError(Reason.ARGUMENTS_INVALID))
     assert "attempts" not in toolmesh("call", "echo").stderr
+
+
+def test_the_delay_that_an_error_names_is_printed(toolmesh: Any, mesh: Any) -> None:
+    mesh.answer("Invoke", MeshError(Reason.RATE_LIMITED, retry_after=3600.0))
+    assert "3600 s" in toolmesh("call", "echo").stderr
+    assert json.loads(toolmesh("call", "echo", "--json").stdout)["error"]["retry_after"] == 3600.0
 
 
 def test_a_token_of_the_local_mesh_is_not_shown_to_another_address(

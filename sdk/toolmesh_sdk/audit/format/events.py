@@ -22,6 +22,8 @@ SEQUENCE_DIGITS = 19
 # Prefixes of event classes that become levels of the event type.
 _TOOL_LEVELS = ("surface", "deferred", "invocation", "hook_pre", "hook_post", "permission", "result")
 _LOG_LEVELS = ("shard", "payload", "hold")
+# Prefixes of administrative acts that are the first level.
+_ACT_LEVELS = ("key",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,9 @@ def event_type(event_class: str) -> str:
         for level in levels:
             if event_class.startswith(level + "_"):
                 return f"{TYPE_PREFIX}{family}.{level.replace('_', '.')}.{event_class[len(level) + 1 :]}"
+    for level in _ACT_LEVELS:
+        if event_class.startswith(level + "_"):
+            return f"{TYPE_PREFIX}{level}.{event_class[len(level) + 1 :]}"
     return f"{TYPE_PREFIX}tool.{event_class.removeprefix('tool_')}"
 
 

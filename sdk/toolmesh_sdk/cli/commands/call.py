@@ -75,6 +75,9 @@ def call(
     digest: Annotated[
         str | None, typer.Option(callback=refuse_blank, help="The expected digest of the version; see `tools schema`.")
     ] = None,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Start the call and print its name; `toolmesh jobs` follows it.")
+    ] = False,
     via: Annotated[Route, typer.Option(help="Through the edge, or directly to the local executor.")] = Route.EDGE,
     max_bytes: options.MaxBytes = options.SHOWN_BYTES,
     *,
@@ -90,14 +93,20 @@ def call(
     Examples:
       toolmesh call echo '{"text": "hello"}'
       toolmesh call acme.send_email --arg to=a@b.example --preview
+      toolmesh call reports.build --arg month=2026-10 --key october --detach
     """
+    if detach and preview:
+        raise typer.BadParameter("use --detach or --preview, not both", param_hint="--detach")
     call_arguments = read_arguments(arguments, arg or [])
     check_step(step or "", key=key or "", session=session or "", key_secret=key_secret)
     pinned = {"version": version or "", "tool_digest": digest or ""}
     call_options = {**pinned, "session_id": session or "", "priority": priority}
     connect = open_direct if via is Route.DIRECT else open_client
     with connect(target, key_secret) as client:
-        if preview:
+        if detach:
+            call_options |= {"idempotency_key": key, "step": step, "preview_token": preview_token}
+            _start_and_print(client, tool, call_arguments, call_options, as_json)
+        elif preview:
             _preview_and_print(client, tool, call_arguments, call_options, as_json, key=key or "", step=step or "")
         else:
             call_options |= {"idempotency_key": key, "step": step, "preview_token": preview_token}
@@ -141,6 +150,17 @@ def _requires_key(client: Client, version: str) -> bool:
     unspecified = manifest.idempotency.mode == pb.IDEMPOTENCY_MODE_UNSPECIFIED
     writes = manifest.mutation_class != pb.MUTATION_CLASS_READ_ONLY
     return manifest.idempotency.mode == pb.IDEMPOTENCY_MODE_KEY_REQUIRED or (unspecified and writes)
+
+
+def _start_and_print(
+    client: Client, tool: str, arguments: dict[str, Any], options: dict[str, Any], as_json: bool
+) -> None:
+    name = client.start(tool, arguments, **options).name
+    if as_json:
+        output.print_json({"name": name})
+    else:
+        output.out().print(output.text(name))
+        output.err().print(output.text((f"Follow it with: toolmesh jobs wait {name}", "dim")))
 
 
 def _call_and_print(

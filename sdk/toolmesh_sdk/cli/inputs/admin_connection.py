@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from toolmesh_sdk._wire.retry import COMMAND_LINE
 from toolmesh_sdk.cli.failures import no_mesh_error
 from toolmesh_sdk.cli.inputs.target import START, Target, client_tls, open_client
 
@@ -55,7 +56,9 @@ def _operator(target: Target, service: str) -> Transport:
 
     address, tls = _service(target, service)
     token = target.token or ""
-    options = Options(token=token, timeout=target.timeout, traceparent=lambda: new_traceparent(SAMPLED))
+    options = Options(
+        token=token, timeout=target.timeout, retry=COMMAND_LINE, traceparent=lambda: new_traceparent(SAMPLED)
+    )
     try:
         return Transport(address, tls, options)
     except ValueError as error:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from toolmesh_sdk._wire.retry import COMMAND_LINE
 from toolmesh_sdk._wire.trace import SAMPLED, new_traceparent
 from toolmesh_sdk.cli.failures import no_mesh_error
 from toolmesh_sdk.cli.inputs.contexts import Context, read_contexts
@@ -211,7 +212,15 @@ def _client(address: str, tls: Tls | None, token: Token, timeout: float, key_sec
     # Calls of a person are sampled, so that their spans can be found.
     trace = partial(new_traceparent, SAMPLED)
     try:
-        return Client(address, tls=tls, token=token, timeout=timeout, traceparent=trace, key_secret=key_secret)
+        return Client(
+            address,
+            tls=tls,
+            token=token,
+            timeout=timeout,
+            retry=COMMAND_LINE,
+            traceparent=trace,
+            key_secret=key_secret,
+        )
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--url") from None
     except OSError as error:

@@ -52,14 +52,15 @@ class CheckpointSigner:
         return await self._store.find(shard, size) or checkpoint
 
     async def verifier_key(self) -> str:
-        """Return the verifier key of the open shard."""
+        """Return the verifier key of the log, which opens the checkpoints of every shard."""
         head = await self._log.head()
-        return verifier_key(self._origin.of_shard(head.log_id, head.shard), self._key.public_key)
+        return verifier_key(self._origin.of_log(head.log_id), self._key.public_key)
 
     async def _sign(self, shard: Shard) -> SignedCheckpoint:
         await self._raise_if_forked(shard)
         origin = self._origin.of_shard(shard.log_id, shard.number)
-        note = signed_note(checkpoint_text(origin, shard.size, shard.root), origin, self._key)
+        names = (origin, self._origin.of_log(shard.log_id))
+        note = signed_note(checkpoint_text(origin, shard.size, shard.root), names, self._key)
         return await self._store.add(
             SignedCheckpoint(
                 shard.log_id,

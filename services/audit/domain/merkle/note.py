@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,10 +14,13 @@ _ED25519 = b"\x01"
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Names the origin of a shard's checkpoints, which is also the name of the signing key. Every shard has its own
-    origin, so a note of one shard is never valid for another."""
+    """Names the origin of a shard's checkpoints. Every shard has its own origin, so a note of one shard is never valid
+    for another. The key signs under the origin, and under the name of the log, which opens the notes of all shards."""
 
     trust_domain: str
+
+    def of_log(self, log_id: str) -> str:
+        return f"{self.trust_domain}/audit/{log_id}"
 
     def of_shard(self, log_id: str, shard: int) -> str:
         return f"{self.trust_domain}/audit/{log_id}/{shard}"
@@ -40,10 +44,11 @@ def checkpoint_text(origin: str, size: int, root: bytes) -> str:
     return f"{origin}\n{size}\n{base64.b64encode(root).decode()}\n"
 
 
-def signed_note(text: str, name: str, key: CheckpointKey) -> str:
-    """Return the text with a signature line."""
-    signature = base64.b64encode(key_hash(name, key.public_key) + key.sign(text.encode())).decode()
-    return f"{text}\n\N{EM DASH} {name} {signature}\n"
+def signed_note(text: str, names: Sequence[str], key: CheckpointKey) -> str:
+    """Return the text with a signature line for each name of the key. A signature covers the text alone."""
+    signature = key.sign(text.encode())
+    encoded = {name: base64.b64encode(key_hash(name, key.public_key) + signature).decode() for name in names}
+    return f"{text}\n" + "".join(f"\N{EM DASH} {name} {line}\n" for name, line in encoded.items())
 
 
 def key_hash(name: str, public_key: bytes) -> bytes:

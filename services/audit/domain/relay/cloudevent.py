@@ -35,6 +35,7 @@ _FAMILIES = {
     "shard": "log.shard",
     "payload": "log.payload",
     "hold": "log.hold",
+    "key": "key",
 }
 
 

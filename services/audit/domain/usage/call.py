@@ -19,6 +19,12 @@ from services.audit.domain.usage.sketch import MAX_MICROSECONDS
 # Value of a dimension in cells of folded calls. No tool and no DID has this name.
 OTHER = "*"
 INVALID_RESULT = int(Reason.RESULT_INVALID)
+# Failures of the mesh around a run. They say nothing about the tool.
+_NOT_THE_TOOLS = {
+    int(Reason.SANDBOX_NOT_READY): "not_started",
+    int(Reason.SANDBOX_UNAVAILABLE): "not_started",
+    int(Reason.SERVICE_UNAVAILABLE): "canceled",
+}
 _FINAL_EVENTS = frozenset(
     {
         "invocation_succeeded",
@@ -148,6 +154,8 @@ def _outcome(fields: CallFields) -> Outcome | None:
         return Outcome.REFUSED
     if not fields.get("attempt"):
         return Outcome.NOT_STARTED
+    if outcome := _NOT_THE_TOOLS.get(_reason(fields)):
+        return Outcome(outcome)
     return {"invocation_timed_out": Outcome.TIMED_OUT, "invocation_canceled": Outcome.CANCELED}.get(
         event, Outcome.FAILED
     )

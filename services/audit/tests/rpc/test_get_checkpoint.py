@@ -27,7 +27,8 @@ async def test_a_checkpoint_can_be_verified_with_the_public_key_alone(
     checkpoint = await checkpoint_of(audit)
     text, _, signatures = checkpoint.note.partition("\n\n")
     origin, size, root = text.split("\n")
-    dash, name, encoded = signatures.removesuffix("\n").split(" ")
+    first, second = signatures.removesuffix("\n").split("\n")
+    dash, name, encoded = first.split(" ")
     signature, public = base64.b64decode(encoded), checkpoint_key.public_key()
     public.verify(signature[4:], (text + "\n").encode())
     assert (dash, name, origin) == ("—", origin, f"toolmesh.local/audit/{checkpoint.log_id}/0")
@@ -36,6 +37,7 @@ async def test_a_checkpoint_can_be_verified_with_the_public_key_alone(
     assert checkpoint.key_id == f"{name}+{expected_hash.hex()}"
     assert (int(size), checkpoint.tree_size) == (count, count)
     assert base64.b64decode(root) == checkpoint.root_hash == expected_root([row[2] for row in audit.stored()])
+    assert second.split(" ")[1] == f"toolmesh.local/audit/{checkpoint.log_id}"
 
 
 async def test_a_checkpoint_covers_what_another_replica_made_durable(start: Start) -> None:

@@ -12,7 +12,7 @@ from libs.common.runtime.tasks import BackgroundTasks
 from libs.common.telemetry.log import Log
 from services.executor.adapters.audit.stream import AuditStream, PendingRecord
 from services.executor.domain import errors
-from services.executor.domain.model import Record
+from services.executor.domain.model import EncodedRecord, Record
 
 
 class RecordOutbox(Protocol):
@@ -72,6 +72,15 @@ class DurableTrail:
     def leave(self, record: Record) -> None:
         """Append a record without waiting for the log."""
         self._stream.enqueue_unawaited(record)
+
+    async def restore(self, record: EncodedRecord, *, within: float) -> None:
+        """Append an encoded record, which the log may have already, and wait until the log has it."""
+        [confirmed] = self._stream.enqueue_encoded([record])
+        try:
+            async with asyncio.timeout(within):
+                await confirmed
+        except TimeoutError:
+            raise errors.not_recorded() from None
 
     async def conclude(self, record: Record, *, within: float) -> None:
         """Return once the log or the outbox has the record.

@@ -219,7 +219,7 @@ def _caller_form(caller: Caller, session: str) -> dict[str, Any]:
         "scopes": caller.scopes,
         "session_id": session,
         "peer": caller.peer,
-        "expire_time": _timestamp(datetime.fromtimestamp(int(caller.expires_at), UTC)),
+        "expire_time": _timestamp(datetime.fromtimestamp(int(caller.expires_at), UTC)) if caller.token_id else "",
     }
     return {name: value for name, value in form.items() if value}
 

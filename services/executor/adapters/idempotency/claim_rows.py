@@ -13,9 +13,9 @@ from sqlalchemy import TextClause, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from libs.common.sql.engine import separately
-from services.executor.domain.model import Claim
+from services.executor.domain.model import Claim, EncodedRecord
 
-RUNNING, SUCCEEDED, FAILED = "running", "succeeded", "failed"
+RUNNING, SUCCEEDED, FAILED, UNKNOWN = "running", "succeeded", "failed", "unknown"
 _SWEEP_ROWS = 1000
 
 Scope = tuple[str, str, str, str, str]
@@ -32,36 +32,58 @@ _SAME = (
     " and c.key = input.key"
 )
 
+_COLUMNS = (
+    "arguments_digest, invocation_id, state, doubted, result, error, losses, prepared, prepared_by, prepared_volume,"
+    " record_id, record"
+)
+
 # Inserts the claim, or takes over an expired row or one whose lease expired, or reads the existing row. A takeover
-# keeps the ids of all runs that may have had their effect.
+# keeps the ids of all runs that may have had their effect: a run that changes volumes only has none before its result
+# is prepared.
 _ACQUIRE = text(f"""
 with acquired as (
   insert into claims as c (tenant, tool, subject, session, key, arguments_digest, invocation_id, owner, state, doubted,
-                           lease_until, create_time, expire_time)
+                           lease_until, create_time, expire_time, key_id, volumes_only)
   values (:tenant, :tool, :subject, :session, :key, :arguments_digest, :invocation_id, :owner, 'running', '',
-          now() + :lease, now(), now() + :window)
+          now() + :lease, now(), now() + :window, :key_id, :volumes_only)
   on conflict (tenant, tool, subject, session, key) do update set
     arguments_digest = excluded.arguments_digest, invocation_id = excluded.invocation_id, owner = excluded.owner,
-    state = 'running', result = null, error = null,
-    doubted = case when c.expire_time <= now() then '' else concat_ws(' ', nullif(c.doubted, ''), c.invocation_id) end,
+    state = 'running', result = null, error = null, record_id = '', record = null,
+    doubted = case when c.expire_time <= now() then ''
+                   when c.volumes_only and c.prepared_by <> c.invocation_id then c.doubted
+                   else concat_ws(' ', nullif(c.doubted, ''), c.invocation_id) end,
+    losses = case when c.expire_time <= now() then 0 else c.losses + 1 end,
+    prepared = case when c.expire_time <= now() then null else c.prepared end,
+    prepared_by = case when c.expire_time <= now() then '' else c.prepared_by end,
+    prepared_volume = case when c.expire_time <= now() then '' else c.prepared_volume end,
+    key_id = excluded.key_id, volumes_only = excluded.volumes_only,
     lease_until = excluded.lease_until, create_time = excluded.create_time, expire_time = excluded.expire_time
   where c.expire_time <= now()
      or c.state = 'running' and c.lease_until <= now() and c.arguments_digest = excluded.arguments_digest
-  returning c.arguments_digest, c.invocation_id, c.state, c.doubted
+  returning c.*
 )
-select true as ours, arguments_digest, invocation_id, state, doubted, null::bytea as result, null::bytea as error
-from acquired
+select true as ours, {_COLUMNS} from acquired
 union all
-select false, arguments_digest, invocation_id, state, doubted, result, error from claims
+select false, {_COLUMNS} from claims
 where {_AT} and not exists (select from acquired)
 """)  # noqa: S608  (made of constants)
 _SETTLE = text(f"""
-update claims set state = :state, result = :result, error = :error, expire_time = now() + :window where {_HELD}
+update claims set state = :state, result = :result, error = :error, expire_time = now() + :window,
+                  record_id = :record_id, record = :record, prepared = null, prepared_by = '', prepared_volume = ''
+where {_HELD}
+""")  # noqa: S608
+# A call runs only when nothing is in doubt any more.
+_PREPARE = text(f"""
+update claims set prepared = :prepared, prepared_by = :invocation_id, prepared_volume = :volume, doubted = ''
+where {_HELD}
+""")  # noqa: S608
+_CONFIRM_RECORD = text(f"""
+update claims set record_id = '', record = null where {_AT} and record_id = :record_id
 """)  # noqa: S608
 # Releasing a claim that was taken over restores the former owner's state, because its outcome is still unknown.
 _RELEASE = text(f"""
 with gone as (delete from claims where {_HELD} and doubted = '')
-update claims set lease_until = now(), invocation_id = substring(doubted from '[^ ]+$'),
+update claims set lease_until = now(), invocation_id = substring(doubted from '[^ ]+$'), volumes_only = false,
                   doubted = rtrim(regexp_replace(doubted, '[^ ]+$', ''))
 where {_HELD} and doubted <> ''
 """)  # noqa: S608
@@ -76,7 +98,7 @@ where {_SAME} and c.invocation_id = input.invocation_id and c.state = 'running' 
 _READ = text(f"""
 select input.tenant, input.tool, input.subject, input.session, input.key,
        c.state = 'running' and c.lease_until > now() as in_progress,
-       c.arguments_digest, c.invocation_id, c.state, c.doubted, c.result, c.error
+       {_COLUMNS.replace("invocation_id,", "c.invocation_id,", 1)}
 from {_INPUT} join claims c on {_SAME}
 """)  # noqa: S608
 # The condition is repeated: a row that was renewed while this statement waited for its lock must not be deleted.
@@ -98,6 +120,14 @@ class Row(NamedTuple):
     """The ids of former owners with an unknown outcome, separated by spaces."""
     result: bytes | None
     error: bytes | None
+    losses: int
+    """How many owners disappeared."""
+    prepared: bytes | None
+    prepared_by: str
+    prepared_volume: str
+    record_id: str
+    """The audit record of the outcome, until the log is known to have it."""
+    record: bytes | None
 
     @property
     def in_progress(self) -> bool:
@@ -124,19 +154,42 @@ class ClaimRows:
             "owner": self._owner,
             "lease": timedelta(seconds=lease),
             "window": timedelta(seconds=lease + claim.window),
+            "key_id": claim.name.removeprefix("keys/"),
+            "volumes_only": claim.volumes_only,
         }
         async with separately(self._engine) as connection:
             row = (await connection.execute(_ACQUIRE, values)).first()
             return None if row is None else Row(*row)
 
     async def settle(
-        self, claim: Claim, state: str, *, result: bytes | None = None, error: bytes | None = None
+        self,
+        claim: Claim,
+        state: str,
+        record: EncodedRecord | None,
+        *,
+        result: bytes | None = None,
+        error: bytes | None = None,
     ) -> bool:
         """Store the outcome if the call still holds its claim; return whether it did."""
-        window = timedelta(seconds=claim.window)
-        return await self._update(
-            _SETTLE, {**_owner_columns(claim), "state": state, "result": result, "error": error, "window": window}
-        )
+        record_id, encoded = record or ("", None)
+        values = {
+            **_owner_columns(claim),
+            "state": state,
+            "result": result,
+            "error": error,
+            "window": timedelta(seconds=claim.window),
+            "record_id": record_id,
+            "record": encoded,
+        }
+        return await self._update(_SETTLE, values)
+
+    async def prepare(self, claim: Claim, prepared: bytes, volume: str) -> bool:
+        """Store the result of a call that is about to commit, if it still holds its claim; return whether it did."""
+        return await self._update(_PREPARE, {**_owner_columns(claim), "prepared": prepared, "volume": volume})
+
+    async def confirm_record(self, claim: Claim, record_id: str) -> None:
+        """Remove the audit record of an outcome, because the log has it."""
+        await self._update(_CONFIRM_RECORD, {**_owner_columns(claim), "record_id": record_id})
 
     async def release(self, claim: Claim) -> None:
         """Release a claim, if the call still holds it."""

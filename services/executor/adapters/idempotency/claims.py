@@ -20,17 +20,30 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from toolmesh.common.v1.error_reason_pb2 import ErrorEnvelope
 from toolmesh.executor.v1.result_envelope_pb2 import ResultEnvelope
 
-from libs.common.errors import MeshError
-from libs.common.json.jsonio import dump
+from libs.common.errors import MeshError, Reason
 from libs.common.rpc.status import envelope, from_envelope
 from libs.common.sealing import Seal, SealError
-from services.executor.adapters.idempotency.claim_rows import FAILED, SUCCEEDED, ClaimRows, Row, Scope, scope_of
+from services.executor.adapters.idempotency.claim_rows import (
+    FAILED,
+    SUCCEEDED,
+    UNKNOWN,
+    ClaimRows,
+    Row,
+    Scope,
+    scope_of,
+)
 from services.executor.adapters.idempotency.leases import ClaimLeases
+from services.executor.adapters.idempotency.outcome_context import outcome_context
 from services.executor.adapters.idempotency.waiters import ClaimWaiters
 from services.executor.convert.invocation import envelope_of, result_of
 from services.executor.domain import errors
-from services.executor.domain.idempotency.unknown_outcome import MOST_RUNS, ClaimLostError, UnresolvedClaim
-from services.executor.domain.model import Claim, ClaimOutcome, Result
+from services.executor.domain.idempotency.unknown_outcome import (
+    MOST_RUNS,
+    ClaimLostError,
+    PreparedResult,
+    UnresolvedClaim,
+)
+from services.executor.domain.model import Claim, ClaimOutcome, EncodedRecord, Record, Result
 
 LEASE_SECONDS = 10.0
 # Of the pool's five connections. Settling and renewing always find one; further calls queue here instead of failing
@@ -48,18 +61,27 @@ class _ClaimState(Enum):
 class PostgresClaims:
     """Acquires and settles idempotency claims."""
 
-    def __init__(self, engine: AsyncEngine, owner: str, seal: Seal, *, lease: float = LEASE_SECONDS) -> None:
-        self._rows, self._seal, self._lease = ClaimRows(engine, owner), seal, lease
+    def __init__(
+        self,
+        engine: AsyncEngine,
+        owner: str,
+        seal: Seal,
+        encode: Callable[[Record], bytes],
+        *,
+        lease: float = LEASE_SECONDS,
+    ) -> None:
+        self._rows, self._seal, self._encode, self._lease = ClaimRows(engine, owner), seal, encode, lease
         self._waiters, self._leases = ClaimWaiters(self._rows), ClaimLeases(self._rows, lease)
         self._acquiring = asyncio.Semaphore(_MAX_ACQUIRING)
         self._lookups: dict[Scope, asyncio.Future[Row | None]] = {}
 
-    async def acquire(self, claim: Claim) -> ClaimOutcome | None:
+    async def acquire(self, claim: Claim, on_wait: Callable[[], None] = lambda: None) -> ClaimOutcome | None:
         """Acquire the claim, or return the outcome of the first call, waiting for it while that call runs.
 
-        Returns UnresolvedClaim if the claim is now held and its former owner died without a known outcome.
+        Calls `on_wait` before it waits. Returns UnresolvedClaim if the claim is now held and its former owner died
+        without a known outcome.
         """
-        while (state := self._evaluate(claim, await self._look_up(claim))) is _ClaimState.IN_PROGRESS:
+        while (state := self._evaluate(claim, await self._look_up(claim, on_wait))) is _ClaimState.IN_PROGRESS:
             continue
         return state if isinstance(state, ClaimOutcome) else None
 
@@ -71,14 +93,27 @@ class PostgresClaims:
         """Set the callbacks for an invocation whose claim may be lost while it runs, and for failed renewals."""
         self._leases.listen(on_lost, on_failure)
 
+    async def prepare(self, claim: Claim, result: Result, volume: str) -> None:
+        """Store the result of a call that is about to commit. Raises ClaimLostError if another call holds the claim."""
+        if not await self._rows.prepare(claim, self._seal_outcome(claim, result), volume):
+            raise ClaimLostError(claim.invocation_id)
+
+    async def confirm_record(self, claim: Claim, record_id: str) -> None:
+        """Remove the stored audit record of the key's outcome, because the log has it."""
+        await self._rows.confirm_record(claim, record_id)
+
     async def settle(self, claim: Claim, settled: ClaimOutcome) -> None:
         """Store the outcome of the call. Raises ClaimLostError, and changes nothing, if another call holds the
         claim."""
-        failed = isinstance(settled.outcome, MeshError)
+        outcome, record = settled.outcome, settled.record
         with self._ending_lease(claim):
-            sealed = self._seal_outcome(claim, settled.outcome)
-            state, stored = (FAILED, {"error": sealed}) if failed else (SUCCEEDED, {"result": sealed})
-            is_settled = await self._rows.settle(claim, state, **stored)
+            sealed = self._seal_outcome(claim, outcome)
+            encoded = None if record is None else EncodedRecord(record.record_id, self._encode(record))
+            if isinstance(outcome, MeshError):
+                state = UNKNOWN if outcome.reason is Reason.UNKNOWN_OUTCOME else FAILED
+                is_settled = await self._rows.settle(claim, state, encoded, error=sealed)
+            else:
+                is_settled = await self._rows.settle(claim, SUCCEEDED, encoded, result=sealed)
         if not is_settled:
             raise ClaimLostError(claim.invocation_id)
 
@@ -101,7 +136,7 @@ class PostgresClaims:
         await self._leases.stop()
         await self._waiters.stop()
 
-    async def _look_up(self, claim: Claim) -> Row | None:
+    async def _look_up(self, claim: Claim, on_wait: Callable[[], None]) -> Row | None:
         """Return the claim's row, after waiting for the end of another call that holds it; None to try again."""
         scope, digest = scope_of(claim), claim.arguments_digest
         if not self._waiters.is_watching(scope, digest):
@@ -109,6 +144,7 @@ class PostgresClaims:
             row = await (self._acquire_shared(claim, scope) if lookup is None else _join(lookup))
             if row is None or not row.in_progress or row.arguments_digest != digest:
                 return row
+        on_wait()
         return await self._waiters.wait(scope, digest)
 
     async def _acquire_shared(self, claim: Claim, scope: Scope) -> Row | None:
@@ -150,24 +186,45 @@ class PostgresClaims:
         return _ClaimState.IN_PROGRESS if row.in_progress else self._open_outcome(claim, row)
 
     def _evaluate_held(self, claim: Claim, row: Row) -> ClaimOutcome | _ClaimState:
-        runs = tuple(row.doubted.split())
-        if not runs or (claim.repeatable and len(runs) < MOST_RUNS):
+        runs, exhausted = tuple(row.doubted.split()), row.losses >= MOST_RUNS
+        if not exhausted and (claim.repeatable or not runs):
             return _ClaimState.HELD
-        return UnresolvedClaim(runs[0], errors.outcome_unknown(runs[0]), runs)
+        if not runs:
+            return UnresolvedClaim(claim.invocation_id, errors.owners_lost(claim.name), exhausted=True)
+        unknown = errors.outcome_unknown(runs[0], claim.name)
+        return UnresolvedClaim(runs[0], unknown, runs=runs, exhausted=exhausted, prepared=self._prepared(claim, row))
+
+    def _prepared(self, claim: Claim, row: Row) -> PreparedResult | None:
+        if row.prepared is None:
+            return None
+        try:
+            message = self._seal.open(row.prepared, _context(claim, row.prepared_by))
+        except SealError:
+            return None
+        result = result_of(ResultEnvelope.FromString(message))
+        return PreparedResult(row.prepared_by, result, row.prepared_volume)
 
     def _seal_outcome(self, claim: Claim, outcome: Result | MeshError) -> bytes:
         message = envelope(outcome) if isinstance(outcome, MeshError) else envelope_of(outcome)
-        return self._seal.seal(message.SerializeToString(), _seal_context(claim, claim.invocation_id))
+        return self._seal.seal(message.SerializeToString(), _context(claim, claim.invocation_id))
 
     def _open_outcome(self, claim: Claim, row: Row) -> ClaimOutcome:
         """Decrypt the outcome of the first call. If that fails the call is not repeated, because it did end."""
         try:
-            message = self._seal.open((row.error or row.result) or b"", _seal_context(claim, row.invocation_id))
+            message = self._seal.open(
+                (row.error or row.result) or b"",
+                _context(claim, row.invocation_id),
+            )
         except SealError:
-            raise errors.outcome_unknown(row.invocation_id) from None
-        if row.state == FAILED:
-            return ClaimOutcome(row.invocation_id, from_envelope(ErrorEnvelope.FromString(message)))
-        return ClaimOutcome(row.invocation_id, result_of(ResultEnvelope.FromString(message)))
+            raise errors.outcome_unknown(row.invocation_id, claim.name) from None
+        failed = row.state in (FAILED, UNKNOWN)
+        outcome = (
+            from_envelope(ErrorEnvelope.FromString(message))
+            if failed
+            else result_of(ResultEnvelope.FromString(message))
+        )
+        record = None if row.record is None else EncodedRecord(row.record_id, row.record)
+        return ClaimOutcome(row.invocation_id, outcome, unconfirmed=record)
 
     @contextmanager
     def _ending_lease(self, claim: Claim) -> Iterator[None]:
@@ -198,6 +255,5 @@ async def _join(lookup: asyncio.Future[Row | None]) -> Row | None:
         raise MeshError(error.reason, retry_after=error.retry_after) from error
 
 
-def _seal_context(claim: Claim, invocation_id: str) -> str:
-    """Return the context that a stored outcome is bound to, so that rows cannot be exchanged."""
-    return dump([*scope_of(claim), claim.arguments_digest, invocation_id]).decode()
+def _context(claim: Claim, invocation_id: str) -> str:
+    return outcome_context(scope_of(claim), claim.arguments_digest, invocation_id)

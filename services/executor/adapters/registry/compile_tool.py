@@ -28,6 +28,7 @@ from services.executor.domain.tool import Deprecation, Effect, Mutation, Timeout
 # The part of a 4 MiB message that a result may use.
 MAX_RESULT_BYTES = 3 * 1024 * 1024
 MIN_WINDOW_SECONDS = 3600.0
+_SANDBOXED = (mpb.RUNNER_KIND_PYTHON, mpb.RUNNER_KIND_COMMAND)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,8 @@ def _compile(version: vpb.ToolVersion, name: ToolName, number: str, deprecation:
         matchers=tuple(_matcher(matcher) for matcher in manifest.interface.permission_matchers),
         effects=tuple(Effect(effect.resource, _operation(effect)) for effect in manifest.side_effects),
         uncertain=_uncertain(manifest, mutation),
+        # A sandbox without network: what a run does stays in its copies of the volumes until they are committed.
+        volumes_only=manifest.execution.runner in _SANDBOXED and not confinement.hosts,
         status_tool=manifest.idempotency.status_tool,
         compensation=manifest.compensation_tool,
         dry_run=manifest.dry_run_supported,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import grpc
 import grpc.aio
@@ -23,8 +23,16 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 10.0
 class BuiltinRegistrar:
     """Retries transient failures. A permanent refusal is logged and not retried."""
 
-    def __init__(self, channel: grpc.aio.Channel, manifests: Sequence[mpb.ToolManifest], log: Log) -> None:
-        self._stub = rpc.RegistryServiceStub(channel)
+    def __init__(
+        self,
+        channel: grpc.aio.Channel,
+        manifests: Sequence[mpb.ToolManifest],
+        log: Log,
+        *,
+        after: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`after` returns when the registry knows that this executor runs built-in tools."""
+        self._stub, self._after = rpc.RegistryServiceStub(channel), after
         self._manifests, self._log = manifests, log
         self._task: asyncio.Task[None] | None = None
 
@@ -40,6 +48,7 @@ class BuiltinRegistrar:
 
     async def register_all(self) -> None:
         """Return when every manifest was accepted or finally refused."""
+        await self._after()
         remaining = list(self._manifests)
         backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, jitter=0.0)
         while remaining := [manifest for manifest in remaining if not await self._register(manifest)]:

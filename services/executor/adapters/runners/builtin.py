@@ -25,12 +25,17 @@ class BuiltinRunner:
         """Return the sandbox name if this build ships the version."""
         return SANDBOX if tool.name in self._tools else None
 
+    def missing_for(self, tool: Tool) -> str:
+        """Name the version if this build does not ship it."""
+        return "" if tool.name in self._tools else "this build of the executor does not ship that version"
+
     def runs_inline(self, tool: Tool) -> bool:
         """Return True: built-in tools return within a moment and need no interruption."""
         return True
 
     async def run(self, tool: Tool, work: RunRequest) -> RunResult:
         """Call the tool."""
+        work.begin()
         try:
             return RunResult(self._tools[tool.name].call(work.arguments))
         except MeshError:

@@ -7,19 +7,21 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from libs.common.entry_points import parse_command
 from libs.common.errors import MeshError
 from libs.common.json.jsonio import dump
 from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.entry_point_resolver import (
     EntryPointResolver,
     ResolvedEntryPoint,
+    missing_pack,
+    missing_volumes,
     sandbox_label,
 )
 from services.executor.adapters.runners.environment import RunnerEnvironment
 from services.executor.adapters.runners.middleware import process_starts
 from services.executor.adapters.runners.one_shot import run_one_shot
 from services.executor.adapters.runners.packs.argv import build_argv
-from services.executor.adapters.runners.packs.entry_points import parse_command
 from services.executor.adapters.runners.sandbox_plan import PYTHON, cpu_limit_seconds, path_inside, plan_for
 from services.executor.adapters.runners.worker.answer import (
     ToolAnswer,
@@ -61,6 +63,10 @@ class CommandRunner:
         """Return the sandbox and its program; None if the program, its pack or a volume is missing here."""
         return self._entry_points.sandbox_name(tool)
 
+    def missing_for(self, tool: Tool) -> str:
+        """Return the program, pack or volume that is missing here."""
+        return self._entry_points.missing_for(tool)
+
     def runs_inline(self, tool: Tool) -> bool:
         """Return False: a process may take any time."""
         return False
@@ -76,9 +82,12 @@ class CommandRunner:
         async def attempt(workspace: Workspace) -> ToolAnswer:
             gate = await self._environment.open_egress(tool)
             try:
+                # The arguments are in its command line: from here on it may run, although its time begins later.
+                work.launch()
                 process = await sandbox.start(_plan(tool, work, program, argv, workspace, gate))
                 process_starts.labels("command", "cold").inc()
                 try:
+                    work.begin()
                     return await workspace.run_watched(process.kill, self._read_answer(process, tool, work, gate))
                 finally:
                     await asyncio.shield(process.kill())
@@ -88,19 +97,23 @@ class CommandRunner:
 
         return await run_one_shot(self._environment.volumes, tool, work, self._log, attempt)
 
-    def _resolve(self, tool: Tool) -> ResolvedEntryPoint[_Program] | None:
+    def _resolve(self, tool: Tool) -> ResolvedEntryPoint[_Program] | str:
         command = parse_command(tool.entry_point)
-        if command is None or not self._environment.volumes.has_all(tool):
-            return None
+        if command is None:
+            return "its entry point is not a program of /usr/bin, without a shell, or of a pack, and its arguments"
+        if missing := self._environment.volumes.missing_for(tool):
+            return missing_volumes(missing)
         sandbox = self._environment.tiers.name(tool)
         if not command.pack:
             if not Path(command.program).is_file():
-                return None
+                return f"there is no {command.program} on the executor's machine"
             label = sandbox_label(sandbox, "command", command.program)
             return ResolvedEntryPoint(_Program((command.program,), command.templates), label)
         pack = self._environment.packs.get(command.pack)
-        if pack is None or command.program not in pack.programs:
-            return None
+        if pack is None:
+            return missing_pack(command.pack)
+        if command.program not in pack.programs:
+            return f"the tool pack {pack.name} that is loaded here offers no program {command.program}"
         path = path_inside(pack, command.program)
         # Every sandbox contains Python, at a path that depends on the machine, so scripts need no shebang line.
         argv = (*PYTHON, path) if path.endswith(".py") else (path,)

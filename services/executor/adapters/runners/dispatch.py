@@ -20,6 +20,13 @@ class DispatchingRunner:
         runner = self._runners.get(tool.runner)
         return None if runner is None else runner.sandbox_for(tool)
 
+    def missing_for(self, tool: Tool) -> str:
+        """Name the missing runner, or ask the runner of the tool's kind."""
+        runner = self._runners.get(tool.runner)
+        if runner is None:
+            return f"there is no runner {tool.runner} here, only {', '.join(sorted(self._runners))}"
+        return runner.missing_for(tool)
+
     def runs_inline(self, tool: Tool) -> bool:
         """Ask the runner of the tool's kind."""
         return self._runners[tool.runner].runs_inline(tool)

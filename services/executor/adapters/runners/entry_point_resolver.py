@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -37,12 +37,13 @@ class ResolvedEntryPoint(Generic[T]):
 class EntryPointResolver(Generic[T]):
     """Caches the resolution of each tool digest, also of tools that cannot run here."""
 
-    def __init__(self, resolve: Callable[[Tool], ResolvedEntryPoint[T] | None]) -> None:
+    def __init__(self, resolve: Callable[[Tool], ResolvedEntryPoint[T] | str]) -> None:
+        """`resolve` returns what is missing, as a text, if the tool cannot run here."""
         self._resolve = resolve
-        self._resolved: BoundedCache[str, ResolvedEntryPoint[T] | None] = BoundedCache(_CACHE_SIZE)
+        self._resolved: BoundedCache[str, ResolvedEntryPoint[T] | str] = BoundedCache(_CACHE_SIZE)
 
-    def find(self, tool: Tool) -> ResolvedEntryPoint[T] | None:
-        """Return the resolved entry point; None if the tool cannot run here."""
+    def find(self, tool: Tool) -> ResolvedEntryPoint[T] | str:
+        """Return the resolved entry point, or what is missing here."""
         if tool.digest in self._resolved:
             return self._resolved[tool.digest]
         return self._resolved.put(tool.digest, self._resolve(tool))
@@ -50,14 +51,32 @@ class EntryPointResolver(Generic[T]):
     def require(self, tool: Tool) -> ResolvedEntryPoint[T]:
         """Return the resolved entry point. Raises TOOL_UNAVAILABLE if the tool cannot run here."""
         resolved = self.find(tool)
-        if resolved is None:
-            raise errors.nothing_runs_it(tool.name)
+        if isinstance(resolved, str):
+            raise errors.nothing_runs_it(tool.name, resolved)
         return resolved
 
     def sandbox_name(self, tool: Tool) -> str | None:
         """Return the sandbox and code label; None if the tool cannot run here."""
         resolved = self.find(tool)
-        return None if resolved is None else resolved.sandbox
+        return None if isinstance(resolved, str) else resolved.sandbox
+
+    def missing_for(self, tool: Tool) -> str:
+        """Return what is missing here; empty if the tool can run."""
+        resolved = self.find(tool)
+        return resolved if isinstance(resolved, str) else ""
+
+
+def missing_pack(name: str) -> str:
+    """Return the text for a pack that is not loaded here."""
+    return (
+        f"the tool pack {name} is not loaded; name the folder that holds it in TOOLMESH_TOOL_PACKS and restart the"
+        " executor"
+    )
+
+
+def missing_volumes(names: Sequence[str]) -> str:
+    """Return the text for volumes that this executor does not have."""
+    return f"there is no volume {', '.join(names)} here; name it in TOOLMESH_VOLUMES and restart the executor"
 
 
 def sandbox_label(sandbox: str, kind: str, code: str) -> str:

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from libs.common.telemetry.log import Log
+from services.executor.adapters.runners.capabilities import Capabilities
 from services.executor.adapters.runners.command import CommandRunner
 from services.executor.adapters.runners.environment import RunnerEnvironment
 from services.executor.adapters.runners.middleware import ErrorMappingRunner, MetricsRunner, ThrottledSandbox
 from services.executor.adapters.runners.python import PythonRunner
 from services.executor.adapters.runners.worker.pool import PoolLimits, WorkerPool
+from services.executor.adapters.runners.workspace.workspace import Volumes
 from services.executor.adapters.sandbox.egress.proxy import EgressProxy
 from services.executor.adapters.sandbox.port import Sandbox
 from services.executor.domain.ports import Runner
@@ -54,6 +56,16 @@ class SandboxedRunners:
         self.by_kind: Mapping[str, Runner] = {
             kind: MetricsRunner(ErrorMappingRunner(runner, log), kind) for kind, runner in runners.items()
         }
+
+    def capabilities(self) -> Capabilities:
+        """Return what these runners can run, after `start`. Blocking while the sandboxes have not been probed."""
+        packs = tuple((pack.name, pack.digest) for pack in self._environment.packs.values())
+        return Capabilities(tuple(self.by_kind), self._environment.tiers.available(), packs)
+
+    @property
+    def volumes(self) -> Volumes:
+        """The volumes of this executor."""
+        return self._environment.volumes
 
     async def start(self) -> None:
         """Probe the sandboxes and copy the tool packs."""

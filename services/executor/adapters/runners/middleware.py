@@ -43,6 +43,10 @@ class MetricsRunner:
         """Ask the wrapped runner."""
         return self._runner.sandbox_for(tool)
 
+    def missing_for(self, tool: Tool) -> str:
+        """Ask the wrapped runner."""
+        return self._runner.missing_for(tool)
+
     def runs_inline(self, tool: Tool) -> bool:
         """Ask the wrapped runner."""
         return self._runner.runs_inline(tool)
@@ -75,6 +79,10 @@ class ErrorMappingRunner:
     def sandbox_for(self, tool: Tool) -> str | None:
         """Ask the wrapped runner."""
         return self._runner.sandbox_for(tool)
+
+    def missing_for(self, tool: Tool) -> str:
+        """Ask the wrapped runner."""
+        return self._runner.missing_for(tool)
 
     def runs_inline(self, tool: Tool) -> bool:
         """Ask the wrapped runner."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.worker.answer import ToolAnswer, log_failure
@@ -34,7 +35,7 @@ async def run_one_shot(volumes: Volumes, tool: Tool, work: RunRequest, log: Log,
     if not observed:
         await workspace.rollback()
         return result_from(answer)
-    return result_from(answer, observed, workspace)
+    return result_to_commit(answer, observed, workspace, work.invocation_id)
 
 
 def report_answer(log: Log, tool: Tool, work: RunRequest, answer: ToolAnswer) -> None:
@@ -49,15 +50,24 @@ def report_answer(log: Log, tool: Tool, work: RunRequest, answer: ToolAnswer) ->
         raise answer.failure
 
 
-def result_from(answer: ToolAnswer, observed: tuple[Effect, ...] = (), workspace: Workspace | None = None) -> RunResult:
-    """Return the run result of an answer."""
+def result_from(answer: ToolAnswer) -> RunResult:
+    """Return the run result of an answer without changes of volumes."""
+    return RunResult(answer.value, effects=answer.effects, costs=answer.costs, undo=answer.undo)
+
+
+def result_to_commit(
+    answer: ToolAnswer, observed: tuple[Effect, ...], workspace: Workspace, invocation_id: str
+) -> RunResult:
+    """Return the run result of an answer, with the changes of volumes to commit."""
     return RunResult(
         answer.value,
         effects=(*observed, *answer.effects),
         costs=answer.costs,
         undo=answer.undo,
-        commit=None if workspace is None else workspace.commit,
-        rollback=None if workspace is None else workspace.rollback,
+        commit=partial(workspace.commit, invocation_id),
+        rollback=workspace.rollback,
+        forget=partial(workspace.forget, invocation_id),
+        journal_volume=workspace.journal_volume,
     )
 
 

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
-from libs.common.errors import MeshError
+from libs.common.entry_points import parse_function
+from libs.common.errors import MeshError, Reason
 from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.entry_point_resolver import (
     EntryPointResolver,
     ResolvedEntryPoint,
+    missing_pack,
+    missing_volumes,
     sandbox_label,
 )
 from services.executor.adapters.runners.environment import RunnerEnvironment
 from services.executor.adapters.runners.middleware import process_starts
 from services.executor.adapters.runners.one_shot import forecast_from, report_answer, result_from, run_one_shot
-from services.executor.adapters.runners.packs.entry_points import parse_function
 from services.executor.adapters.runners.sandbox_plan import (
     PACKS,
     WORKER,
@@ -68,6 +71,10 @@ class PythonRunner:
         """Return the sandbox and the digest of its code; None if the pack, module or a volume is missing here."""
         return self._entry_points.sandbox_name(tool)
 
+    def missing_for(self, tool: Tool) -> str:
+        """Return the pack, module or volume that is missing here."""
+        return self._entry_points.missing_for(tool)
+
     def runs_inline(self, tool: Tool) -> bool:
         """Return False: a process may take any time."""
         return False
@@ -81,7 +88,12 @@ class PythonRunner:
             return await run_one_shot(self._environment.volumes, tool, work, self._log, call.execute)
         worker = await self._borrow_worker(tool, work, entry_point, sandbox)
         try:
-            answer = await self.call_worker(worker, tool, work)
+            seconds = begin_call(worker, work)
+        except BaseException:
+            self._pool.give_back(worker)
+            raise
+        try:
+            answer = await self.call_worker(worker, tool, work, seconds)
         except BaseException:
             await self._pool.discard(worker)
             raise
@@ -92,13 +104,17 @@ class PythonRunner:
         report_answer(self._log, tool, work, answer)
         return forecast_from(answer) if work.preview else result_from(answer)
 
-    def _resolve(self, tool: Tool) -> PythonEntryPoint | None:
+    def _resolve(self, tool: Tool) -> PythonEntryPoint | str:
         function = parse_function(tool.entry_point)
-        pack = None if function is None else self._environment.packs.get(function.pack)
-        if function is None or pack is None or not pack.has_module(function.module):
-            return None
-        if not self._environment.volumes.has_all(tool):
-            return None
+        if function is None:
+            return "its entry point is not pack/module:function"
+        pack = self._environment.packs.get(function.pack)
+        if pack is None:
+            return missing_pack(function.pack)
+        if not pack.has_module(function.module):
+            return f"the tool pack {pack.name} that is loaded here has no module {function.module}"
+        if missing := self._environment.volumes.missing_for(tool):
+            return missing_volumes(missing)
         message: LoadMessage = {
             "paths": [PACKS, path_inside(pack, pack.lib)] if pack.lib else [PACKS],
             "module": f"{pack.name}.{function.module}",
@@ -116,20 +132,31 @@ class PythonRunner:
         subject = "" if tool.confinement.shares_workers else work.subject
         key = WorkerKey(tool.digest, tenant, sandbox.name, subject)
         while True:
-            worker = await self._pool.take(key, lambda: self.start_worker(tool, entry_point, sandbox, Workspace()))
+            try:
+                worker = await self._pool.take(key, partial(self._start_ready, tool, entry_point, sandbox))
+            except (WorkerBrokenError, WorkerGoneError) as failure:
+                raise self.load_error(failure, tool, work) from None
             is_new = worker.calls == 0
             try:
-                await self.wait_ready(worker, tool, work)
-            except WorkerGoneError as gone:
+                await worker.ready()
+            except WorkerGoneError:
                 await self._pool.discard(worker)
-                if is_new:
-                    raise self.worker_gone_error(gone, tool, work) from None
                 continue
             except BaseException:
                 await self._pool.discard(worker)
                 raise
             process_starts.labels("python", "cold" if is_new else "warm").inc()
             return worker
+
+    async def _start_ready(self, tool: Tool, entry_point: PythonEntryPoint, sandbox: Sandbox) -> Worker:
+        """Start a worker of the pool and wait until it has loaded the tool. Raises like `Worker.ready`."""
+        worker = await self.start_worker(tool, entry_point, sandbox, Workspace())
+        try:
+            await worker.ready()
+        except BaseException:
+            await asyncio.shield(worker.end())
+            raise
+        return worker
 
     async def start_worker(
         self, tool: Tool, entry_point: PythonEntryPoint, sandbox: Sandbox, workspace: Workspace, *, calls: int = 0
@@ -155,40 +182,39 @@ class PythonRunner:
         worker.load(entry_point.target)
         return worker
 
-    async def wait_ready(self, worker: Worker, tool: Tool, work: RunRequest) -> None:
-        """Wait until a worker can take this call. Raises WorkerGoneError, or EXECUTION_FAILED if loading fails."""
-        try:
-            await worker.ready()
-        except WorkerBrokenError as broken:
-            error = errors.tool_raised(broken.kind)
-            log_failure(self._log, tool, work, error, broken.detail)
-            raise error from None
-        if work.preview and worker.gate is not None and not worker.previews:
-            raise errors.preview_unknown()
+    def load_error(self, failure: WorkerBrokenError | WorkerGoneError, tool: Tool, work: RunRequest) -> MeshError:
+        """Return the error of a worker that did not load the tool, and log the cause.
 
-    async def call_worker(self, worker: Worker, tool: Tool, work: RunRequest) -> ToolAnswer:
-        """Send the call to a worker and return its answer. Raises the error of a worker that ended or broke a rule."""
+        It counts as a run of the tool, unless the sandbox itself could not be created.
+        """
+        if isinstance(failure, WorkerGoneError):
+            error, detail = process_lost_error(failure.ending, work), failure.ending.stderr_tail
+        else:
+            error, detail = errors.tool_raised(failure.kind), failure.detail
+        if error.reason is not Reason.SANDBOX_UNAVAILABLE:
+            work.begin()
+        log_failure(self._log, tool, work, error, detail)
+        return error
+
+    async def call_worker(self, worker: Worker, tool: Tool, work: RunRequest, seconds: float) -> ToolAnswer:
+        """Send the call to a ready worker and return its answer. Raises the error of one that ended or broke a rule."""
         limit = self._output_bytes if tool.persists else min(self._output_bytes, tool.max_result_bytes)
         try:
-            frame = await worker.call(_request(tool, work, limit), limit + _NOTES_BYTES)
+            frame = await worker.call(_request(tool, work, seconds, limit), limit + _NOTES_BYTES)
             answer = parse_answer(frame, work.invocation_id, limit)
         except FrameError as error:
             raise unreadable_result_error(error, limit) from None
         except MalformedAnswerError:
             raise errors.worker_lost() from None
         except WorkerGoneError as gone:
-            raise self.worker_gone_error(gone, tool, work) from None
+            lost = process_lost_error(gone.ending, work)
+            log_failure(self._log, tool, work, lost, gone.ending.stderr_tail)
+            raise lost from None
         finally:
             violation = egress_error(worker.gate.take_refusals()) if worker.gate is not None else None
         if violation is not None:
             raise violation
         return answer
-
-    def worker_gone_error(self, gone: WorkerGoneError, tool: Tool, work: RunRequest) -> MeshError:
-        """Return the error of a worker that ended, and log its stderr."""
-        error = process_lost_error(gone.ending, work)
-        log_failure(self._log, tool, work, error, gone.ending.stderr_tail)
-        return error
 
 
 class _OneShotCall:
@@ -211,19 +237,28 @@ class _OneShotCall:
 
     async def _call(self, worker: Worker) -> ToolAnswer:
         try:
-            await self._runner.wait_ready(worker, self._tool, self._work)
-        except WorkerGoneError as gone:
-            raise self._runner.worker_gone_error(gone, self._tool, self._work) from None
-        return await self._runner.call_worker(worker, self._tool, self._work)
+            await worker.ready()
+        except (WorkerBrokenError, WorkerGoneError) as failure:
+            raise self._runner.load_error(failure, self._tool, self._work) from None
+        seconds = begin_call(worker, self._work)
+        return await self._runner.call_worker(worker, self._tool, self._work, seconds)
 
 
-def _request(tool: Tool, work: RunRequest, limit: int) -> Mapping[str, Any]:
+def begin_call(worker: Worker, work: RunRequest) -> float:
+    """Start the time of the call that a worker gets next, and return it in seconds."""
+    seconds = work.begin()
+    if work.preview and worker.gate is not None and not worker.previews:
+        raise errors.preview_unknown()
+    return seconds
+
+
+def _request(tool: Tool, work: RunRequest, seconds: float, limit: int) -> Mapping[str, Any]:
     return {
         "id": work.invocation_id,
         "key": work.idempotency_key,
         "arguments": work.arguments,
-        "seconds": work.seconds,
+        "seconds": seconds,
         "preview": work.preview,
-        "cpu": cpu_limit_seconds(tool, work.seconds),
+        "cpu": cpu_limit_seconds(tool, seconds),
         "limit": limit,
     }

@@ -28,6 +28,10 @@ class Tiers:
         for sandbox in self._sandboxes.values():
             sandbox.unavailable_reason()
 
+    def available(self) -> tuple[str, ...]:
+        """Return the tiers that work on this machine. Blocking while they have not been probed."""
+        return tuple(tier for tier, sandbox in self._sandboxes.items() if not sandbox.unavailable_reason())
+
     def find(self, tool: Tool) -> Sandbox | None:
         """Return the sandbox for a tool; None if no available one is strong enough."""
         for tier in _SUFFICIENT.get(tool.confinement.tier, ()):

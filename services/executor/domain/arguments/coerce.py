@@ -24,7 +24,7 @@ from enum import Enum
 from typing import Any
 
 from libs.common.errors import MeshError
-from libs.common.json.jsonio import MAX_DEPTH, parse
+from libs.common.json.jsonio import MAX_DEPTH, is_exact_double, parse
 
 _LOWEST, _HIGHEST = -(2**63), 2**64 - 1
 # Up to here every whole double is exact.
@@ -91,9 +91,7 @@ def _number(text: str) -> Any:
         return exact
     if _INTEGER.fullmatch(text) and exact.adjusted() <= 20 and _LOWEST <= exact <= _HIGHEST:
         return int(exact)
-    rounded = float(text)
-    # Compared by the digits that would be written again.
-    return rounded if abs(rounded) != float("inf") and Decimal(repr(rounded)) == exact else Unread.LOSSY
+    return float(text) if is_exact_double(text) else Unread.LOSSY
 
 
 def _exact(text: str) -> Decimal | Unread:

@@ -9,6 +9,9 @@ one that was taken for dead, was only suspended, and continues. The guarantees i
 - QUERY_STATUS: one effect, if the late owner's run ended before the status query. Runs are stopped before their lease
   ends, and none begins without one; only a machine that freezes in the middle of a run can be too late. To exclude
   even that, a tool passes the idempotency key of its run on to the system that makes the change.
+
+A run that changes nothing but volumes leaves no doubt, whatever the rule: before its commit nothing is changed, and the
+volume notes the commit (`CommitLog`).
 """
 
 from __future__ import annotations
@@ -25,8 +28,8 @@ from libs.common.json.jsonio import dump, parse
 from libs.common.runtime.clock import Clock
 from services.executor.domain import errors
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import Claim, ClaimOutcome, Request, Result, Source
-from services.executor.domain.ports import ClaimStore, ToolView
+from services.executor.domain.model import Claim, ClaimOutcome, CommitState, Request, Result, Source
+from services.executor.domain.ports import ClaimStore, CommitLog, ToolView
 from services.executor.domain.results.check import VerifiedResult
 from services.executor.domain.results.size_limits import truncate_paths, truncate_texts
 from services.executor.domain.results.store import UNAVAILABLE
@@ -45,25 +48,45 @@ class ClaimLostError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class PreparedResult:
+    """The result of a run that was about to commit its changes, and the volume that notes whether it did."""
+
+    invocation_id: str
+    result: Result
+    volume: str
+
+
+@dataclass(frozen=True, slots=True)
 class UnresolvedClaim(ClaimOutcome):
     """A claim that this call took over from an owner that disappeared. Its outcome is unknown until it is resolved."""
 
     runs: tuple[str, ...] = ()
     """Every invocation that may have had the effect, in order."""
+    exhausted: bool = False
+    """True if so many owners died that the call is not repeated."""
+    prepared: PreparedResult | None = None
+    """The result of a run that was about to commit its changes."""
 
 
-def late_owner_error(tool: Tool, invocation_id: str) -> MeshError:
+def late_owner_error(tool: Tool, claim: Claim) -> MeshError:
     """Return the error of a late owner's caller: UNKNOWN_OUTCOME, or a retryable error that finds the new outcome."""
-    return errors.outcome_unknown(invocation_id) if tool.uncertain is UncertainOutcome.FAIL else errors.claim_lost()
+    if tool.uncertain is UncertainOutcome.FAIL and not tool.volumes_only:
+        return errors.outcome_unknown(claim.invocation_id, claim.name)
+    return errors.claim_lost()
 
 
 class UnknownOutcomes:
     """Resolves claims by the tool's rule, and settles them, so that every later call gets the same outcome."""
 
     def __init__(
-        self, tools: ToolView, invoke: Callable[[Request], Awaitable[Result]], claims: ClaimStore, clock: Clock
+        self,
+        tools: ToolView,
+        invoke: Callable[[Request], Awaitable[Result]],
+        claims: ClaimStore,
+        commits: CommitLog,
+        clock: Clock,
     ) -> None:
-        self._tools, self._invoke, self._claims, self._clock = tools, invoke, claims, clock
+        self._tools, self._invoke, self._claims, self._commits, self._clock = tools, invoke, claims, commits, clock
 
     async def resolve(
         self, invocation: Invocation, tool: Tool, claim: Claim, unresolved: UnresolvedClaim, verify: Verify
@@ -73,18 +96,29 @@ class UnknownOutcomes:
         `verify` verifies a value as the tool's result. Raises SERVICE_UNAVAILABLE when the status tool cannot answer
         now, or another retryable error: the claim stays unresolved and must be released.
         """
-        if len(unresolved.runs) >= MOST_RUNS or tool.uncertain is not UncertainOutcome.QUERY_STATUS:
-            settled = ClaimOutcome(unresolved.invocation_id, unresolved.outcome)
-        else:
-            queried = await self._query(invocation, tool, unresolved, verify)
-            if queried is None:
-                return None
-            settled = queried
+        settled = await self._outcome(invocation, tool, unresolved, verify)
+        if settled is None:
+            return None
         try:
             await self._claims.settle(claim, settled)
         except ClaimLostError:
             raise errors.claim_lost() from None
         return settled
+
+    async def _outcome(
+        self, invocation: Invocation, tool: Tool, unresolved: UnresolvedClaim, verify: Verify
+    ) -> ClaimOutcome | None:
+        prepared, runs = unresolved.prepared, unresolved.runs
+        if prepared is not None and prepared.invocation_id in runs:
+            tenant = invocation.request.caller.tenant
+            state = await self._commits.resolve_commit(prepared.volume, tenant, prepared.invocation_id)
+            if state is CommitState.APPLIED:
+                return ClaimOutcome(prepared.invocation_id, prepared.result)
+            if state is CommitState.NOT_APPLIED and runs == (prepared.invocation_id,):
+                return None
+        if unresolved.exhausted or tool.uncertain is not UncertainOutcome.QUERY_STATUS:
+            return ClaimOutcome(unresolved.invocation_id, unresolved.outcome)
+        return await self._query(invocation, tool, unresolved, verify)
 
     async def _query(
         self, invocation: Invocation, tool: Tool, unresolved: UnresolvedClaim, verify: Verify

@@ -16,11 +16,11 @@ from services.executor.domain import errors
 from services.executor.domain.arguments.prepare import PreparedArguments, call_input, recheck
 from services.executor.domain.audit_records import decision_record
 from services.executor.domain.call_fingerprint import call_fingerprint
-from services.executor.domain.deadlines import time_left
+from services.executor.domain.deadlines import blame_deadline, time_left
 from services.executor.domain.hooks.hooks import NOTHING, Verdicts
 from services.executor.domain.hooks.invocation_hooks import InvocationHooks
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import Caller, Decision, Question, Verdict
+from services.executor.domain.model import Caller, Decision, Question, Record, Verdict
 from services.executor.domain.phases.preflight import describe_arguments
 from services.executor.domain.ports import AuditTrail, Authorizer, PreviewTokens, ToolView
 from services.executor.domain.results.obligations import demands_preview, unmet_kinds, with_required_preview
@@ -76,8 +76,7 @@ class Authorization:
         record = decision_record(invocation)
         invocation.decision_record = record.record_id
         invocation.evidence.append(f"records/{record.record_id}")
-        within = time_left(invocation.deadline.run_until, self._clock, self._audit_wait)
-        await self._audit.append(record, within=within)
+        await self._append(record, invocation.deadline.run_until)
 
     async def recheck_after_wait(self, invocation: Invocation, tool: Tool) -> None:
         """Return if a call that waited for its slot may still run.
@@ -87,8 +86,27 @@ class Authorization:
         if invocation.state is not State.QUEUED:
             return
         self._tools.resolve(tool.qualified, tool.version)
-        decision, question = invocation.decision, invocation.question
-        if decision is None or question is None or not self._authorizer.outdated(decision):
+        if invocation.decision is not None and self._authorizer.outdated(invocation.decision):
+            await self._decide_again(invocation, tool)
+            await self.record_decision(invocation)
+
+    async def decide_again(self, invocation: Invocation, tool: Tool) -> None:
+        """Return if a call that waited for another call with its key may still run, or get that call's outcome.
+
+        Policy is asked again. A decision that differs is recorded.
+        """
+        self._tools.resolve(tool.qualified, tool.version)
+        former = invocation.decision
+        await self._decide_again(invocation, tool)
+        decision = invocation.decision
+        if former is None or decision is None:
+            return
+        if replace(decision, name=former.name, expires_at=former.expires_at) != former:
+            await self.record_decision(invocation)
+
+    async def _decide_again(self, invocation: Invocation, tool: Tool) -> None:
+        question = invocation.question
+        if question is None:
             return
         caller = invocation.request.caller
         decision = with_required_preview(await self._authorizer.decide(tool, caller, question), tool)
@@ -96,7 +114,13 @@ class Authorization:
         refused = self._refusal(invocation, tool, decision)
         if refused is not None:
             raise refused[0]
-        await self.record_decision(invocation)
+
+    async def _append(self, record: Record, until: float) -> None:
+        """Return once the record is durable. Raises DEADLINE_EXCEEDED when the caller's time is over before."""
+        try:
+            await self._audit.append(record, within=time_left(until, self._clock, self._audit_wait))
+        except MeshError as unrecorded:
+            raise blame_deadline(unrecorded, until, self._clock) from None
 
     async def _ask_hooks(self, invocation: Invocation, tool: Tool) -> Verdicts:
         """Return what the hooks answer. Arguments that they changed are checked against the schema again."""
@@ -120,8 +144,7 @@ class Authorization:
         invocation.enter(state)
         invocation.reason, invocation.closed = refusal.reason, True
         record = decision_record(invocation, refusal)
-        within = time_left(invocation.deadline.answer_by, self._clock, self._audit_wait)
-        await self._audit.append(record, within=within)
+        await self._append(record, invocation.deadline.answer_by)
         refusal.evidence = (f"records/{record.record_id}",)
         return refusal
 

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from libs.common.errors import MeshError, Reason
-from libs.common.ids import new_id
-from libs.common.json.jsonio import dump
 from libs.common.runtime.clock import Clock
 from services.executor.domain import errors
 from services.executor.domain.audit_records import outcome_record, terminal_state
-from services.executor.domain.deadlines import time_left
+from services.executor.domain.deadlines import blame_deadline, time_left
 from services.executor.domain.idempotency.claim import IdempotencyClaims
+from services.executor.domain.idempotency.effect import describe_effect
 from services.executor.domain.idempotency.unknown_outcome import ClaimLostError, late_owner_error
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import Claim, ClaimOutcome, Record, Result, Source
+from services.executor.domain.model import Claim, ClaimOutcome, Record, Result
 from services.executor.domain.phases.shielded import ShieldedSteps
 from services.executor.domain.ports import AuditTrail
+from services.executor.domain.results.build_result import build_result
 from services.executor.domain.results.check import VerifiedResult
-from services.executor.domain.results.size_limits import (
-    truncate_changes,
-    truncate_effects,
-    truncate_paths,
-    truncate_texts,
-)
 from services.executor.domain.states import State
 from services.executor.domain.tool import Tool
 
@@ -41,38 +35,55 @@ class Completion:
     async def succeed(self, invocation: Invocation, tool: Tool, verified: VerifiedResult) -> Result:
         """Return the result once its record is durable and its claim settled. Raises when they are not."""
         invocation.enter(State.SUCCEEDED)
-        invocation.result_id, invocation.closed = new_id(), True
+        invocation.closed = True
         record = outcome_record(invocation, result=verified.payload)
         invocation.evidence.append(f"records/{record.record_id}")
+        claim, is_lost = invocation.claim, False
         try:
-            if invocation.claim is None:
+            if claim is None:
                 within = time_left(invocation.deadline.answer_by, self._clock, self._audit_wait)
                 await self._audit.conclude(record, within=within)
             else:
-                outcome = ClaimOutcome(invocation.invocation_id, self._result(invocation, tool, verified))
-                await self._steps.run_shielded(self._settle_and_record(invocation, invocation.claim, outcome, record))
-        except ClaimLostError:
-            # The run is on record, but another call answers for the key by now.
-            raise late_owner_error(tool, invocation.invocation_id) from None
+                result = build_result(invocation, tool, verified, self._clock)
+                outcome = ClaimOutcome(invocation.run_id, result, record)
+                is_lost = await self._steps.run_shielded(self._settle_and_record(invocation, claim, outcome, record))
         except MeshError as error:
-            raise errors.result_withheld() from error
+            raise self._withheld(invocation, tool, error) from error
+        if claim is not None and is_lost:
+            # The run is on record, but another call answers for the key by now.
+            raise late_owner_error(tool, claim)
         invocation.phases.end()
-        return self._result(invocation, tool, verified)
+        return build_result(invocation, tool, verified, self._clock)
 
     async def _settle_and_record(
         self, invocation: Invocation, claim: Claim, outcome: ClaimOutcome, record: Record
-    ) -> None:
-        """Settle the claim, then record: if the log fails now, a retry must find the result and not run the tool."""
-        lost: ClaimLostError | None = None
+    ) -> bool:
+        """Settle the claim, then record. Return whether the claim was lost before.
+
+        If the log fails now, a retry must find the result and not run the tool. A run that lost its claim happened, so
+        it is recorded all the same.
+        """
+        is_lost = False
         try:
             await self._claims.settle(invocation, claim, outcome)
-        except ClaimLostError as error:
-            # The run happened, so it is recorded all the same.
-            lost = error
+        except ClaimLostError:
+            is_lost = True
         within = time_left(invocation.deadline.answer_by, self._clock, self._audit_wait)
         await self._audit.conclude(record, within=within)
-        if lost is not None:
-            raise lost
+        return is_lost
+
+    def _withheld(self, invocation: Invocation, tool: Tool, unrecorded: MeshError) -> MeshError:
+        """Return the error of a call that succeeded and whose record is not durable in time.
+
+        A retry with the key returns the result. Without a key it would repeat the effect.
+        """
+        failure = blame_deadline(unrecorded, invocation.deadline.answer_by, self._clock)
+        if failure is unrecorded:
+            failure = errors.result_withheld()
+        failure.metadata["tool_ran"] = "true"
+        if invocation.claim is None and not tool.repeatable:
+            failure.retryable = False
+        return failure
 
     async def fail(self, invocation: Invocation, error: MeshError, until: float) -> MeshError:
         """Record a failure once and return what the caller gets: the failure, or that it could not be recorded."""
@@ -84,7 +95,8 @@ class Completion:
         invocation.enter(terminal_state(invocation, error))
         invocation.reason, invocation.closed = error.reason, True
         record = outcome_record(invocation)
-        await self._claims.settle_failure(invocation, error)
+        describe_effect(invocation, error)
+        await self._claims.settle_failure(invocation, error, record)
         if error.reason in _UNRECORDED:
             # The log did not confirm the decision. The outcome is sent when it accepts records again.
             self._audit.leave(record)
@@ -94,41 +106,13 @@ class Completion:
             write = self._audit.conclude if invocation.attempts else self._audit.append
             await write(record, within=time_left(until, self._clock, self._audit_wait))
         except MeshError as unrecorded:
-            unrecorded.invocation_id, invocation.reason = invocation.invocation_id, unrecorded.reason
-            return unrecorded
+            failure = blame_deadline(unrecorded, until, self._clock)
+            describe_effect(invocation, failure)
+            failure.invocation_id, invocation.reason = invocation.invocation_id, failure.reason
+            return failure
         error.evidence = (*invocation.evidence, f"records/{record.record_id}")
         return error
 
     async def fail_unattended(self, invocation: Invocation, error: MeshError) -> MeshError:
         """Record a failure that no caller waits for. The log has its full time."""
         return await self.fail(invocation, error, until=self._clock.monotonic() + self._audit_wait)
-
-    def _result(self, invocation: Invocation, tool: Tool, verified: VerifiedResult) -> Result:
-        return Result(
-            result_id=invocation.result_id,
-            invocation_id=invocation.invocation_id,
-            content=verified.content,
-            tool_version=tool.name,
-            tool_digest=tool.digest,
-            source=Source.COMPUTED if invocation.retrieved is None else Source.CACHE,
-            created=self._clock.now(),
-            total=invocation.elapsed(),
-            phases=tuple(invocation.phases.durations),
-            attempts=invocation.attempts,
-            sandbox=invocation.sandbox,
-            trace_id=invocation.request.trace_id,
-            changes=truncate_changes(invocation.changes) if invocation.changes else (),
-            changed=truncate_paths(invocation.changed) if invocation.changed else (),
-            deprecation=tool.deprecation,
-            evidence=tuple(invocation.evidence),
-            policies=invocation.decision.policies if invocation.decision else (),
-            context=truncate_texts(invocation.context) if invocation.context else (),
-            effects=truncate_effects(invocation.effects) if invocation.effects else (),
-            effect_count=len(invocation.effects),
-            costs=invocation.costs,
-            undone_by=tool.compensation,
-            undo=b"" if invocation.undo is None else dump(invocation.undo),
-            stored=verified.stored,
-            rendered=verified.rendered,
-            retrieved=invocation.retrieved,
-        )

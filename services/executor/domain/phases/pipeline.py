@@ -21,6 +21,7 @@ from services.executor.domain.ports import (
     AuditTrail,
     Authorizer,
     ClaimStore,
+    CommitLog,
     Observer,
     PreviewTokens,
     Quarantine,
@@ -45,6 +46,7 @@ class Ports:
     audit: AuditTrail
     runner: Runner
     claims: ClaimStore
+    commits: CommitLog
     spending: Spending
     previews: PreviewTokens
     quarantine: Quarantine
@@ -63,7 +65,7 @@ class Ports:
 class Pipeline:
     """The phases, each with the ports that it needs, and the ports themselves."""
 
-    def __init__(self, ports: Ports, *, in_flight: InFlight, audit_wait: float) -> None:
+    def __init__(self, ports: Ports, *, in_flight: InFlight, audit_wait: float, start_seconds: float = 30.0) -> None:
         self.ports = ports
         clock, observer, scanners = ports.clock, ports.observer, ports.scanners
         hooks = self.hooks = InvocationHooks(ports.hooks, scanners)
@@ -88,16 +90,18 @@ class Pipeline:
             clock=clock,
             audit_wait=audit_wait,
         )
-        self.claims = IdempotencyClaims(ports.claims, steps, observer, clock, store_timeout=audit_wait)
-        self.execution = Execution(ports.runner, ports.claims, budget, clock)
+        self.claims = IdempotencyClaims(ports.claims, ports.audit, steps, observer, clock, store_timeout=audit_wait)
+        self.execution = Execution(ports.runner, ports.claims, budget, clock, start_seconds=start_seconds)
         self.verifier = Verifier(
             hooks=hooks,
             large_results=ports.large_results,
             quarantine=ports.quarantine,
-            claims=ports.claims,
+            held=ports.claims.is_held,
+            claims=self.claims,
             steps=steps,
             scanners=scanners,
             heavy_work=ports.heavy_work,
+            clock=clock,
         )
         self.completion = Completion(ports.audit, self.claims, steps, clock, audit_wait=audit_wait)
         self.supervisor = Supervisor(

@@ -57,7 +57,7 @@ class Preflight:
                 raise errors.version_changed(tool.name)
         sandbox = self._runner.sandbox_for(tool)
         if sandbox is None:
-            raise errors.nothing_runs_it(tool.name)
+            raise errors.nothing_runs_it(tool.name, self._runner.missing_for(tool))
         invocation.sandbox = sandbox
         invocation.enter(State.SELECTED)
         if tool.key_required and not request.idempotency_key and not invocation.preview:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -11,6 +11,7 @@ from libs.common.errors import MeshError, Reason
 from libs.common.runtime.clock import Clock
 from services.executor.domain import errors
 from services.executor.domain.hooks.invocation_hooks import InvocationHooks
+from services.executor.domain.idempotency.effect import describe_effect
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.model import Caller, Request
 from services.executor.domain.phases.finish import Completion
@@ -21,6 +22,11 @@ from services.executor.domain.scheduling.budget import BudgetReservations
 from services.executor.domain.tool import UncertainOutcome
 
 T = TypeVar("T")
+# The failures of calls whose time is, or may be, over.
+_LATE = frozenset({Reason.DEADLINE_EXCEEDED, Reason.SANDBOX_NOT_READY})
+_FOREVER = float("inf")
+# How long a late call still waits for its record.
+_LAST_MOMENT = 0.001
 
 
 @dataclass(slots=True)
@@ -65,13 +71,13 @@ class ActiveInvocations:
                 return True
         return False
 
-    def cancel_lost_claim(self, invocation_id: str) -> None:
+    def cancel_lost_claim(self, run_id: str) -> None:
         """Cancel an invocation whose claim may belong to another call by now.
 
         One whose tool must not be repeated continues: half of its effect helps no caller.
         """
         for invocation in self._tasks:
-            if invocation.invocation_id == invocation_id and self._cancelable(invocation):
+            if invocation.run_id == run_id and self._cancelable(invocation):
                 rule = invocation.tool.uncertain if invocation.tool is not None else UncertainOutcome.FAIL
                 if rule is not UncertainOutcome.FAIL:
                     self._cancel(invocation, errors.claim_lost())
@@ -122,6 +128,8 @@ class Supervisor:
         except MeshError as error:
             self.active.remove(invocation)
             hide_in_error(error, invocation.scanner)
+            if error.reason is Reason.DEADLINE_EXCEEDED:
+                raise await self._answer_late(invocation, error, self._record_failure(invocation, error)) from None
             raise await self._steps.run_shielded(self._record_failure(invocation, error)) from None
         except asyncio.CancelledError:
             if (canceled := await self._record_canceled(invocation)) is not None:
@@ -159,7 +167,7 @@ class Supervisor:
     async def _record_failure(self, invocation: Invocation, error: MeshError) -> MeshError:
         if self._hooks.active and not invocation.closed:
             await self._hooks.after_failure(invocation, error)
-        if error.reason is Reason.DEADLINE_EXCEEDED:
+        if error.reason in _LATE:
             # The server answers the caller in time, whatever the log does; the record has as long as it takes.
             return await self._completion.fail_unattended(invocation, error)
         return await self._completion.fail(invocation, error, invocation.deadline.answer_by)
@@ -173,5 +181,25 @@ class Supervisor:
         canceled = self.active.cancellation_error(invocation)
         self.active.remove(invocation)
         error = canceled or (errors.deadline_exceeded() if late else errors.canceled())
-        recorded = await self._steps.run_shielded(self._completion.fail_unattended(invocation, error))
-        return recorded if late or canceled is not None else None
+        recording = self._completion.fail_unattended(invocation, error)
+        if late and canceled is None:
+            return await self._answer_late(invocation, error, recording)
+        recorded = await self._steps.run_shielded(recording)
+        return recorded if canceled is not None else None
+
+    async def _answer_late(
+        self, invocation: Invocation, error: MeshError, recording: Coroutine[Any, Any, MeshError]
+    ) -> MeshError:
+        """Return the error of a call whose time is over, in time to be answered. The record may still be under way."""
+        error.invocation_id = invocation.invocation_id
+        if not invocation.closed:
+            describe_effect(invocation, error)
+        task = self._steps.start(recording)
+        left = invocation.deadline.answer_by - self._clock.monotonic()
+        try:
+            await asyncio.wait([task], timeout=None if left == _FOREVER else max(left, _LAST_MOMENT))
+        except asyncio.CancelledError:
+            if self._clock.monotonic() < invocation.deadline.run_until:
+                raise
+            # The server ends the call at its deadline. The error says more than the cancellation.
+        return task.result() if task.done() else error

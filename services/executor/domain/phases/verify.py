@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from libs.common.json.jsonio import dump
 from libs.common.redaction.tenant_scanners import TenantScanners
+from libs.common.runtime.clock import Clock
 from services.executor.domain import errors
 from services.executor.domain.hooks.invocation_hooks import InvocationHooks
+from services.executor.domain.idempotency.claim import IdempotencyClaims
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import RunResult
+from services.executor.domain.model import Claim, RunResult
 from services.executor.domain.phases.shielded import ShieldedSteps
-from services.executor.domain.ports import ClaimStore, Quarantine
+from services.executor.domain.ports import Quarantine
+from services.executor.domain.results.build_result import build_result
 from services.executor.domain.results.check import CheckedResult, VerifiedResult, check_result
 from services.executor.domain.results.effects import find_undeclared, merge_effects, quarantine_reason
 from services.executor.domain.results.size_limits import UNDO_BYTES
@@ -34,13 +38,16 @@ class Verifier:
         hooks: InvocationHooks,
         large_results: LargeResults,
         quarantine: Quarantine,
-        claims: ClaimStore,
+        held: Callable[[Claim], bool],
+        claims: IdempotencyClaims,
         steps: ShieldedSteps,
         scanners: TenantScanners,
         heavy_work: HeavyWork,
+        clock: Clock,
     ) -> None:
         self._hooks, self._large_results, self._quarantine = hooks, large_results, quarantine
-        self._claims, self._steps, self._scanners, self._heavy_work = claims, steps, scanners, heavy_work
+        self._is_held, self._claims, self._steps = held, claims, steps
+        self._scanners, self._heavy_work, self._clock = scanners, heavy_work, clock
 
     async def verify(self, invocation: Invocation, tool: Tool, run: RunResult) -> VerifiedResult:
         """Return the verified result once the effects of the run are committed.
@@ -53,7 +60,7 @@ class Verifier:
         has_effects = run.rollback is not None or run.commit is not None
         try:
             verified = await self._check_run(invocation, tool, run)
-            if has_effects and invocation.claim is not None and not self._claims.is_held(invocation.claim):
+            if has_effects and invocation.claim is not None and not self._is_held(invocation.claim):
                 # Another call may have committed the same effects meanwhile.
                 raise errors.claim_lost()
         except BaseException:
@@ -62,10 +69,27 @@ class Verifier:
             raise
         if not has_effects:
             return verified
+        await self._prepare(invocation, tool, run, verified)
         invocation.committing = True
         if run.commit is not None and await self._steps.finish_before_cancel(run.commit()):
             invocation.note_caller_left()
+        if run.forget is not None and not invocation.prepared:
+            # No call asks for it.
+            self._steps.start(run.forget())
         return verified
+
+    async def _prepare(self, invocation: Invocation, tool: Tool, run: RunResult, verified: VerifiedResult) -> None:
+        """Store the result under the key before the changes of volumes are committed: a retry finds it if they are."""
+        if run.commit is None or invocation.claim is None or not tool.volumes_only:
+            return
+        try:
+            result = build_result(invocation, tool, verified, self._clock)
+            await self._claims.prepare(invocation, result, run.journal_volume)
+        except BaseException:
+            if run.rollback is not None:
+                await self._steps.finish_before_cancel(run.rollback())
+            raise
+        invocation.forget_commit = run.forget
 
     async def verify_value(self, invocation: Invocation, tool: Tool, value: Any) -> VerifiedResult:
         """Return a value as the result of the call.

@@ -11,7 +11,7 @@ from libs.common.redaction.tenant_scanners import TenantScanners
 from libs.common.runtime.clock import Clock
 from services.executor.domain import errors
 from services.executor.domain.audit_records import outcome_record
-from services.executor.domain.deadlines import time_left
+from services.executor.domain.deadlines import blame_deadline, time_left
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.model import ClaimOutcome, PayloadDigest, Result, Source, StoredResult
 from services.executor.domain.payload_summary import summarize_payload
@@ -52,8 +52,11 @@ class Replay:
         invocation.closed = True
         record = outcome_record(invocation, result=payload)
         invocation.evidence.append(f"records/{record.record_id}")
-        within = time_left(invocation.deadline.answer_by, self._clock, self._audit_wait)
-        await self._audit.append(record, within=within)
+        until = invocation.deadline.answer_by
+        try:
+            await self._audit.append(record, within=time_left(until, self._clock, self._audit_wait))
+        except MeshError as unrecorded:
+            raise blame_deadline(unrecorded, until, self._clock) from None
         invocation.phases.end()
         evidence = (*first.evidence, *invocation.evidence)
         trace_id = invocation.request.trace_id

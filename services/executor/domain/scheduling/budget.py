@@ -32,8 +32,8 @@ class BudgetReservations:
         self._spending, self._clock, self._observer = spending, clock, observer
         self._settling: set[asyncio.Task[None]] = set()
 
-    async def reserve(self, invocation: Invocation, decision: Decision, limit: Limit) -> Limit:
-        """Count the call and return its time limit, within its budgets.
+    async def reserve(self, invocation: Invocation, decision: Decision, limit: Limit, *, start: float) -> Limit:
+        """Count the call and return its time limit, within its budgets. `start` is the longest start of its sandbox.
 
         Raises RATE_LIMITED, BUDGET_EXHAUSTED or SERVICE_UNAVAILABLE; the call must not run then.
         """
@@ -43,7 +43,7 @@ class BudgetReservations:
             # A preview has no price and does not use up a call of its token; the call that follows does.
             cost_micros=0 if invocation.preview else decision.cost_micros,
             seconds=limit.seconds,
-            lease=limit.seconds + LEASE_MARGIN,
+            lease=start + limit.seconds + LEASE_MARGIN,
             use=not invocation.preview,
         )
         seconds = await self._reserved(invocation, reservation)

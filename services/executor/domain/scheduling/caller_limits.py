@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from services.executor.domain import errors
 from services.executor.domain.model import Caller
@@ -23,6 +23,16 @@ class CallerBounds:
     tenant: int = 512
 
 
+class Holder(Protocol):
+    """Whose calls are counted."""
+
+    @property
+    def tenant(self) -> str: ...
+
+    @property
+    def subject(self) -> str: ...
+
+
 class CallerLimits:
     """Counts calls under way by subject and by tenant."""
 
@@ -31,7 +41,7 @@ class CallerLimits:
         self._counts: Counter[tuple[str, ...]] = Counter()
 
     @contextmanager
-    def hold(self, caller: Caller, calls: int) -> Iterator[None]:
+    def hold(self, caller: Holder, calls: int) -> Iterator[None]:
         """Count calls of a caller while they are under way. Raises RATE_LIMITED, and counts none, beyond a bound."""
         tenant, subject = (caller.tenant,), (caller.tenant, caller.subject)
         for name, key, most in (("subject", subject, self._bounds.subject), ("tenant", tenant, self._bounds.tenant)):

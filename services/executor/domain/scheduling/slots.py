@@ -38,7 +38,7 @@ class SlotPool:
         slot = self._scheduler.slot(
             tool,
             arguments,
-            _priority(invocation, tool),
+            priority_of(invocation, tool),
             lambda: invocation.enter(State.QUEUED),
             Owner(caller.tenant, caller.subject),
         )
@@ -61,7 +61,7 @@ class InvocationSlot:
         await self._slot.__aexit__(*raised)
 
 
-def _priority(invocation: Invocation, tool: Tool) -> int:
+def priority_of(invocation: Invocation, tool: Tool) -> int:
     """Return the priority that the caller asks for, at most that of the tool or the one that policy allows."""
     allowed = tool.placement.priority if invocation.decision is None else allowed_priority(invocation.decision, tool)
     return min(invocation.request.priority or tool.placement.priority, allowed)

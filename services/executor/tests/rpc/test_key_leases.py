@@ -22,7 +22,7 @@ from services.executor.domain.scheduling.scheduler import Scheduler
 from services.executor.domain.scheduling.slots import SlotPool
 from services.executor.domain.tool import Placement, UncertainOutcome
 from services.executor.tests.fakes import World
-from services.executor.tests.keys import KEY, age
+from services.executor.tests.keys import KEY, age, encode_record
 from services.executor.tests.samples import a_request, a_write_tool
 from services.executor.tests.waiting import until
 
@@ -44,7 +44,7 @@ class Replica(World):
     def __init__(self, engine: AsyncEngine, owner: str) -> None:
         super().__init__()
         self.engine, self.shifted, self.scheduler = engine, Shifted(), Scheduler(SystemClock())
-        self.table = PostgresClaims(engine, owner, Seal([KEY]))
+        self.table = PostgresClaims(engine, owner, Seal([KEY]), encode_record)
         self.table._leases._monotonic = self.shifted
         ports = replace(self.ports, claims=self.table, slots=SlotPool(self.scheduler, SystemClock()))
         self.pipeline = Pipeline(ports, in_flight=self.in_flight, audit_wait=5.0)

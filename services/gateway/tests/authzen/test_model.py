@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import httpx
@@ -13,9 +14,11 @@ from toolmesh.authz.v1 import decision_pb2 as dpb
 from toolmesh.registry.v1 import tool_manifest_pb2 as mpb
 from toolmesh.registry.v1.tool_version_pb2 import ToolVersion
 
+from libs.common.auth.origins import parse_origins
 from libs.common.errors import MeshError, Reason
 from libs.common.json.canonical import digest
 from services.gateway.authzen.convert import check_request
+from services.gateway.authzen.endpoint import configuration
 from services.gateway.authzen.model import Evaluation
 from services.gateway.tests.conftest import Client, Mesh
 
@@ -275,7 +278,7 @@ async def test_the_way_of_asking_is_held_to(mesh: Mesh) -> None:
     client = mesh.client(token=mesh.signer.mint(ALICE))
     got = await client.http.get(ONE)
     assert (got.status_code, got.headers["allow"]) == (405, "POST")
-    assert (await ask(client, an_evaluation(), content_type="text/plain")).status_code == 415
+    assert (await ask(client, an_evaluation(), content_type="text/plain")).status_code == 400
     assert (await ask(client, b'{"a":"' + b"x" * (2 * 1024 * 1024) + b'"}')).status_code == 413
     assert (await ask(client, b'{"a":' * 1500 + b"1" + b"}" * 1500)).status_code == 413
 
@@ -290,3 +293,23 @@ async def test_where_to_ask_is_told_to_everybody(mesh: Mesh) -> None:
     }
     refused = await client.http.get("/.well-known/authzen-configuration", headers={"host": "a<b>"})
     assert (refused.status_code, refused.json()["reason"]) == (400, "INVALID_REQUEST")
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [
+        ("mesh.example", "https://mesh.example"),
+        ("other.example:8443", "https://other.example:8443"),
+        # A host that is not public is an address of the inside, or an invention of the caller.
+        ("10.0.0.7:8080", "https://mesh.example"),
+        ("evil.example", "https://mesh.example"),
+        ("a<b>", "https://mesh.example"),
+        ("mesh.example:99999", "https://mesh.example"),
+    ],
+)
+async def test_the_public_address_is_told_where_one_is_configured(host: str, address: str) -> None:
+    scope = {"headers": [(b"host", host.encode())], "state": {}}
+    origins = parse_origins("https://mesh.example,https://other.example:8443")
+    document = json.loads(configuration(scope, origins).body)
+    assert document["policy_decision_point"] == address
+    assert document["access_evaluation_endpoint"] == f"{address}/access/v1/evaluation"

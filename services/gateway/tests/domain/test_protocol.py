@@ -9,7 +9,6 @@ import pytest
 from toolmesh.common.v1.error_table import ROWS
 
 from libs.common.errors import MeshError, Reason, Violation
-from services.gateway.domain.deadline import allowed_seconds, parse_deadline
 from services.gateway.domain.dispatch import dispatch
 from services.gateway.domain.model import Entry, InvalidEntry, Request, Response
 from services.gateway.domain.parse import parse
@@ -108,15 +107,3 @@ async def test_no_more_than_the_bound_run_at_once_and_none_starts_after_the_end_
     with pytest.raises(asyncio.CancelledError):
         await running
     assert started == [0, 1, 2]
-
-
-@pytest.mark.parametrize(("text", "ms"), [("1", 1), ("300000", 300_000), ("0050", 50)])
-def test_a_deadline_is_a_number_of_milliseconds(text: str, ms: int) -> None:
-    assert parse_deadline(text) == ms
-
-
-def test_the_least_deadline_holds() -> None:
-    assert allowed_seconds(None, None, 30.0) == 30.0
-    assert allowed_seconds(60_000, None, 30.0) == 60.0
-    assert allowed_seconds(60_000, 1_500, 30.0) == 1.5
-    assert allowed_seconds(None, 45_000, 30.0) == 45.0

@@ -94,6 +94,18 @@ tool_versions = Table(
     Column("beneath", ARRAY(Text), nullable=False),
 )
 
+# What each executor can run, until its lease ends.
+executors = Table(
+    "executors",
+    metadata,
+    Column("instance", Text, primary_key=True),
+    Column("process_id", Text, nullable=False),
+    Column("runners", ARRAY(Text), nullable=False),
+    Column("tiers", ARRAY(Text), nullable=False),
+    Column("packs", ARRAY(Text), nullable=False),
+    Column("expire_time", _MOMENT, nullable=False),
+)
+
 # The scan warnings of a version.
 version_warnings = Table(
     "version_warnings",

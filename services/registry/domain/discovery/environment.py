@@ -9,6 +9,7 @@ from enum import StrEnum
 from libs.common.tool_names import ToolName
 from services.registry.domain.discovery.results import Hit, Listing
 from services.registry.domain.model import LifecycleState
+from services.registry.domain.runners.announcement import RunnerSet
 
 
 class SurfaceReason(StrEnum):
@@ -22,6 +23,7 @@ class SurfaceReason(StrEnum):
     ROLE_NOT_ALLOWED = "role_not_allowed"
     FEATURE_DISABLED = "feature_disabled"
     DEFERRED_UNTIL_DISCOVERED = "deferred_until_discovered"
+    NO_RUNNER = "no_runner"
 
 
 # States that keep a tool off a surface with a reason. Tools in other states that are not callable are not mentioned.
@@ -43,6 +45,8 @@ class SurfaceEnvironment:
     model: str = ""
     model_capabilities: frozenset[str] = frozenset()
     call_chain: frozenset[ToolName] = frozenset()
+    runners: RunnerSet | None = None
+    """What executors can run; None leaves out the question."""
 
     def missing_for(self, listing: Listing) -> tuple[SurfaceReason, str] | None:
         """Return what the environment lacks for a tool, and the reason. The call chain is checked elsewhere."""
@@ -55,7 +59,8 @@ class SurfaceEnvironment:
         offered = {self.model, *self.model_capabilities}
         if listing.model_support and self.model and not offered & set(listing.model_support):
             return SurfaceReason.MODEL_UNSUPPORTED, self.model
-        return None
+        missing = self.runners.missing(listing.need) if self.runners is not None else None
+        return (SurfaceReason.NO_RUNNER, missing.message) if missing else None
 
 
 @dataclass(frozen=True, slots=True)

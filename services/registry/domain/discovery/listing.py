@@ -11,6 +11,7 @@ from services.registry.domain.discovery.results import Listing
 from services.registry.domain.discovery.text import summary, weighted_terms
 from services.registry.domain.model import ToolVersion, VersionHead
 from services.registry.domain.publishing.manifest import Manifest, seconds
+from services.registry.domain.runners.need import need_of
 
 # Seconds of each timeout class, for manifests without a timeout of their own.
 _CLASS_LIMITS = {"interactive": 0.5, "standard": 5.0, "long_running": 300.0, "async": 7200.0}
@@ -71,6 +72,7 @@ def _listing(manifest: Manifest, default_version: VersionHead, heads: Sequence[V
         feature_gates=tuple(availability.get("feature_gates", ())),
         credentials=tuple(availability.get("required_credentials", ())),
         model_support=tuple(availability.get("model_support", ())),
+        need=need_of(manifest),
         heads=tuple(sorted(heads, key=lambda head: head.version)),
         default_version=default_version,
     )

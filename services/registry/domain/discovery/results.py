@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from libs.common.tool_names import ToolName
 from services.registry.domain.model import LifecycleState, VersionHead
 from services.registry.domain.publishing.manifest import MutationClass
+from services.registry.domain.runners.need import RunnerNeed
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class Listing:
     feature_gates: tuple[str, ...]
     credentials: tuple[str, ...]
     model_support: tuple[str, ...]
+    need: RunnerNeed
     heads: tuple[VersionHead, ...]
     """Every version, highest last."""
     default_version: VersionHead

@@ -17,6 +17,7 @@ from services.registry.domain.errors import (
     namespace_not_owned,
     namespace_reserved,
     namespace_taken,
+    no_executor,
     tool_is_revoked,
     version_conflict,
 )
@@ -31,6 +32,8 @@ from services.registry.domain.publishing.examine_candidate import (
 )
 from services.registry.domain.publishing.manifest import Manifest
 from services.registry.domain.publishing.scan.policy import DEFAULT_POLICY, ScanPolicy
+from services.registry.domain.runners.need import need_of
+from services.registry.domain.runners.ports import Announcements
 
 RESERVED = frozenset({DEFAULT_NAMESPACE})
 MAY_USE_RESERVED = frozenset({"executor", OPERATOR})
@@ -51,6 +54,7 @@ async def register_tool(
     *,
     catalogue: Catalogue,
     schemas: SchemaChecker,
+    runners: Announcements,
     wakeup: Wakeup,
     clock: Clock,
     draft: bool = False,
@@ -67,14 +71,25 @@ async def register_tool(
         examination = await examine_candidate(
             manifest, heads, registrar, catalogue=catalogue, schemas=schemas, policy=scan_policy
         )
-        if examination.violations:
-            raise manifest_invalid(examination.violations)
+        await _refuse_unrunnable(manifest, examination, runners)
         added, head = await _add(manifest, registrar, catalogue, clock, schemas, examination, draft=draft)
         if added is not None:
             wakeup.notify()
             return Registration(added, True, examination.warnings)
     [stored] = await catalogue.with_manifests([head])
     return Registration(stored, False, await catalogue.warnings(head))
+
+
+async def _refuse_unrunnable(manifest: Manifest, examination: Examination, runners: Announcements) -> None:
+    """Refuse a manifest that violates a rule or that no executor can run. While no executor is announced, that is
+    not known."""
+    announced = await runners.read()
+    missing = announced.missing(need_of(manifest))
+    known = (missing,) if missing and announced.announcements else ()
+    if examination.violations or known:
+        raise manifest_invalid((*examination.violations, *known))
+    if missing:
+        raise no_executor()
 
 
 async def _add(

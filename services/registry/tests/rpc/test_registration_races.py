@@ -15,6 +15,7 @@ from toolmesh.registry.v1 import registry_service_pb2 as pb
 from libs.common.errors import Reason
 from libs.common.rpc.status import from_rpc_error
 from libs.common.runtime.settings import Address
+from services.registry.tests.announcing import announce_every_runner
 from services.registry.tests.calls import PATIENCE
 from services.registry.tests.consistency import find_inconsistencies
 from services.registry.tests.manifests import reader
@@ -43,6 +44,7 @@ async def launch(
 
     async def one() -> RegistryProcess:
         started.append(await RegistryProcess.start(environment, pki))
+        await announce_every_runner(database_url)
         return started[-1]
 
     yield one

@@ -99,7 +99,8 @@ def _effect_and_state(version: tool_version_pb2.ToolVersion) -> tuple[str, str]:
     from toolmesh_sdk.cli.views.documents import enum_label
 
     effect = enum_label(tool_manifest_pb2.MutationClass.DESCRIPTOR, version.manifest.mutation_class)
-    return effect, enum_label(tool_version_pb2.LifecycleState.DESCRIPTOR, version.state)
+    state = enum_label(tool_version_pb2.LifecycleState.DESCRIPTOR, version.state)
+    return effect, f"{state}, no runner" if version.no_runner else state
 
 
 def _describe(response: registry_service_pb2.GetToolResponse, chosen: tool_version_pb2.ToolVersion | None) -> None:
@@ -110,6 +111,7 @@ def _describe(response: registry_service_pb2.GetToolResponse, chosen: tool_versi
         effect, state = _effect_and_state(chosen)
         facts = {
             "version": f"{manifest.version} ({state})" + (f": {chosen.state_reason}" if chosen.state_reason else ""),
+            "no runner": chosen.no_runner,
             "effect": effect,
             "provider": manifest.provider,
             "scopes": " ".join(manifest.permission.required_scopes),

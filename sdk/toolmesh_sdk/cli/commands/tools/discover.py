@@ -195,7 +195,8 @@ def _print_results(response: pb.SearchToolsResponse, *, explain: bool) -> None:
     rows = []
     for tool in response.tools:
         score = tool.score
-        shown = (short_name(tool.version), f"{score.score:.2f}", enum_label(effects, tool.mutation_class), tool.title)
+        title = f"{tool.title} (no runner)" if tool.no_runner else tool.title
+        shown = (short_name(tool.version), f"{score.score:.2f}", enum_label(effects, tool.mutation_class), title)
         rows.append((*shown, _explain_score(score)) if explain else shown)
     headings = ("TOOL", "SCORE", "EFFECT", "TITLE")
     output.print_table((*headings, "WHY") if explain else headings, rows)
@@ -248,6 +249,9 @@ def _print_surface(response: pb.ToolSurface) -> None:
 
     sys.stdout.write("".join(block.text for block in response.blocks))
     sys.stdout.flush()
+    for tool in response.excluded_tools:
+        if tool.reason == pb.SURFACE_REASON_NO_RUNNER:
+            output.err().print(output.text(f"{short_name(tool.tool)}: no runner: {tool.detail}"))
     totals = response.totals
     steps = " ".join(enum_label(pb.SurfaceStep.DESCRIPTOR, step) for step in response.surface_reason)
     output.err().print(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from toolmesh.audit.v1 import audit_service_pb2 as audit_pb
@@ -188,6 +188,32 @@ async def test_every_checkpoint_of_a_shard_is_consistent_with_the_next(
         assert is_consistent(first, second, bytes(first_root), bytes(second_root), proof(first, hashes[:second]))
     await here.engine.dispose()
     assert here.observer.failures == []
+
+
+async def test_the_key_of_the_log_opens_the_checkpoints_of_every_shard(
+    issuing: Callable[..., Issuing], log_url: str
+) -> None:
+    here = issuing()
+    await append_entries(log_url, 3, 3, 3, records=3)
+    await here.issuer.run_once()
+    key = await here.checkpoints.verifier_key()
+    notes = sql(log_url, "select shard, note from checkpoints")
+    assert len({shard for shard, _ in notes}) >= 3
+    assert all(opens(key, note) for _, note in notes)
+
+
+def opens(verifier_key: str, note: str) -> bool:
+    """Open a note as C2SP signed-note asks: by a line whose name and key hash are those of the key."""
+    name, key_hash, encoded = verifier_key.split("+", 2)
+    public = Ed25519PublicKey.from_public_bytes(base64.b64decode(encoded)[1:])
+    text, _, lines = note.rpartition("\n\n")
+    for line in lines.splitlines():
+        _, signer, value = line.split(" ")
+        signature = base64.b64decode(value)
+        if signer == name and signature[:4].hex() == key_hash:
+            public.verify(signature[4:], (text + "\n").encode())
+            return True
+    return False
 
 
 def proof(first: int, hashes: list[bytes]) -> list[bytes]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from toolmesh.audit.v1 import audit_record_pb2 as record_pb
 
-from services.audit.domain.usage.call import DecodedRecord, Outcome, call_of
+from services.audit.domain.usage.call import COMPLETED, DecodedRecord, Outcome, call_of
 from services.audit.domain.usage.sketch import MAX_MICROSECONDS
 from services.audit.tests.usage_sample import NOON, a_form, decoded_records
 
@@ -61,6 +61,16 @@ def test_a_latency_is_taken_within_its_bounds(text: int | None, counted: int | N
     form = a_form()
     form.pop("latency_us")
     assert only(form if text is None else {**form, "latency_us": text}).latency_us == counted
+
+
+@pytest.mark.parametrize("attempt", [0, 1])
+@pytest.mark.parametrize(
+    "reason", ["E3416 SANDBOX_NOT_READY", "E3405 SANDBOX_UNAVAILABLE", "E3001 SERVICE_UNAVAILABLE"]
+)
+def test_a_failure_of_the_mesh_is_not_counted_against_the_tool(reason: str, attempt: int) -> None:
+    call = only(a_form("invocation_failed", error_reason=reason, attempt=attempt))
+    assert call.outcome not in COMPLETED
+    assert call.latency_us is None
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from libs.common.errors import Reason
 from libs.common.ids import new_id
 from libs.common.sealing import Seal
 from libs.common.sql.engine import engine_for, transaction
-from libs.common.sql.migrate import migrate
 from libs.common.telemetry.log import Log
 from services.authz.adapters.postgres import decision_journal
 from services.authz.adapters.postgres.decision_journal import DecisionJournal
@@ -34,7 +33,6 @@ from services.authz.domain.model import (
     Verdict,
 )
 from services.authz.tests.adapters.cedar.test_engine import make_request
-from services.authz.wiring import MIGRATIONS
 
 NOW = datetime(2026, 1, 1, 12, 30, tzinfo=UTC)
 QUIET = Log("authz", level="error")
@@ -45,7 +43,6 @@ ARGUMENTS = frozenset({ContextField.ARGUMENTS})
 @pytest.fixture
 async def engine(database: Callable[[str], str]) -> AsyncIterator[AsyncEngine]:
     engine = engine_for(database("authz"), schema="authz")
-    await migrate(engine, MIGRATIONS, schema="authz")
     yield engine
     await engine.dispose()
 

@@ -14,7 +14,6 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from libs.common.errors import MeshError, Reason
 from libs.common.sql.engine import engine_for, transaction
-from libs.common.sql.migrate import migrate
 from libs.common.telemetry.log import Log
 from services.authz.adapters.cedar.active_sets import ActivePolicySets
 from services.authz.adapters.cedar.compiler import compiler_for, read_documents
@@ -23,7 +22,7 @@ from services.authz.adapters.postgres.tables import activations, invalidations
 from services.authz.domain.policies.model import NewPolicySet
 from services.authz.tests.adapters.cedar.test_engine import make_request
 from services.authz.tests.policy_texts import forbid, permit
-from services.authz.wiring import MIGRATIONS, POLICIES
+from services.authz.wiring import POLICIES
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 COMPILER = compiler_for(POLICIES)
@@ -37,7 +36,6 @@ def set_of(*policies: str, comment: str = "") -> NewPolicySet:
 @pytest.fixture
 async def engine(database: Callable[[str], str]) -> AsyncIterator[AsyncEngine]:
     engine = engine_for(database("authz"), schema="authz")
-    await migrate(engine, MIGRATIONS, schema="authz")
     yield engine
     await engine.dispose()
 

@@ -12,17 +12,14 @@ from libs.common.auth.authority import Authority
 from libs.common.auth.identity import Ancestor
 from libs.common.errors import MeshError, Reason
 from libs.common.sql.engine import engine_for
-from libs.common.sql.migrate import migrate
 from services.authz.adapters.postgres.session_labels import PostgresSessionLabels
 from services.authz.domain.model import DecisionRequest
 from services.authz.tests.adapters.cedar.test_engine import make_request
-from services.authz.wiring import MIGRATIONS
 
 
 @pytest.fixture
 async def engine(database: Callable[[str], str]) -> AsyncIterator[AsyncEngine]:
     engine = engine_for(database("authz"), schema="authz")
-    await migrate(engine, MIGRATIONS, schema="authz")
     yield engine
     await engine.dispose()
 

@@ -12,7 +12,6 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from libs.common.ids import new_id
 from libs.common.sql.engine import engine_for
-from libs.common.sql.migrate import migrate
 from libs.common.telemetry.log import Log
 from services.authz.adapters.cedar.active_sets import ActivePolicySets
 from services.authz.adapters.cedar.compiler import compiler_for
@@ -23,7 +22,7 @@ from services.authz.domain.policies.model import NewPolicySet, ReplayProgress
 from services.authz.domain.policies.replay_policy_set import ReplayPolicySet
 from services.authz.tests.adapters.cedar.test_engine import make_request
 from services.authz.tests.policy_texts import ask, forbid, permit
-from services.authz.wiring import MIGRATIONS, POLICIES
+from services.authz.wiring import POLICIES
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 QUIET = Log("authz", level="error")
@@ -34,7 +33,6 @@ DECISIONS = 10_000
 @pytest.fixture
 async def engine(database: Callable[[str], str]) -> AsyncIterator[AsyncEngine]:
     engine = engine_for(database("authz"), schema="authz")
-    await migrate(engine, MIGRATIONS, schema="authz")
     yield engine
     await engine.dispose()
 

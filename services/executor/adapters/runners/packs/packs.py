@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from libs.common.entry_points import PACK_NAME, PROGRAM_PATH
 from libs.common.errors import MeshError
 from libs.common.json.canonical import digest
 from libs.common.json.jsonio import parse_object
 from libs.common.telemetry.log import Log
-from services.executor.adapters.runners.packs.entry_points import PACK_NAME, PROGRAM_PATH
 
 DESCRIPTION = "pack.json"
 MAX_FILES = 20_000

@@ -1,23 +1,40 @@
 """Pools warm workers. A worker is reused only for the same tenant, subject, tool version and sandbox.
 
-Workers are started on demand. A worker ends when it was idle too long, has served its number of calls, or is evicted to
-make room for another key. The number of workers is bounded in total and per tenant. Further calls wait in FIFO order; a
-call that cannot be served yet does not block those behind it.
+Workers are started on demand. A start continues after its caller left, so that the next call finds the worker: on a
+busy machine a start may take longer than any one call waits. A worker ends when it was idle too long, has served its
+number of calls, or is evicted to make room for another key. Workers are bounded in total and per tenant, starting ones
+also per key. Further calls wait in FIFO order; a call that cannot be served yet does not block those behind it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
+from prometheus_client import Histogram
+
+from libs.common.errors import MeshError
 from libs.common.runtime.tasks import BackgroundTasks
 from libs.common.telemetry.log import Log
+from libs.common.telemetry.metrics import SECONDS
 from services.executor.adapters.runners.worker.worker import Worker
-from services.executor.domain.errors import sandbox_failed
+from services.executor.domain.errors import sandbox_failed, sandbox_not_ready
+
+_MAX_LOAD_FAILURES = 64
+
+start_seconds = Histogram(
+    "toolmesh_sandbox_start_seconds",
+    "Duration of worker starts, until the worker can take a call, by outcome.",
+    ["outcome"],
+    buckets=SECONDS,
+)
 
 StartWorker = Callable[[], Awaitable[Worker]]
+"""Starts a worker and waits until it is ready. Ends it when canceled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +55,23 @@ class PoolLimits:
 
     max_workers: int = 16
     max_per_tenant: int = 8
+    max_starting_per_tenant: int = 4
+    max_starting_per_key: int = 2
+    start_seconds: float = 30.0
+    """The longest start, with or without a caller that waits."""
     idle_seconds: float = 60.0
+    unused_seconds: float = 10.0
+    """How long a worker without a call is not evicted: its caller left, and is expected again."""
     max_calls: int = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class _Permit:
-    """Permission to start a worker, after the evicted one has ended."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Waiter:
+    """A call that waits for a worker."""
 
-    evicted: Worker | None = None
-
-
-_Grant = Worker | _Permit
+    key: WorkerKey
+    start: StartWorker
+    worker: asyncio.Future[Worker]
 
 
 class WorkerPool:
@@ -62,7 +84,10 @@ class WorkerPool:
         """Idle workers with the start of their idle time, the longest idle first."""
         self._tenants: Counter[str] = Counter()
         """Workers per tenant, including those that are starting."""
-        self._waiting: deque[tuple[WorkerKey, asyncio.Future[_Grant]]] = deque()
+        self._starts: dict[asyncio.Task[Worker], WorkerKey] = {}
+        self._load_failures: OrderedDict[WorkerKey, tuple[float, Exception]] = OrderedDict()
+        """Failures of starts without a waiting call, each for the next call of its key."""
+        self._waiting: deque[_Waiter] = deque()
         self._tasks = BackgroundTasks(log, "worker not ended cleanly")
         self._reaper: asyncio.TimerHandle | None = None
         self._closed = False
@@ -75,14 +100,32 @@ class WorkerPool:
         """The number of idle workers."""
         return len(self._idle)
 
+    @property
+    def starting(self) -> int:
+        """The number of workers that are starting."""
+        return len(self._starts)
+
     async def take(self, key: WorkerKey, start: StartWorker) -> Worker:
-        """Return an idle or a new worker. The caller must give it back or discard it."""
+        """Return an idle or a new worker. The caller must give it back or discard it.
+
+        Raises the failure of the start, SANDBOX_NOT_READY if it took too long.
+        """
         if self._closed:
             raise sandbox_failed("the executor is stopping")
-        grant = None if self._waiting else self._grant(key)
-        if grant is None:
-            grant = await self._wait(key)
-        return grant if isinstance(grant, Worker) else await self._start(key, grant, start)
+        if not self._waiting and (worker := self._take_idle(key)) is not None:
+            return worker
+        if (failure := self._take_failure(key)) is not None:
+            raise failure
+        waiter = _Waiter(key, start, asyncio.get_running_loop().create_future())
+        self._waiting.append(waiter)
+        self._serve_waiters()
+        try:
+            return await waiter.worker
+        except asyncio.CancelledError:
+            if waiter.worker.done() and not waiter.worker.cancelled() and waiter.worker.exception() is None:
+                # The worker was granted, but the caller left before it received it.
+                self.give_back(waiter.worker.result())
+            raise
 
     def give_back(self, worker: Worker) -> None:
         """Keep a worker for the next call, unless it has served its number of calls."""
@@ -94,81 +137,131 @@ class WorkerPool:
         self._serve_waiters()
 
     async def discard(self, worker: Worker) -> None:
-        """ExitKind a worker and wait for it. It ends even if the caller is canceled."""
+        """End a worker and wait for it. It ends even if the caller is canceled."""
         await asyncio.shield(self._tasks.spawn(self._remove(worker)))
 
     async def close(self) -> None:
-        """ExitKind every worker and fail the waiting calls."""
+        """End every worker, also those that are starting, and fail the waiting calls."""
         self._closed = True
         if self._reaper is not None:
             self._reaper.cancel()
-        for _, waiter in self._waiting:
-            if not waiter.done():
-                waiter.set_exception(sandbox_failed("the executor is stopping"))
+        for waiter in self._waiting:
+            if not waiter.worker.done():
+                waiter.worker.set_exception(sandbox_failed("the executor is stopping"))
+        self._waiting.clear()
+        starts = set(self._starts)
+        for task in starts:
+            task.cancel()
+        if starts:
+            await asyncio.wait(starts)
         self._idle.clear()
         for worker in tuple(self._keys):
             self._tasks.spawn(self._remove(worker))
         await self._tasks.drain()
 
-    async def _wait(self, key: WorkerKey) -> _Grant:
-        waiter: asyncio.Future[_Grant] = asyncio.get_running_loop().create_future()
-        self._waiting.append((key, waiter))
-        self._serve_waiters()
-        try:
-            return await waiter
-        except asyncio.CancelledError:
-            if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
-                self._take_back(key, waiter.result())
-            raise
-
-    def _take_back(self, key: WorkerKey, grant: _Grant) -> None:
-        """Take back a grant whose waiter was canceled before it received it."""
-        if isinstance(grant, Worker):
-            self.give_back(grant)
-            return
-        if grant.evicted is not None:
-            self._tasks.spawn(grant.evicted.end())
-        self._release_permit(key.tenant)
-
-    def _grant(self, key: WorkerKey) -> _Grant | None:
-        """Reserve an idle worker of this key, or a permit for a new one; return None if neither is available."""
+    def _take_idle(self, key: WorkerKey) -> Worker | None:
+        """Reserve an idle worker of this key, the last used first."""
         for worker in reversed(self._idle):
             if self._keys[worker] == key and not worker.ended.done():
                 del self._idle[worker]
                 return worker
-        evicted = None
-        if self._tenants[key.tenant] >= self._limits.max_per_tenant:
-            evicted = self._evict(key.tenant)
-        elif len(self) >= self._limits.max_workers:
-            evicted = self._evict(None)
-        else:
-            self._tenants[key.tenant] += 1
-            return _Permit()
-        if evicted is None:
-            return None
+        return None
+
+    def _take_failure(self, key: WorkerKey) -> Exception | None:
+        """Return the failure of a start whose caller left, unless it is too old."""
+        since, failure = self._load_failures.pop(key, (0.0, None))
+        return failure if asyncio.get_running_loop().time() - since < self._limits.idle_seconds else None
+
+    def _serve_waiters(self) -> None:
+        """Grant idle workers to the waiters in order, and start one for each that no start is under way for."""
+        remaining: deque[_Waiter] = deque()
+        waiting, starting = Counter[WorkerKey](), Counter(self._starts.values())
+        for waiter in self._waiting:
+            if waiter.worker.done():
+                continue
+            if (worker := self._take_idle(waiter.key)) is not None:
+                waiter.worker.set_result(worker)
+                continue
+            remaining.append(waiter)
+            waiting[waiter.key] += 1
+            if waiting[waiter.key] > starting[waiter.key] and self._start(waiter):
+                starting[waiter.key] += 1
+        self._waiting = remaining
+
+    def _start(self, waiter: _Waiter) -> bool:
+        """Begin to start a worker for a waiter, and return True if the limits allow it."""
+        key, limits = waiter.key, self._limits
+        same_tenant = [starting for starting in self._starts.values() if starting.tenant == key.tenant]
+        if len(same_tenant) >= limits.max_starting_per_tenant or same_tenant.count(key) >= limits.max_starting_per_key:
+            return False
+        evicted: Worker | None = None
+        full = self._tenants[key.tenant] >= limits.max_per_tenant
+        if full or len(self) >= limits.max_workers:
+            evicted = self._evict(key.tenant if full else None)
+            if evicted is None:
+                return False
         self._tenants[key.tenant] += 1
-        return _Permit(evicted)
+        task = asyncio.create_task(self._run_start(waiter.start, evicted), name="worker-start")
+        self._starts[task] = key
+        task.add_done_callback(partial(self._finish_start, key))
+        return True
 
     def _evict(self, tenant: str | None) -> Worker | None:
-        """Remove and return the longest idle worker, of this tenant or of any, and free its permit."""
-        for worker in self._idle:
+        """Remove and return the longest idle worker, of this tenant or of any, and free its place."""
+        unused_since = asyncio.get_running_loop().time() - self._limits.unused_seconds
+        for worker, since in self._idle.items():
+            if worker.calls == 0 and since > unused_since:
+                continue
             if tenant is None or self._keys[worker].tenant == tenant:
                 del self._idle[worker]
                 self._tenants[self._keys.pop(worker).tenant] -= 1
                 return worker
         return None
 
-    async def _start(self, key: WorkerKey, permit: _Permit, start: StartWorker) -> Worker:
+    async def _run_start(self, start: StartWorker, evicted: Worker | None) -> Worker:
+        if evicted is not None:
+            await asyncio.shield(self._tasks.spawn(evicted.end()))
+        began, outcome = time.monotonic(), "failed"
         try:
-            if permit.evicted is not None:
-                await asyncio.shield(self._tasks.spawn(permit.evicted.end()))
-            worker = await start()
-        except BaseException:
-            self._release_permit(key.tenant)
-            raise
+            async with asyncio.timeout(self._limits.start_seconds):
+                worker = await start()
+            outcome = "ready"
+            return worker
+        except TimeoutError:
+            outcome = "timed_out"
+            raise sandbox_not_ready() from None
+        finally:
+            start_seconds.labels(outcome).observe(time.monotonic() - began)
+
+    def _finish_start(self, key: WorkerKey, start: asyncio.Task[Worker]) -> None:
+        """Grant a started worker to the first call that waits for one of its key, or keep it idle."""
+        del self._starts[start]
+        if start.cancelled():
+            self._release_place(key.tenant)
+        elif isinstance(failure := start.exception(), Exception):
+            self._report_failure(key, failure)
+            self._release_place(key.tenant)
+        else:
+            self._add(start.result(), key)
+
+    def _report_failure(self, key: WorkerKey, failure: Exception) -> None:
+        """Raise the failure of a start in the first call that waits for it, or keep it for the next call."""
+        waiter = next((each for each in self._waiting if each.key == key and not each.worker.done()), None)
+        if waiter is not None:
+            waiter.worker.set_exception(failure)
+        elif not isinstance(failure, MeshError):
+            # The tool's own code failed to load. The same failure of the sandbox need not repeat.
+            self._load_failures[key] = (asyncio.get_running_loop().time(), failure)
+            if len(self._load_failures) > _MAX_LOAD_FAILURES:
+                self._load_failures.popitem(last=False)
+
+    def _add(self, worker: Worker, key: WorkerKey) -> None:
         self._keys[worker] = key
         worker.ended.add_done_callback(lambda _: self._on_ended(worker))
-        return worker
+        self.give_back(worker)
+        if worker in self._idle:
+            # It may be evicted from then on.
+            asyncio.get_running_loop().call_later(self._limits.unused_seconds, self._serve_waiters)
 
     def _on_ended(self, worker: Worker) -> None:
         """Remove an idle worker that ended. A worker in use is discarded by its user."""
@@ -182,26 +275,13 @@ class WorkerPool:
         finally:
             key = self._keys.pop(worker, None)
             if key is not None:
-                self._release_permit(key.tenant)
+                self._release_place(key.tenant)
 
-    def _release_permit(self, tenant: str) -> None:
+    def _release_place(self, tenant: str) -> None:
         self._tenants[tenant] -= 1
         if not self._tenants[tenant]:
             del self._tenants[tenant]
         self._serve_waiters()
-
-    def _serve_waiters(self) -> None:
-        """Grant workers and permits to the waiters in order, skipping those that cannot be served yet."""
-        remaining: deque[tuple[WorkerKey, asyncio.Future[_Grant]]] = deque()
-        for key, waiter in self._waiting:
-            if waiter.done():
-                continue
-            grant = self._grant(key)
-            if grant is None:
-                remaining.append((key, waiter))
-            else:
-                waiter.set_result(grant)
-        self._waiting = remaining
 
     def _schedule_reaper(self) -> None:
         if self._reaper is None and self._idle:

@@ -1,25 +1,23 @@
-"""Applies the changes that a run made in a copy to the volume itself.
+"""Writes the changes of a run to a volume: first beside it, then each file by an atomic rename.
 
-All changes are checked first: if the volume changed where the run changed it, nothing is applied. Then all new contents
-are written to a staging folder in the volume, synced, and renamed into place one by one, so no file is ever half
-written. Blocking: run it in a thread.
+The caller holds the lock of the volume. Every step can be repeated after a crash. Blocking: run it in a thread.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-import shutil
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from services.executor.adapters.runners.workspace.file_tree import FOLDER, LOCK, STAGING, copy_file, digest_of
 
-CHANGED, FAILED = "changed", "failed"
 _NO_SIZE_LIMIT = 1 << 62
 _WRITE_ONLY = 0o222
+_LOCK_POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,34 +32,16 @@ class Change:
     after: str
 
 
-@dataclass(frozen=True, slots=True)
-class ApplyResult:
-    """The number of applied changes, and why the rest was not applied."""
-
-    applied: int
-    cause: str = ""
-
-
-def apply_changes(volume: Path, copy: Path, changes: Sequence[Change]) -> ApplyResult:
-    """Apply the changes under an exclusive lock on the volume, which also excludes other processes."""
-    applied = 0
-    try:
-        with _locked(volume), _staging_folder(volume) as staging:
-            if any(not _is_unchanged(volume, change) for change in changes):
-                return ApplyResult(0, CHANGED)
-            staged = [_stage(volume, copy, staging / str(number), change) for number, change in enumerate(changes)]
-            for path, change in zip(staged, changes, strict=True):
-                _apply(volume, path, change)
-                applied += 1
-            for folder in {(volume / change.relative).parent for change in changes}:
-                sync_path(folder)
-    except OSError:
-        return ApplyResult(applied, FAILED)
-    return ApplyResult(applied)
+class VolumeBusyError(Exception):
+    """Another process holds the lock of the volume."""
 
 
 @contextmanager
-def _locked(volume: Path) -> Iterator[None]:
+def locked(volume: Path, within: float | None = None) -> Iterator[None]:
+    """Hold the exclusive lock of the volume, which also excludes other processes.
+
+    Raises VolumeBusyError after `within` seconds; None waits for as long as it takes.
+    """
     # The lock file is write-only, so a tool that sees the volume read-only cannot open it. A tool could lock the folder
     # itself, or any readable file, and block every commit.
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -69,30 +49,52 @@ def _locked(volume: Path) -> Iterator[None]:
     try:
         if os.fstat(descriptor).st_uid == os.geteuid():
             os.fchmod(descriptor, _WRITE_ONLY)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        _lock(descriptor, within)
         yield
     finally:
         os.close(descriptor)
 
 
-@contextmanager
-def _staging_folder(volume: Path) -> Iterator[Path]:
-    """Create the staging folder on the volume's file system, so that renames are atomic.
-
-    Removes leftovers of a crash.
-    """
-    staging = volume / STAGING
-    shutil.rmtree(staging, ignore_errors=True)
-    staging.mkdir(mode=0o700)
-    try:
-        yield staging
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
-
-
-def _is_unchanged(volume: Path, change: Change) -> bool:
+def is_unchanged(volume: Path, change: Change) -> bool:
     """Return whether the path still has its former content and is not reached through a link."""
     return not _passes_link(volume, change.relative) and digest_of(volume / change.relative) == change.before
+
+
+def stage_changes(volume: Path, copy: Path, changes: Sequence[Change]) -> None:
+    """Write the new content of every changed file to the staging folder, synced.
+
+    The staging folder is on the volume's file system, so that renames are atomic.
+    """
+    staging = volume / STAGING
+    staging.mkdir(mode=0o700)
+    for number, change in enumerate(changes):
+        if change.after not in ("", FOLDER):
+            _stage(volume, copy, staging / str(number), change)
+
+
+def apply_staged(volume: Path, changes: Sequence[Change]) -> Iterator[Change]:
+    """Apply staged changes one by one, and yield each. Those that were applied before a crash are left as they are."""
+    for number, change in enumerate(changes):
+        _apply(volume, volume / STAGING / str(number), change)
+        yield change
+    for folder in {(volume / change.relative).parent for change in changes}:
+        sync_path(folder)
+
+
+def _lock(descriptor: int, within: float | None) -> None:
+    if within is None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        return
+    until = time.monotonic() + within
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                raise VolumeBusyError from None
+            time.sleep(_LOCK_POLL_SECONDS)
+        else:
+            return
 
 
 def _passes_link(volume: Path, relative: str) -> bool:
@@ -104,40 +106,40 @@ def _passes_link(volume: Path, relative: str) -> bool:
     return False
 
 
-def _stage(volume: Path, copy: Path, staged: Path, change: Change) -> Path | None:
-    """Write a file's new content to the staging folder. A file keeps its mode; a new one is not executable."""
-    if change.after in ("", FOLDER):
-        return None
+def _stage(volume: Path, copy: Path, staged: Path, change: Change) -> None:
+    """Write a file's new content. A file keeps its mode; a new one is not executable."""
     copy_file(copy / change.relative, staged, _NO_SIZE_LIMIT)
-    sync_path(staged)
     target = volume / change.relative
     former = target.stat() if change.before not in ("", FOLDER) else None
     staged.chmod(former.st_mode & 0o777 if former else 0o644)
     if os.geteuid() == 0:
         owner = former or volume.stat()
         os.chown(staged, owner.st_uid, owner.st_gid)
-    return staged
+    sync_path(staged)
 
 
-def _apply(volume: Path, staged: Path | None, change: Change) -> None:
+def _apply(volume: Path, staged: Path, change: Change) -> None:
     target = volume / change.relative
-    if FOLDER in (change.before, change.after) and change.before and change.after:
-        # A file replaces a folder or the reverse: the old entry is removed first.
-        _remove(target, change)
     if change.after == "":
-        _remove(target, change)
-    elif staged is None:
-        target.mkdir(mode=0o755)
-        _copy_owner(volume, target)
-    else:
+        _remove(target)
+    elif change.after == FOLDER:
+        if not target.is_dir():
+            _remove(target)
+            target.mkdir(mode=0o755)
+            _copy_owner(volume, target)
+    elif staged.exists():
+        if target.is_dir():
+            target.rmdir()
         staged.replace(target)
 
 
-def _remove(target: Path, change: Change) -> None:
-    if change.before == FOLDER:
+def _remove(target: Path) -> None:
+    if target.is_dir() and not target.is_symlink():
         target.rmdir()
     else:
-        target.unlink()
+        # Also where its folder is a file by now.
+        with suppress(FileNotFoundError, NotADirectoryError):
+            target.unlink()
 
 
 def _copy_owner(volume: Path, target: Path) -> None:

@@ -15,8 +15,8 @@ from pathlib import Path
 
 FOLDER = "folder"
 """Marks a folder where a file has the digest of its content."""
-# The mesh's own entries in a volume: the staging folder and the lock of commits. They are never copied.
-STAGING, LOCK = ".toolmesh-staging", ".toolmesh-lock"
+# The mesh's own entries in a volume: the staging folder, the lock and the notes of commits. They are never copied.
+STAGING, LOCK, COMMITS = ".toolmesh-staging", ".toolmesh-lock", ".toolmesh-commits"
 _OTHER_TYPE = "neither"
 _GONE = (FileNotFoundError, NotADirectoryError)
 _CHUNK = 1 << 20
@@ -152,7 +152,7 @@ def _entries(root: Path, *, tolerant: bool) -> Iterator[TreeEntry]:
             raise TreeTooLargeError
         for name in sorted(_names(folder, tolerant=tolerant)):
             relative = f"{prefix}{name}"
-            if relative in (STAGING, LOCK):
+            if relative in (STAGING, LOCK, COMMITS):
                 continue
             path = folder / name
             status = _status(path, tolerant=tolerant)

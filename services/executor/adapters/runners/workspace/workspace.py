@@ -17,18 +17,29 @@ from typing import Any, TypeVar
 
 from libs.common.errors import MeshError
 from services.executor.adapters.runners.workspace import file_tree
-from services.executor.adapters.runners.workspace.apply_changes import Change, apply_changes
+from services.executor.adapters.runners.workspace.apply_changes import Change, VolumeBusyError
 from services.executor.adapters.runners.workspace.file_tree import Tree, TreeTooLargeError
+from services.executor.adapters.runners.workspace.journal import (
+    FORBIDDEN,
+    VolumeChanges,
+    commit_changes,
+    forget_commit,
+    recover_interrupted,
+    resolve_commit,
+)
 from services.executor.adapters.runners.workspace.tenant_folder import open_tenant_folder
 from services.executor.adapters.sandbox.scratch.bounded_scratch import BoundedScratch, ScratchFolder
 from services.executor.adapters.sandbox.scratch.remove_tree import remove_tree
 from services.executor.domain import errors
+from services.executor.domain.model import CommitState
 from services.executor.domain.tool import VOLUMES, Confinement, Effect, Tool
 from services.executor.domain.volumes import Volume
 
 _POLL_SECONDS = 0.1
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _EXCESS_BYTES = 1 << 20
+# How long a resolver waits for a process that commits to the volume at this moment.
+_RESOLVE_SECONDS = 5.0
 T = TypeVar("T")
 
 
@@ -135,13 +146,26 @@ class Workspace:
             ]
         return tuple(effects)
 
-    async def commit(self) -> None:
-        """Apply the changes to the volumes, each file atomically. Continues if the caller is canceled.
+    @property
+    def journal_volume(self) -> str:
+        """The volume that notes whether the changes were applied; empty without changes."""
+        changed = [copy for copy, changes in self._changes if changes]
+        return min(changed, key=lambda copy: copy.original).volume if changed else ""
 
-        Raises PARTIAL_FAILURE if a volume changed meanwhile where the run changed it, or if not all could be applied.
+    async def commit(self, invocation_id: str) -> None:
+        """Apply the changes to the volumes, all or none. Continues if the caller is canceled.
+
+        Raises PARTIAL_FAILURE if a volume changed meanwhile where the run changed it, or if not all could be applied;
+        SERVICE_UNAVAILABLE if another call was told that this one has no effect.
         """
-        self._committing = asyncio.ensure_future(self._commit())
+        self._committing = asyncio.ensure_future(self._commit(invocation_id))
         await asyncio.shield(self._committing)
+
+    async def forget(self, invocation_id: str) -> None:
+        """Remove the note that the changes were applied."""
+        changed = [copy.original for copy, changes in self._changes if changes]
+        if changed:
+            await asyncio.to_thread(forget_commit, min(changed), invocation_id)
 
     async def rollback(self) -> None:
         """Remove the copies. Does nothing the second time."""
@@ -157,16 +181,16 @@ class Workspace:
         if self._scratch is not None:
             self._scratch.remove()
 
-    async def _commit(self) -> None:
-        applied, total = 0, sum(len(changes) for _, changes in self._changes)
+    async def _commit(self, invocation_id: str) -> None:
+        parts = [VolumeChanges(copy.original, copy.folder, changes) for copy, changes in self._changes]
         try:
-            for copy, changes in self._changes:
-                outcome = await asyncio.to_thread(apply_changes, copy.original, copy.folder, changes)
-                applied += outcome.applied
-                if outcome.cause:
-                    raise errors.partly_kept(applied, total, outcome.cause)
+            outcome = await asyncio.to_thread(commit_changes, invocation_id, parts)
         finally:
             await self.start_rollback()
+        if outcome.cause == FORBIDDEN:
+            raise errors.claim_lost()
+        if outcome.cause:
+            raise errors.partly_kept(outcome.applied, sum(len(part.changes) for part in parts), outcome.cause)
 
     async def _read(self, copy: _VolumeCopy) -> Tree:
         try:
@@ -184,9 +208,25 @@ class Volumes:
         self._volumes = dict(volumes)
         self._scratch = scratch
 
-    def has_all(self, tool: Tool) -> bool:
-        """Return whether every volume in the tool's manifest exists here."""
-        return all(volume in self._volumes for volume in tool.confinement.reads)
+    def missing_for(self, tool: Tool) -> list[str]:
+        """Return the volumes of the tool's manifest that do not exist here."""
+        return [volume for volume in tool.confinement.reads if volume not in self._volumes]
+
+    async def resolve_commit(self, volume: str, tenant: str, invocation_id: str) -> CommitState:
+        """Return whether a run applied its changes. If it did not, it never will.
+
+        Raises SERVICE_UNAVAILABLE while the volume cannot be locked or read.
+        """
+        if volume not in self._volumes:
+            return CommitState.UNKNOWN
+        try:
+            return await asyncio.to_thread(self._resolve_commit, volume, tenant, invocation_id)
+        except (VolumeBusyError, OSError) as cause:
+            raise errors.volume_busy(volume) from cause
+
+    def _resolve_commit(self, volume: str, tenant: str, invocation_id: str) -> CommitState:
+        folder = open_tenant_folder(self._volumes[volume], tenant)
+        return resolve_commit(folder, invocation_id, within=_RESOLVE_SECONDS)
 
     async def open(self, tool: Tool, tenant: str) -> Workspace:
         """Copy what a tenant has in the tool's volumes for one run.
@@ -231,6 +271,7 @@ class Volumes:
             target = scratch.path / volume
             try:
                 original = open_tenant_folder(self._volumes[volume], tenant)
+                recover_interrupted(original)
                 before = file_tree.copy_tree(original, target, limit, lambda: not canceled.is_set())
                 copies.append(_VolumeCopy(volume, original, target, before))
             except TreeTooLargeError:

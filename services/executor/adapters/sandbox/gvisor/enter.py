@@ -1,4 +1,4 @@
-"""Prepares a new process and replaces it with `runsc`: parent-death signal, cgroups and limits.
+"""Prepares a new process and replaces it with `runsc`: parent-death signal, cgroups, limits and mount namespace.
 
 Runs as a program with a JSON object as its only argument: `cgroups` and `mount_namespace` to enter and the `command` to
 execute. It dies with the executor, and gVisor's own processes die with it. Like the launcher, it loads the standard
@@ -30,6 +30,10 @@ def main() -> None:
         _prepare(request["parent"], request["cgroups"])
         if request["mount_namespace"]:
             syscalls.join_mount_namespace(request["mount_namespace"])
+        if os.geteuid() == 0:
+            # gVisor mounts its network namespace on a file and leaves it there when it is killed. An ordinary user's
+            # gVisor makes a mount namespace itself.
+            syscalls.unshare_mounts()
         os.execve(request["command"][0], request["command"], {})  # noqa: S606
     except OSError as error:
         with open(request["log"], "w") as log:  # noqa: PTH123

@@ -7,13 +7,13 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-FETCHED = Path(__file__).resolve().parents[5] / ".toolmesh" / "bin" / "runsc"
-"""Where `make gvisor` installs it."""
+BUILT = Path(__file__).resolve().parents[5] / ".toolmesh" / "bin" / "runsc"
+"""Where `make gvisor` puts it."""
 PLATFORMS = ("systrap", "ptrace")
 """How it intercepts system calls, fastest first; not every build offers both."""
 HOW_TO_GET = (
-    "gVisor's program `runsc` was not found: run `make gvisor` on Debian or Ubuntu; elsewhere install it "
-    "and set TOOLMESH_RUNSC unless it is on the PATH"
+    "gVisor's program `runsc` was not found: run `make gvisor`, or install it and set TOOLMESH_RUNSC unless it is on "
+    "the PATH"
 )
 
 
@@ -51,7 +51,9 @@ class Runsc:
 
 
 def find_runsc(configured: Path | None) -> Path | None:
-    """Return the path of runsc: the configured one, else from the PATH, else the fetched one; None if not
-    executable."""
-    program = configured or Path(shutil.which("runsc") or FETCHED)
+    """Return the path of runsc: the configured one, else the built one, else from the PATH; None if not executable.
+
+    The built one is pinned; the one of a distribution may be years old.
+    """
+    program = configured or (BUILT if os.access(BUILT, os.X_OK) else Path(shutil.which("runsc") or BUILT))
     return program if os.access(program, os.X_OK) else None

@@ -49,7 +49,7 @@ async def test_a_row_reports_whether_it_is_in_progress(table: ClaimRows, engine:
     running, ended, free = a_claim(key="running"), a_claim(key="ended"), a_claim(key="free")
     for claim in (running, ended):
         await table.acquire(claim, 30.0)
-    await table.settle(ended, "failed", error=b"e")
+    await table.settle(ended, "failed", None, error=b"e")
     rows = await table.read([scope_of(claim) for claim in (running, ended, free)])
     assert {scope[-1]: in_progress for scope, (in_progress, _) in rows.items()} == {"running": True, "ended": False}
     assert rows[scope_of(ended)][1].error == b"e"
@@ -62,7 +62,7 @@ async def test_only_held_claims_are_renewed(table: ClaimRows, engine: AsyncEngin
     held, ended, others = a_claim(key="held"), a_claim(key="ended"), a_claim(key="others")
     for claim in (held, ended, others):
         await table.acquire(claim, 30.0)
-    await table.settle(ended, "succeeded", result=b"r")
+    await table.settle(ended, "succeeded", None, result=b"r")
     await age(engine, "lease_until")
     imposter = a_claim(key="others")
     assert await table.renew([held, ended, imposter], 60.0) == {held.invocation_id}

@@ -18,7 +18,7 @@ from services.executor.domain.argument_spec import Change
 from services.executor.domain.idempotency.unknown_outcome import MOST_RUNS, ClaimLostError, UnresolvedClaim
 from services.executor.domain.model import ClaimOutcome
 from services.executor.domain.tool import Deprecation
-from services.executor.tests.keys import KEY, a_claim, age, refusal, rows, statements
+from services.executor.tests.keys import KEY, a_claim, age, encode_record, refusal, rows, statements
 from services.executor.tests.samples import a_result
 from services.executor.tests.waiting import until
 
@@ -143,7 +143,7 @@ async def test_concurrent_calls_share_few_statements(here: PostgresClaims, engin
 
 async def test_concurrent_calls_share_the_failure_of_the_database() -> None:
     engine = engine_for("postgresql://executor:test@127.0.0.1:1/none", schema="executor")
-    claims = PostgresClaims(engine, "executor-0", Seal([KEY]))
+    claims = PostgresClaims(engine, "executor-0", Seal([KEY]), encode_record)
     with statements(engine):
         calls = [refusal(claims.acquire(a_claim())) for _ in range(20)]
         told = await asyncio.gather(*calls)
@@ -431,6 +431,6 @@ async def test_the_window_begins_at_the_end_of_the_call(here: PostgresClaims, en
 
 async def test_a_failing_database_is_service_unavailable() -> None:
     engine = engine_for("postgresql://executor:test@127.0.0.1:1/none", schema="executor")
-    error = await refusal(PostgresClaims(engine, "executor-0", Seal([KEY])).acquire(a_claim()))
+    error = await refusal(PostgresClaims(engine, "executor-0", Seal([KEY]), encode_record).acquire(a_claim()))
     assert error.reason is Reason.SERVICE_UNAVAILABLE
     await engine.dispose()

@@ -14,7 +14,7 @@ from libs.common.sealing import Seal
 from services.executor.adapters.idempotency.claims import PostgresClaims
 from services.executor.adapters.tables import claims as table
 from services.executor.domain.model import ClaimOutcome
-from services.executor.tests.keys import a_claim, refusal, rows
+from services.executor.tests.keys import a_claim, encode_record, refusal, rows
 from services.executor.tests.samples import a_result
 
 SECRET = "the-content-that-nobody-may-read-in-a-dump"
@@ -44,7 +44,7 @@ async def test_an_outcome_whose_sealing_key_is_gone_is_unknown_and_not_repeated(
     claim = a_claim()
     await here.acquire(claim)
     await here.settle(claim, ClaimOutcome(claim.invocation_id, a_result()))
-    bereft = PostgresClaims(engines[1], "executor-1", Seal([bytes(32)]))
+    bereft = PostgresClaims(engines[1], "executor-1", Seal([bytes(32)]), encode_record)
     error = await refusal(bereft.acquire(a_claim(invocation_id="inv-2")))
     assert error.reason is Reason.UNKNOWN_OUTCOME
 

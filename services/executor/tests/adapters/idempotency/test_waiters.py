@@ -53,7 +53,7 @@ async def test_one_statement_polls_many_claims(table: ClaimRows, waiters: ClaimW
     # The background poll runs too; what counts is that the number does not grow with the number of claims.
     assert len([statement for statement in seen if "join claims" in statement]) == len(seen) < len(claims)
     for claim in claims:
-        await table.settle(claim, "succeeded", result=claim.key.encode())
+        await table.settle(claim, "succeeded", None, result=claim.key.encode())
     rows = await asyncio.gather(*calls)
     assert [row.result for row in rows] == [claim.key.encode() for claim in claims for _ in range(4)]
     assert waiters.scopes == ()
@@ -108,7 +108,7 @@ async def test_polling_restarts_after_all_waiters_left(table: ClaimRows, waiters
         claim = await held(table, key=str(number))
         call = waiting_for(waiters, claim)
         await until(lambda: waiters.scopes)
-        await table.settle(claim, "succeeded", result=b"x")
+        await table.settle(claim, "succeeded", None, result=b"x")
         assert (await call).result == b"x"
         await until(lambda: waiters._polling is None)
 

@@ -16,8 +16,12 @@ MANIFESTS = [a_manifest(tool_id="one"), a_manifest(tool_id="two")]
 NAMES = ["tools/core.one/versions/1.0.0", "tools/core.two/versions/1.0.0"]
 
 
+async def at_once() -> None:
+    """The registry knows the executor already."""
+
+
 async def test_every_tool_is_registered(registry: RegistryPeer, reach: Callable[..., Any], quiet: Log) -> None:
-    await BuiltinRegistrar(await reach("registry", registry.address), MANIFESTS, quiet).register_all()
+    await BuiltinRegistrar(await reach("registry", registry.address), MANIFESTS, quiet, after=at_once).register_all()
     assert sorted(registry.versions) == NAMES
 
 
@@ -25,7 +29,7 @@ async def test_transient_failures_are_retried_and_permanent_ones_are_not(
     registry: RegistryPeer, reach: Callable[..., Any], quiet: Log
 ) -> None:
     registry.refusals = [Reason.SERVICE_UNAVAILABLE, Reason.TOOL_MANIFEST_INVALID]
-    await BuiltinRegistrar(await reach("registry", registry.address), MANIFESTS, quiet).register_all()
+    await BuiltinRegistrar(await reach("registry", registry.address), MANIFESTS, quiet, after=at_once).register_all()
     assert registry.registered == NAMES[:1]
 
 
@@ -33,7 +37,7 @@ async def test_registration_waits_for_the_registry(pki: Any, reach: Callable[...
     peer = RegistryPeer()  # type: ignore[abstract]
     async with serving(pki, "registry", peer.add) as address:
         pass
-    registrar = BuiltinRegistrar(await reach("registry", address), MANIFESTS, quiet)
+    registrar = BuiltinRegistrar(await reach("registry", address), MANIFESTS, quiet, after=at_once)
     await registrar.start()
     async with serving(pki, "registry", peer.add, port=address.port):
         await until(lambda: sorted(peer.versions) == NAMES)

@@ -92,13 +92,22 @@ async def test_a_program_may_ignore_its_stdin(running: Running) -> None:
 
 
 @pytest.mark.parametrize(
-    "elements", [["pack:tricks/plain.py"], ["pack:nowhere/x"], ["/usr/bin/no-such-program"], ["/bin/ls"], ["sh"]]
+    ("elements", "cause"),
+    [
+        (["pack:tricks/plain.py"], "plain.py"),
+        (["pack:nowhere/x"], "TOOLMESH_TOOL_PACKS"),
+        (["/usr/bin/no-such-program"], "no-such-program"),
+        (["/bin/ls"], "/usr/bin"),
+        (["sh"], "shell"),
+    ],
 )
-async def test_a_program_that_the_pack_does_not_offer_cannot_run(running: Running, elements: list[str]) -> None:
+async def test_a_program_that_the_pack_does_not_offer_cannot_run(
+    running: Running, elements: list[str], cause: str
+) -> None:
     assert running.sandbox_for(command_tool(*elements)) is None
     error = await running.failure(command_tool(*elements), work())
     assert error.reason is Reason.TOOL_UNAVAILABLE
-    assert "TOOLMESH_TOOL_PACKS" in error.metadata["state_reason"]
+    assert cause in error.metadata["state_reason"]
 
 
 async def test_a_program_never_runs_in_a_weaker_sandbox(running: Running) -> None:

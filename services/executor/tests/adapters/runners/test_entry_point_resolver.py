@@ -26,9 +26,9 @@ class Resolutions:
         self.digests: list[str] = []
         self._missing = missing
 
-    def resolve(self, tool: Tool) -> ResolvedEntryPoint[str] | None:
+    def resolve(self, tool: Tool) -> ResolvedEntryPoint[str] | str:
         self.digests.append(tool.digest)
-        return None if tool.digest in self._missing else ResolvedEntryPoint("main", f"box {tool.digest}", PACK)
+        return "a pack" if tool.digest in self._missing else ResolvedEntryPoint("main", f"box {tool.digest}", PACK)
 
 
 def test_a_digest_is_resolved_once() -> None:
@@ -37,6 +37,8 @@ def test_a_digest_is_resolved_once() -> None:
     for _ in range(3):
         assert resolver.sandbox_name(a_tool(digest="a")) == "box a"
         assert resolver.sandbox_name(a_tool(digest="b")) is None
+        assert resolver.missing_for(a_tool(digest="a")) == ""
+        assert resolver.missing_for(a_tool(digest="b")) == "a pack"
     assert resolutions.digests == ["a", "b"]
 
 
@@ -46,6 +48,7 @@ def test_a_tool_that_cannot_run_here_is_an_error_when_it_is_required() -> None:
     with pytest.raises(MeshError) as caught:
         resolver.require(a_tool(digest="b"))
     assert caught.value.reason is Reason.TOOL_UNAVAILABLE
+    assert caught.value.metadata["state_reason"] == "a pack"
 
 
 def test_only_an_entry_point_of_a_pack_binds_a_folder() -> None:

@@ -28,6 +28,9 @@ class Behaving:
     def sandbox_for(self, tool: Tool) -> str | None:
         return "process/x python kit@sha256:abc"
 
+    def missing_for(self, tool: Tool) -> str:
+        return ""
+
     def runs_inline(self, tool: Tool) -> bool:
         return False
 

@@ -21,7 +21,7 @@ from services.executor.domain.invocation import Invocation
 from services.executor.domain.model import PLAIN, Claim, ClaimOutcome, PayloadDigest, Request, Result, Source
 from services.executor.domain.results.check import VerifiedResult
 from services.executor.domain.tool import Mutation, Tool, UncertainOutcome
-from services.executor.tests.fakes import KnownTools, MemoryClaims
+from services.executor.tests.fakes import KnownTools, MemoryClaims, MemoryCommits
 from services.executor.tests.keys import a_claim
 from services.executor.tests.samples import a_request, a_result, a_tool, a_write_tool
 
@@ -36,8 +36,10 @@ class Case:
         self.answer = answer
         self.asked: list[Request] = []
         self.tool = a_write_tool(uncertain=rule, status_tool="status")
-        self.claims, self.claim = MemoryClaims(), a_claim()
-        self.uncertain = UnknownOutcomes(KnownTools(self.tool, status), self.call, self.claims, SystemClock())
+        self.claims, self.commits, self.claim = MemoryClaims(), MemoryCommits(), a_claim()
+        self.uncertain = UnknownOutcomes(
+            KnownTools(self.tool, status), self.call, self.claims, self.commits, SystemClock()
+        )
         self.invocation = Invocation(a_request(idempotency_key="k"), SystemClock(), None)
 
     async def call(self, request: Request) -> Result:
@@ -49,7 +51,9 @@ class Case:
     async def resolve(self, runs: tuple[str, ...] = (FIRST,)) -> ClaimOutcome | None:
         """Take the key over from these runs and resolve what they left."""
         await self.claims.acquire(self.claim)
-        doubted = UnresolvedClaim(runs[0], errors.outcome_unknown(runs[0]), runs)
+        doubted = UnresolvedClaim(
+            runs[0], errors.outcome_unknown(runs[0], "keys/k"), runs=runs, exhausted=len(runs) >= MOST_RUNS
+        )
         return await self.uncertain.resolve(self.invocation, self.tool, self.claim, doubted, self.verify)
 
     async def verify(self, value: Any) -> VerifiedResult:
@@ -189,9 +193,9 @@ async def test_who_is_overtaken_while_it_resolves_answers_nothing_of_its_own() -
 def test_a_late_owners_caller_hears_what_everybody_hears_or_may_ask_again(
     rule: UncertainOutcome, reason: Reason
 ) -> None:
-    assert late_owner_error(a_write_tool(uncertain=rule), FIRST).reason is reason
+    assert late_owner_error(a_write_tool(uncertain=rule), a_claim()).reason is reason
 
 
 def test_a_doubt_taken_for_an_ending_is_an_unknown_outcome() -> None:
-    doubted = UnresolvedClaim(FIRST, errors.outcome_unknown(FIRST), (FIRST,))
+    doubted = UnresolvedClaim(FIRST, errors.outcome_unknown(FIRST, "keys/k"), runs=(FIRST,))
     assert reason_of(doubted) is Reason.UNKNOWN_OUTCOME

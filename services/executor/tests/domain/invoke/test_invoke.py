@@ -128,7 +128,7 @@ async def test_a_tool_that_this_executor_cannot_run_is_unavailable() -> None:
     world.runner.knows_tool = False
     error = await world.failure(a_request())
     assert error.reason is Reason.TOOL_UNAVAILABLE
-    assert "TOOLMESH_TOOL_PACKS" in error.metadata["state_reason"]
+    assert error.metadata["state_reason"] == "it lacks a pack"
     assert world.trail.durable[0].state is State.BLOCKED
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -242,7 +243,7 @@ async def test_what_goes_wrong_when_a_memory_is_told_again_is_seen() -> None:
 async def test_a_memory_that_could_not_be_asked_for_a_key_is_not_told_again_and_again() -> None:
     world = World(a_write_tool())
 
-    async def away(claim: Claim) -> ClaimOutcome | None:
+    async def away(claim: Claim, on_wait: Callable[[], None] = lambda: None) -> ClaimOutcome | None:
         raise MeshError(Reason.SERVICE_UNAVAILABLE)
 
     world.claims.acquire = away  # type: ignore[method-assign]

@@ -44,10 +44,14 @@ class Foreseeing:
     def sandbox_for(self, tool: Tool) -> str | None:
         return "process/bubblewrap"
 
+    def missing_for(self, tool: Tool) -> str:
+        return ""
+
     def runs_inline(self, tool: Tool) -> bool:
         return False
 
     async def run(self, tool: Tool, work: RunRequest) -> RunResult:
+        work.begin()
         self.work.append(work)
         return RunResult(
             {"said": "hello"}, (Effect("file:b", "update", True),), forecast=self.forecast, rollback=self._drop

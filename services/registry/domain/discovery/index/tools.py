@@ -143,7 +143,7 @@ class ToolIndex:
         columns.scopes[row] = self.scope_sets.number(listing.required_scopes)
         columns.category[row] = self.categories.number(listing.category)
         columns.versions[row] = self.version_sets.number(_version_key(listing.heads), listing.heads)
-        needs = (listing.feature_gates, listing.credentials, listing.model_support)
+        needs = (listing.feature_gates, listing.credentials, listing.model_support, listing.need)
         columns.needs[row] = self.needs.number(needs, listing)
         self.words.add(row, entry.counted)
         self.tags.add(row, dict.fromkeys(entry.tags, 1.0))

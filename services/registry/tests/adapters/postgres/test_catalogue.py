@@ -20,6 +20,7 @@ from services.registry.domain.catalog.changes import Position
 from services.registry.domain.model import Actor
 from services.registry.domain.publishing.manifest import Manifest
 from services.registry.domain.publishing.register_tool import Registration, register_tool
+from services.registry.tests.announcing import ABLE, FixedAnnouncements
 from services.registry.tests.manifests import reader
 
 
@@ -36,6 +37,7 @@ def register(engine: AsyncEngine, manifest: Manifest, **options: Any) -> Any:
         Actor("edge", "did:web:acme.example:users:bob"),
         catalogue=PostgresCatalogue(engine, **options),
         schemas=JsonSchemaChecker(),
+        runners=FixedAnnouncements(ABLE),
         wakeup=Silence(),
         clock=SystemClock(),
     )

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from libs.common.errors import MeshError
+from libs.common.errors import MeshError, Reason
 from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.worker.pool import PoolLimits, WorkerKey, WorkerPool
 from services.executor.adapters.runners.worker.worker import Worker
@@ -179,16 +179,82 @@ async def test_a_failed_start_releases_its_permit(starter: Starter) -> None:
     await pool.close()
 
 
-async def test_a_canceled_start_releases_its_permit(starter: Starter) -> None:
-    pool = pool_of(max_workers=1)
-    starter.gate = asyncio.Event()
-    starting = asyncio.create_task(take(pool, starter, A))
-    await asyncio.sleep(0)
-    starting.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await starting
-    starter.gate = None
+async def give_up(*calls: asyncio.Task[Worker]) -> None:
+    """Let callers leave while their workers start."""
+    for call in calls:
+        call.cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
+
+
+async def test_a_start_continues_after_its_caller_left(starter: Starter) -> None:
+    """Otherwise a start that takes longer than a call would never end."""
+    pool, starter.gate = pool_of(), asyncio.Event()
+    for _ in range(3):
+        call = asyncio.create_task(take(pool, starter, A))
+        await until(lambda: pool.starting == 1)
+        await give_up(call)
+    starter.gate.set()
+    await until(lambda: pool.idle == 1)
+    assert starter.keys[await take(pool, starter, A)] == A
+    assert starter.started[A] == 1
+    await pool.close()
+
+
+async def test_starts_without_callers_are_bounded(starter: Starter) -> None:
+    keys = [WorkerKey(f"digest-{number}", "tenant-a", "s") for number in range(6)]
+    pool, starter.gate = pool_of(max_starting_per_key=2, max_starting_per_tenant=3), asyncio.Event()
+    same = [asyncio.create_task(take(pool, starter, A)) for _ in range(8)]
+    await until(lambda: pool.starting == 2)
+    await give_up(*same)
+    other = [asyncio.create_task(take(pool, starter, key)) for key in (*keys, B)]
+    await until(lambda: pool.starting == 4)
+    await give_up(*other)
+    assert Counter(key.tenant for key in pool._starts.values()) == {"tenant-a": 3, "tenant-b": 1}
+    await pool.close()
+    assert len(pool) == starter.living == 0
+
+
+async def test_a_start_ends_after_its_own_time(starter: Starter) -> None:
+    pool, starter.gate = pool_of(max_workers=1, start_seconds=0.02), asyncio.Event()
+    with pytest.raises(MeshError) as caught:
+        await take(pool, starter, A)
+    assert (caught.value.reason, caught.value.retry_after) == (Reason.SANDBOX_NOT_READY, 1.0)
+    await give_up(asyncio.create_task(take(pool, starter, A)))
+    await until(lambda: len(pool) == 0)
+    starter.gate.set()
     await take(pool, starter, B)
+    await pool.close()
+
+
+async def test_the_next_call_gets_the_failure_of_a_start_whose_caller_left(starter: Starter) -> None:
+    pool, starter.gate, starter.failure = pool_of(), asyncio.Event(), RuntimeError()
+    call = asyncio.create_task(take(pool, starter, A))
+    await until(lambda: pool.starting == 1)
+    await give_up(call)
+    starter.gate.set()
+    await until(lambda: pool.starting == 0)
+    starter.failure = None
+    assert starter.keys[await take(pool, starter, B)] == B
+    with pytest.raises(RuntimeError):
+        await take(pool, starter, A)
+    assert starter.keys[await take(pool, starter, A)] == A
+    await pool.close()
+
+
+@pytest.mark.parametrize("unused_seconds", [0.05, 3600.0])
+async def test_an_unused_worker_is_kept_for_its_caller_for_a_while(starter: Starter, unused_seconds: float) -> None:
+    """Otherwise two slow starts would evict each other for ever."""
+    pool, starter.gate = pool_of(max_workers=1, unused_seconds=unused_seconds), asyncio.Event()
+    call = asyncio.create_task(take(pool, starter, A))
+    await until(lambda: pool.starting == 1)
+    await give_up(call)
+    starter.gate.set()
+    await until(lambda: pool.idle == 1)
+    other = asyncio.create_task(take(pool, starter, B))
+    if unused_seconds > 60:
+        pool.give_back(await take(pool, starter, A))
+        assert starter.started[A] == 1
+    assert starter.keys[await other] == B
     await pool.close()
 
 
@@ -245,7 +311,7 @@ def test_limits_hold_and_every_call_is_served(steps: Any, most: int, per_tenant:
     """
 
     async def scenario() -> None:
-        pool, starter = pool_of(max_workers=most, max_per_tenant=per_tenant), Starter()
+        pool, starter = pool_of(max_workers=most, max_per_tenant=per_tenant, unused_seconds=0.0), Starter()
         using: set[Worker] = set()
 
         async def call(key: WorkerKey, pauses: int, end: str) -> None:

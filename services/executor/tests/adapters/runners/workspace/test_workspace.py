@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from libs.common.errors import MeshError, Reason
 from services.executor.adapters.runners.worker.worker import WorkerGoneError
-from services.executor.adapters.runners.workspace.apply_changes import apply_changes
 from services.executor.adapters.runners.workspace.file_tree import FOLDER, STAGING, read_tree
+from services.executor.adapters.runners.workspace.journal import VolumeChanges, commit_changes
 from services.executor.adapters.runners.workspace.workspace import Volumes, Workspace, difference
 from services.executor.adapters.sandbox.port import ExitKind, ExitReport
 from services.executor.adapters.sandbox.scratch.bounded_scratch import BoundedScratch, ScratchFolder
@@ -93,7 +93,7 @@ async def test_changes_are_observed_and_committed(volume: Path, scratch: Bounded
     ]
     assert (volume / "a.txt").read_text() == before
     expected = read_tree(copy, MIB)
-    await workspace.commit()
+    await workspace.commit("run")
     assert read_tree(volume, MIB) == expected
     assert is_empty(scratch)
     assert not (volume / STAGING).exists()
@@ -133,7 +133,7 @@ async def test_a_file_can_replace_a_folder_and_the_reverse(
         (copy / was).write_text("now a file")
     await workspace.observe_effects()
     expected = read_tree(copy, MIB)
-    await workspace.commit()
+    await workspace.commit("run")
     assert read_tree(volume, MIB) == expected
 
 
@@ -144,7 +144,7 @@ async def test_a_commit_keeps_modes_and_owners_of_the_volume(volume: Path, scrat
         (copy / name).write_text("#!/bin/sh\n")
         (copy / name).chmod(0o6777)
     await workspace.observe_effects()
-    await workspace.commit()
+    await workspace.commit("run")
     modes = {name: stat.S_IMODE((volume / name).stat().st_mode) for name in ("a.txt", "new")}
     assert modes == {"a.txt": 0o640, "new": 0o644}
     assert (volume / "new").stat().st_uid == (volume / "sub").stat().st_uid
@@ -180,7 +180,7 @@ async def test_a_commit_fails_if_the_volume_changed_meanwhile(volume: Path, scra
             (volume / "new.txt").symlink_to("/etc/passwd")
     before = read_tree(volume, MIB) if who != "made a link" else None
     with pytest.raises(MeshError) as caught:
-        await workspace.commit()
+        await workspace.commit("run")
     assert caught.value.reason is Reason.PARTIAL_FAILURE
     assert caught.value.metadata == {"kept": "0", "changes": "3", "cause": "changed"}
     assert before is None or read_tree(volume, MIB) == before
@@ -197,7 +197,7 @@ async def test_a_commit_does_not_follow_links(volume: Path, scratch: BoundedScra
     (volume / "sub").rmdir()
     (volume / "sub").symlink_to(outside)
     with pytest.raises(MeshError):
-        await workspace.commit()
+        await workspace.commit("run")
     assert list(outside.iterdir()) == []
 
 
@@ -206,7 +206,7 @@ async def test_a_commit_succeeds_if_only_other_paths_changed(volume: Path, scrat
     (copy / "a.txt").write_text("A")
     await workspace.observe_effects()
     (volume / "theirs.txt").write_text("theirs")
-    await workspace.commit()
+    await workspace.commit("run")
     assert (volume / "a.txt").read_text() == "A"
     assert (volume / "theirs.txt").read_text() == "theirs"
 
@@ -216,7 +216,9 @@ async def test_of_two_commits_to_one_file_one_fails(volume: Path, scratch: Bound
     for nth, (workspace, copy) in enumerate(runs):
         (copy / "a.txt").write_text(f"from {nth}")
         await workspace.observe_effects()
-    kept = await asyncio.gather(*(workspace.commit() for workspace, _ in runs), return_exceptions=True)
+    kept = await asyncio.gather(
+        *(workspace.commit(f"run-{nth}") for nth, (workspace, _) in enumerate(runs)), return_exceptions=True
+    )
     winners = [nth for nth, outcome in enumerate(kept) if outcome is None]
     assert len(winners) == 1
     assert (volume / "a.txt").read_text() == f"from {winners[0]}"
@@ -230,7 +232,7 @@ async def test_a_partial_commit_reports_how_many_changes_were_applied(volume: Pa
     (copy / "sub").rmdir()
     await workspace.observe_effects()
     with pytest.raises(MeshError) as caught:
-        await workspace.commit()
+        await workspace.commit("run")
     assert caught.value.metadata == {"kept": "1", "changes": "2", "cause": "failed"}
 
 
@@ -241,7 +243,7 @@ def test_the_staging_folder_of_a_killed_executor_is_removed(volume: Path, tmp_pa
     copy.mkdir()
     (copy / "n").write_text("n")
     changes = difference({}, read_tree(copy, MIB))
-    assert apply_changes(volume, copy, changes).applied == 1
+    assert commit_changes("run", [VolumeChanges(volume, copy, changes)]).applied == 1
     assert not (volume / STAGING).exists()
 
 
@@ -325,8 +327,8 @@ async def test_a_size_violation_is_reported_before_the_error_of_the_killed_proce
 
 def test_only_existing_volumes_are_available(volume: Path, scratch: BoundedScratch) -> None:
     volumes = volumes_of(volume, scratch)
-    assert volumes.has_all(tool())
-    assert not volumes.has_all(tool(reads=("files", "others")))
+    assert volumes.missing_for(tool()) == []
+    assert volumes.missing_for(tool(reads=("files", "others"))) == ["others"]
 
 
 # The difference of two file_tree.

@@ -17,15 +17,17 @@ def _program(path: Path, mode: int = 0o755) -> Path:
     return path
 
 
-def test_configured_runsc_comes_before_the_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    on_path, fetched, named = (_program(tmp_path / folder / "runsc") for folder in ("path", "fetched", "named"))
-    monkeypatch.setattr(runsc, "FETCHED", fetched)
+def test_configured_runsc_comes_before_the_built_one_and_that_before_the_path(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    on_path, built, named = (_program(tmp_path / folder / "runsc") for folder in ("path", "built", "named"))
+    monkeypatch.setattr(runsc, "BUILT", built)
     monkeypatch.setenv("PATH", str(on_path.parent))
     assert find_runsc(named) == named
+    assert find_runsc(None) == built
+    built.unlink()
     assert find_runsc(None) == on_path
     monkeypatch.setenv("PATH", "")
-    assert find_runsc(None) == fetched
-    fetched.unlink()
     assert find_runsc(None) is None
 
 

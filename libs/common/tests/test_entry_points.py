@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from services.executor.adapters.runners.packs.entry_points import Command, Function, parse_command, parse_function
+from libs.common.entry_points import Command, Function, parse_command, parse_function
 
 
 def test_a_function_is_parsed_into_pack_module_and_name() -> None:

@@ -1,0 +1,29 @@
+"""A service's migrations run before its first start, as the owner of its schema, and their failure is the service's."""
+
+from __future__ import annotations
+
+import pytest
+
+from localmesh.parts.service import ServicePlan, service_part
+from localmesh.ports import USUAL_PORTS
+from localmesh.process.part import PartError
+from localmesh.settings import Settings
+from localmesh.state.pki import Pki
+from localmesh.state.state import State
+
+NOWHERE = "postgresql://audit_owner:secret-word@127.0.0.1:1/toolmesh"
+
+
+async def test_a_migration_that_fails_is_the_services_failure_and_shows_no_password(state: State) -> None:
+    part = service_part(ServicePlan("audit", (), owner_url=NOWHERE), USUAL_PORTS, Pki(state.pki), Settings())
+    with pytest.raises(PartError) as caught:
+        await part.initialize()
+    assert caught.value.part == "audit"
+    # The line that the migrations print, not a traceback's last.
+    assert caught.value.reason.startswith("audit migrations: ")
+    assert "secret-word" not in f"{caught.value}{part}"
+
+
+async def test_a_service_without_a_database_migrates_nothing(state: State) -> None:
+    part = service_part(ServicePlan("gateway", ()), USUAL_PORTS, Pki(state.pki), Settings())
+    await part.initialize()

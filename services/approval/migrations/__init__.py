@@ -1,0 +1,7 @@
+"""The schema of approval's tables."""
+
+from pathlib import Path
+
+from libs.common.sql.schema import ServiceSchema
+
+SCHEMA = ServiceSchema("approval", Path(__file__).parent)

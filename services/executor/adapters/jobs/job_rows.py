@@ -1,0 +1,252 @@
+"""SQL of jobs. Every change of a job also writes its event, in one statement.
+
+Times are the database's, so that replicas with different clocks agree on when a lease expires. A claim is identified by
+its attempt: a replica that lost its claim and comes back changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Row, TextClause, text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from libs.common.sql.engine import separately, transaction
+from services.executor.domain.jobs.job import JobFilter, JobOwner
+
+# Seconds of waiting that raise the priority of a job by one.
+AGING_SECONDS = 30
+_SWEEP_ROWS = 500
+# Claims are made one at a time, so that the bounds hold across replicas.
+_CLAIM_LOCK = text("select pg_advisory_xact_lock(hashtext('toolmesh.executor.jobs'))")
+
+_COLUMNS = (
+    "invocation_id, tenant, subject, tool_version, tool_digest, state, sequence, attempt, executor_id, create_time,"
+    " deadline, start_time, end_time, cancel_requested, key, task_id, native_call_id, trace_id, failed"
+)
+_OWN = "invocation_id = :invocation_id and tenant = :tenant and subject = :subject"
+_HELD = "invocation_id = :invocation_id and attempt = :attempt and owner = :owner and end_time is null"
+_EVENT = "insert into job_events (invocation_id, sequence, state, reason, create_time)"
+
+_WAITING = text("""
+select count(*) filter (where tenant = :tenant) as of_tenant, count(*) as in_all
+from jobs where end_time is null and owner = ''
+""")
+_ADD = text(f"""
+with added as (
+  insert into jobs (invocation_id, tenant, subject, session, tool, key, arguments_digest, tool_version, tool_digest,
+                    state, priority, request, task_id, native_call_id, trace_id, sequence, create_time, retry_time,
+                    deadline, expire_time)
+  values (:invocation_id, :tenant, :subject, :session, :tool, :key, :arguments_digest, :tool_version, :tool_digest,
+          :state, :priority, :request, :task_id, :native_call_id, :trace_id, cardinality(cast(:states as text[])),
+          now(), now(), now() + :max_duration, now() + :max_duration + :keep)
+  on conflict (tenant, subject, session, tool, key) where key <> '' do nothing
+  returning invocation_id, create_time
+)
+{_EVENT} select added.invocation_id, entered.sequence, entered.state, '', added.create_time
+from added, unnest(cast(:states as text[])) with ordinality as entered (state, sequence)
+""")  # noqa: S608  (made of constants)
+_BY_KEY = text(f"""
+select {_COLUMNS}, null::bytea as outcome, arguments_digest from jobs
+where tenant = :tenant and subject = :subject and session = :session and tool = :tool and key = :key and key <> ''
+""")  # noqa: S608
+_GET = text(f"select {_COLUMNS}, outcome from jobs where {_OWN}")  # noqa: S608
+_PAGE = text(f"""
+select {_COLUMNS}, null::bytea as outcome from jobs
+where tenant = :tenant and subject = :subject
+  and (cardinality(cast(:states as text[])) = 0 or state = any(cast(:states as text[])))
+  and (:tool = '' or tool = :tool)
+  and (cast(:start_time as timestamptz) is null or create_time >= :start_time)
+  and (cast(:end_time as timestamptz) is null or create_time < :end_time)
+  and (cast(:after_time as timestamptz) is null or (create_time, invocation_id) < (:after_time, :after_id))
+order by create_time desc, invocation_id desc limit :max_rows
+""")  # noqa: S608
+_EVENTS = text("""
+select sequence, create_time, state, reason from job_events
+where invocation_id = :invocation_id and sequence > :after order by sequence limit :max_rows
+""")
+_REQUEST_CANCEL = text(f"""
+update jobs set cancel_requested = true, retry_time = least(retry_time, now()) where {_OWN} and end_time is null
+""")  # noqa: S608
+# The most urgent first: by priority, which grows with waiting, then each tenant in turn, then by age. A job whose
+# replica disappeared is claimed like one that waits; its tool ran, so the event says that it is taken over.
+_CLAIM = text(f"""
+with held as (
+  select tenant, tool from jobs where end_time is null and owner <> '' and lease_until > now()
+), per_tenant as (select tenant, count(*) as n from held group by tenant
+), per_tool as (select tool, count(*) as n from held group by tool
+), waiting as (
+  select invocation_id, tenant, tool, create_time,
+         least(10, priority + floor(extract(epoch from now() - create_time) / {AGING_SECONDS})) as urgency
+  from jobs where end_time is null and (owner = '' or lease_until <= now()) and retry_time <= now()
+    and not tool_version = any(cast(:without as text[]))
+), in_turn as (
+  select w.*, coalesce(t.n, 0)
+              + row_number() over (partition by w.tenant order by urgency desc, create_time) as turn
+  from waiting w left join per_tenant t using (tenant)
+), ranked as (
+  select i.*, coalesce(o.n, 0)
+              + row_number() over (partition by i.tool order by urgency desc, turn, create_time) as turn_of_tool
+  from in_turn i left join per_tool o using (tool) where turn <= :per_tenant
+), chosen as (
+  select invocation_id from ranked where turn_of_tool <= :per_tool
+  order by urgency desc, turn, create_time limit :max_jobs
+), claimed as (
+  update jobs j set owner = :owner, executor_id = :executor_id, attempt = attempt + 1, lease_until = now() + :lease,
+         state = case when state = 'running' then 'yielded' else state end,
+         sequence = sequence + case when state = 'running' then 1 else 0 end
+  from chosen c where j.invocation_id = c.invocation_id
+  returning j.invocation_id, j.attempt, j.request, j.cancel_requested, j.state, j.sequence,
+            greatest(extract(epoch from j.deadline - now()), 0)::float8 as seconds_left
+), taken_over as (
+  {_EVENT} select invocation_id, sequence, state, 'taken over', now() from claimed where state = 'yielded'
+)
+select invocation_id, attempt, request, cancel_requested, seconds_left from claimed
+""")  # noqa: S608
+_BEGIN = text(f"""
+with begun as (
+  update jobs set state = 'running', sequence = sequence + 1, start_time = coalesce(start_time, now()) where {_HELD}
+  and state <> 'running' returning invocation_id, sequence
+)
+{_EVENT} select invocation_id, sequence, 'running', '', now() from begun
+""")  # noqa: S608
+_FINISH = text(f"""
+with ended as (
+  update jobs set state = :state, sequence = sequence + 1, end_time = now(), owner = '', request = null,
+         failed = :failed, outcome = :outcome, expire_time = now() + :keep where {_HELD}
+  returning invocation_id, sequence
+)
+{_EVENT} select invocation_id, sequence, :state, :reason, now() from ended
+""")  # noqa: S608
+_GIVE_BACK = text(f"""
+update jobs set owner = '', lease_until = now(), retry_time = now() + :delay where {_HELD}
+""")  # noqa: S608
+_RENEW = text("""
+update jobs j set lease_until = now() + :lease
+from unnest(cast(:ids as text[]), cast(:attempts as int[])) as input (invocation_id, attempt)
+where j.invocation_id = input.invocation_id and j.attempt = input.attempt and j.owner = :owner and j.end_time is null
+returning j.invocation_id, j.cancel_requested
+""")
+_SWEEP = text("""
+delete from jobs where expire_time <= now() and end_time is not null
+and ctid in (select ctid from jobs where expire_time <= now() and end_time is not null limit :max_rows)
+""")
+
+
+class JobRows:
+    """Reads and writes the rows of jobs and their events."""
+
+    def __init__(self, engine: AsyncEngine, *, owner: str, executor_id: str, lease: float, keep: float) -> None:
+        self._engine, self._owner, self._executor_id = engine, owner, executor_id
+        self._lease, self._keep = timedelta(seconds=lease), timedelta(seconds=keep)
+
+    async def count_waiting(self, tenant: str) -> tuple[int, int]:
+        """Return how many jobs of a tenant wait, and how many in all."""
+        async with separately(self._engine) as connection:
+            row = (await connection.execute(_WAITING, {"tenant": tenant})).one()
+            return row.of_tenant, row.in_all
+
+    async def add(self, values: dict[str, Any], *, max_seconds: float) -> bool:
+        """Insert a job with the events of its states; return False if its key has a job."""
+        durations = {"max_duration": timedelta(seconds=max_seconds), "keep": self._keep}
+        return await self._change(_ADD, {**values, **durations})
+
+    async def find_by_key(self, values: dict[str, Any]) -> Row[Any] | None:
+        """Return the job of a key, with the digest of its arguments."""
+        return await self._first(_BY_KEY, values)
+
+    async def get(self, owner: JobOwner, invocation_id: str) -> Row[Any] | None:
+        """Return a job of an owner."""
+        return await self._first(_GET, _own(owner, invocation_id))
+
+    async def page(self, wanted: JobFilter, max_rows: int, after: tuple[datetime, str] | None) -> Sequence[Row[Any]]:
+        """Return jobs of an owner, newest first."""
+        values = {
+            "tenant": wanted.owner.tenant,
+            "subject": wanted.owner.subject,
+            "states": [str(state) for state in wanted.states],
+            "tool": wanted.tool,
+            "start_time": wanted.start_time,
+            "end_time": wanted.end_time,
+            "after_time": after[0] if after else None,
+            "after_id": after[1] if after else "",
+            "max_rows": max_rows,
+        }
+        return await self._all(_PAGE, values)
+
+    async def events(self, invocation_id: str, after: int, max_rows: int) -> Sequence[Row[Any]]:
+        """Return events behind a sequence, in order."""
+        return await self._all(_EVENTS, {"invocation_id": invocation_id, "after": after, "max_rows": max_rows})
+
+    async def request_cancel(self, owner: JobOwner, invocation_id: str) -> None:
+        """Request the cancellation of a job that has not ended."""
+        await self._change(_REQUEST_CANCEL, _own(owner, invocation_id))
+
+    async def claim(
+        self, max_jobs: int, without: Sequence[str], *, per_tenant: int, per_tool: int
+    ) -> Sequence[Row[Any]]:
+        """Claim jobs, within the bounds of what all replicas run for one tenant and of one tool."""
+        values = {
+            "owner": self._owner,
+            "executor_id": self._executor_id,
+            "lease": self._lease,
+            "max_jobs": max_jobs,
+            "per_tenant": per_tenant,
+            "per_tool": per_tool,
+            "without": list(without),
+        }
+        async with transaction(self._engine) as connection:
+            await connection.execute(_CLAIM_LOCK)
+            return (await connection.execute(_CLAIM, values)).all()
+
+    async def begin(self, invocation_id: str, attempt: int) -> bool:
+        """Note that the tool starts; return whether the job is held."""
+        return await self._change(_BEGIN, self._held(invocation_id, attempt))
+
+    async def finish(
+        self, invocation_id: str, attempt: int, *, state: str, reason: str, failed: bool, outcome: bytes
+    ) -> bool:
+        """End a job; return whether it was held."""
+        values = {"state": state, "reason": reason, "failed": failed, "outcome": outcome, "keep": self._keep}
+        return await self._change(_FINISH, {**self._held(invocation_id, attempt), **values})
+
+    async def give_back(self, invocation_id: str, attempt: int, delay: float) -> None:
+        """End a claim; the job is not claimed again before the delay is over."""
+        values = {**self._held(invocation_id, attempt), "delay": timedelta(seconds=delay)}
+        await self._change(_GIVE_BACK, values)
+
+    async def renew(self, held: Sequence[tuple[str, int]]) -> dict[str, bool]:
+        """Renew claims; return those that are still held, and whether their cancellation was requested."""
+        values = {
+            "ids": [invocation_id for invocation_id, _ in held],
+            "attempts": [attempt for _, attempt in held],
+            "owner": self._owner,
+            "lease": self._lease,
+        }
+        return {row.invocation_id: row.cancel_requested for row in await self._all(_RENEW, values)}
+
+    async def sweep(self) -> int:
+        """Delete a bounded number of jobs whose time is over; return how many."""
+        async with separately(self._engine) as connection:
+            return (await connection.execute(_SWEEP, {"max_rows": _SWEEP_ROWS})).rowcount
+
+    def _held(self, invocation_id: str, attempt: int) -> dict[str, Any]:
+        return {"invocation_id": invocation_id, "attempt": attempt, "owner": self._owner}
+
+    async def _first(self, statement: TextClause, values: dict[str, Any]) -> Row[Any] | None:
+        async with separately(self._engine) as connection:
+            return (await connection.execute(statement, values)).first()
+
+    async def _all(self, statement: TextClause, values: dict[str, Any]) -> Sequence[Row[Any]]:
+        async with separately(self._engine) as connection:
+            return (await connection.execute(statement, values)).all()
+
+    async def _change(self, statement: TextClause, values: dict[str, Any]) -> bool:
+        async with separately(self._engine) as connection:
+            return (await connection.execute(statement, values)).rowcount > 0
+
+
+def _own(owner: JobOwner, invocation_id: str) -> dict[str, Any]:
+    return {"invocation_id": invocation_id, "tenant": owner.tenant, "subject": owner.subject}

@@ -1,0 +1,204 @@
+"""Jobs in PostgreSQL. Requests, tokens and outcomes are stored encrypted, bound to their job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from sqlalchemy import Row
+from toolmesh.common.v1.error_reason_pb2 import ErrorEnvelope
+from toolmesh.executor.v1.result_envelope_pb2 import ResultEnvelope
+
+from libs.common.errors import MeshError
+from libs.common.rpc.status import envelope, from_envelope
+from libs.common.sealing import Seal, SealError
+from services.executor.adapters.jobs.job_rows import JobRows
+from services.executor.convert.invocation import envelope_of, result_of
+from services.executor.domain import errors
+from services.executor.domain.jobs.job import ClaimedJob, Job, JobBounds, JobEvent, JobFilter, JobOwner, JobPage, NewJob
+from services.executor.domain.model import Request, Result
+from services.executor.domain.states import State
+
+
+class _SealedRequest(msgspec.Struct, frozen=True):
+    """What is stored encrypted of a request."""
+
+    request: Request
+    token: str
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(_SealedRequest)
+
+
+class PostgresJobs:
+    """Stores jobs, and claims them for this process."""
+
+    def __init__(self, rows: JobRows, seal: Seal, bounds: JobBounds) -> None:
+        self._rows, self._seal, self._bounds = rows, seal, bounds
+
+    async def add(self, job: NewJob) -> Job:
+        """Store a job, or return the one that the same idempotency key started."""
+        values = _identifying_columns(job)
+        first = await self._rows.find_by_key(values)
+        if first is None:
+            await self._raise_if_full(job)
+            added = await self._rows.add({**values, **self._columns(job)}, max_seconds=job.max_seconds)
+            first = None if added else await self._rows.find_by_key(values)
+        if first is not None:
+            if first.arguments_digest != job.arguments_digest:
+                raise errors.key_conflict()
+            return self._job(first)
+        stored = await self.get(JobOwner.of(job.request.caller), job.invocation_id)
+        if stored is None:
+            raise errors.unexpected()
+        return stored
+
+    async def get(self, owner: JobOwner, invocation_id: str) -> Job | None:
+        """Return a job with its outcome; None if the owner has none of this id."""
+        row = await self._rows.get(owner, invocation_id)
+        return None if row is None else self._job(row)
+
+    async def page(self, wanted: JobFilter, size: int, after: tuple[datetime, str] | None) -> JobPage:
+        """Return a page of jobs without their outcomes, newest first."""
+        rows = await self._rows.page(wanted, size + 1, after)
+        last = rows[size - 1] if len(rows) > size else None
+        jobs = tuple(self._job(row) for row in rows[:size])
+        return JobPage(jobs, None if last is None else (last.create_time, last.invocation_id))
+
+    async def events(self, invocation_id: str, after: int, limit: int) -> Sequence[JobEvent]:
+        """Return events behind a sequence, in order."""
+        rows = await self._rows.events(invocation_id, after, limit)
+        return [JobEvent(row.sequence, row.create_time, State(row.state), row.reason) for row in rows]
+
+    async def request_cancel(self, owner: JobOwner, invocation_id: str) -> Job | None:
+        """Request the cancellation of a job that has not ended, and return it; None if the owner has none."""
+        await self._rows.request_cancel(owner, invocation_id)
+        return await self.get(owner, invocation_id)
+
+    async def claim(self, limit: int, without: Sequence[str] = ()) -> Sequence[ClaimedJob]:
+        """Claim up to `limit` jobs that wait or whose replica disappeared, the most urgent first.
+
+        Jobs of the tool versions `without` are left to other replicas.
+        """
+        bounds = self._bounds
+        rows = await self._rows.claim(limit, without, per_tenant=bounds.per_tenant, per_tool=bounds.per_tool)
+        return [job for row in rows if (job := await self._claimed(row)) is not None]
+
+    async def begin(self, job: ClaimedJob) -> bool:
+        """Note that the tool starts; return False if the job is no longer held."""
+        return await self._rows.begin(job.invocation_id, job.attempt)
+
+    async def finish(self, job: ClaimedJob, state: State, outcome: Result | MeshError) -> bool:
+        """Store the outcome; return False, and change nothing, if the job is no longer held."""
+        failed = isinstance(outcome, MeshError)
+        message = envelope(outcome) if isinstance(outcome, MeshError) else envelope_of(outcome)
+        return await self._rows.finish(
+            job.invocation_id,
+            job.attempt,
+            state=str(state),
+            reason=outcome.reason.name if isinstance(outcome, MeshError) else "",
+            failed=failed,
+            outcome=self._seal.seal(message.SerializeToString(), _outcome_context(job.invocation_id)),
+        )
+
+    async def give_back(self, job: ClaimedJob, delay: float = 0.0) -> None:
+        """End the claim, so that a replica claims the job again after the delay."""
+        await self._rows.give_back(job.invocation_id, job.attempt, delay)
+
+    async def renew(self, held: Sequence[ClaimedJob]) -> dict[str, bool]:
+        """Renew claims; return those that are still held, and whether their cancellation was requested."""
+        return await self._rows.renew([(job.invocation_id, job.attempt) for job in held])
+
+    async def sweep(self) -> int:
+        """Delete a bounded number of jobs whose time is over; return how many."""
+        return await self._rows.sweep()
+
+    async def _raise_if_full(self, job: NewJob) -> None:
+        of_tenant, in_all = await self._rows.count_waiting(job.request.caller.tenant)
+        if of_tenant >= self._bounds.waiting_per_tenant or in_all >= self._bounds.waiting:
+            raise errors.queue_full(job.tool, retry_after=10.0)
+
+    def _columns(self, job: NewJob) -> dict[str, Any]:
+        request = job.request
+        sealed = _SealedRequest(msgspec.structs.replace(request, deadline=None), job.token)
+        return {
+            "invocation_id": job.invocation_id,
+            "arguments_digest": job.arguments_digest,
+            "tool_version": job.tool_version,
+            "tool_digest": job.tool_digest,
+            "state": str(job.transitions[-1]),
+            "states": [str(state) for state in job.transitions],
+            "priority": job.priority,
+            "task_id": request.task_id,
+            "native_call_id": request.native_call_id,
+            "trace_id": request.trace_id,
+            "request": self._seal.seal(_ENCODER.encode(sealed), _request_context(job.invocation_id)),
+        }
+
+    async def _claimed(self, row: Row[Any]) -> ClaimedJob | None:
+        """Decrypt a claimed job. One that no key opens any more ends here: no replica could ever run it."""
+        try:
+            sealed = _DECODER.decode(self._seal.open(row.request, _request_context(row.invocation_id)))
+        except (SealError, msgspec.DecodeError):
+            message = envelope(errors.unexpected()).SerializeToString()
+            outcome = self._seal.seal(message, _outcome_context(row.invocation_id))
+            await self._rows.finish(
+                row.invocation_id, row.attempt, state=str(State.FAILED), reason="INTERNAL", failed=True, outcome=outcome
+            )
+            return None
+        return ClaimedJob(
+            row.invocation_id, row.attempt, sealed.request, sealed.token, row.seconds_left, row.cancel_requested
+        )
+
+    def _job(self, row: Row[Any]) -> Job:
+        return Job(
+            invocation_id=row.invocation_id,
+            owner=JobOwner(row.tenant, row.subject),
+            tool_version=row.tool_version,
+            tool_digest=row.tool_digest,
+            state=State(row.state),
+            sequence=row.sequence,
+            attempt=row.attempt,
+            executor_id=row.executor_id,
+            create_time=row.create_time,
+            deadline=row.deadline,
+            start_time=row.start_time,
+            end_time=row.end_time,
+            cancel_requested=row.cancel_requested,
+            idempotency_key=row.key,
+            task_id=row.task_id,
+            native_call_id=row.native_call_id,
+            trace_id=row.trace_id,
+            outcome=None if row.outcome is None else self._open_outcome(row),
+        )
+
+    def _open_outcome(self, row: Row[Any]) -> Result | MeshError:
+        try:
+            message = self._seal.open(row.outcome, _outcome_context(row.invocation_id))
+        except SealError:
+            return errors.outcome_unknown(row.invocation_id, row.key)
+        if row.failed:
+            return from_envelope(ErrorEnvelope.FromString(message))
+        return result_of(ResultEnvelope.FromString(message))
+
+
+def _identifying_columns(job: NewJob) -> dict[str, Any]:
+    request, caller = job.request, job.request.caller
+    return {
+        "tenant": caller.tenant,
+        "subject": caller.subject,
+        "session": caller.session_id,
+        "tool": job.tool,
+        "key": request.idempotency_key,
+    }
+
+
+def _request_context(invocation_id: str) -> str:
+    return f"jobs/{invocation_id}/request"
+
+
+def _outcome_context(invocation_id: str) -> str:
+    return f"jobs/{invocation_id}/outcome"

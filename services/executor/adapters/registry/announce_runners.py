@@ -1,0 +1,86 @@
+"""Announces to the registry what this executor can run, from its start to its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+import grpc
+import grpc.aio
+from toolmesh.registry.v1 import runner_service_pb2 as pb
+from toolmesh.registry.v1 import runner_service_pb2_grpc as rpc
+from toolmesh.registry.v1 import tool_manifest_pb2 as mpb
+
+from libs.common.errors import MeshError
+from libs.common.ids import new_id
+from libs.common.rpc.status import from_rpc_error
+from libs.common.runtime.backoff import Backoff
+from libs.common.telemetry.log import Log
+from services.executor.adapters.runners.capabilities import Capabilities
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
+_CALL_SECONDS, _FAREWELL_SECONDS = 5.0, 1.0
+
+
+class RunnerAnnouncer:
+    """Repeats the announcement at a third of its lease. A restarted registry still has it, or hears it again."""
+
+    def __init__(
+        self, channel: grpc.aio.Channel, instance: str, capabilities: Callable[[], Capabilities], log: Log
+    ) -> None:
+        """`capabilities` may probe the machine, so it is called in a thread."""
+        self._stub = rpc.RunnerServiceStub(channel)
+        self._instance, self._process_id = instance, new_id()
+        self._capabilities, self._log = capabilities, log
+        self._announced = asyncio.Event()
+        self._probe: asyncio.Task[Capabilities] | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Start announcing. Does not wait for the registry."""
+        self._probe = asyncio.create_task(asyncio.to_thread(self._capabilities), name="runner-probe")
+        self._task = asyncio.create_task(self._run(), name="runner-announcer")
+
+    async def wait(self) -> None:
+        """Return when the registry has the announcement."""
+        await self._announced.wait()
+
+    async def stop(self) -> None:
+        """Withdraw the announcement. If the registry does not answer, the lease ends it."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        if self._probe is not None:
+            # A thread cannot be canceled, and what it probes is closed next.
+            await asyncio.wait([self._probe])
+        request = pb.WithdrawRunnersRequest(instance=self._instance, process_id=self._process_id)
+        with suppress(grpc.aio.AioRpcError, MeshError):
+            await self._stub.WithdrawRunners(request, timeout=_FAREWELL_SECONDS)
+
+    async def _run(self) -> None:
+        assert self._probe is not None
+        request = self._request(await asyncio.shield(self._probe))
+        backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+        while True:
+            try:
+                answer = await self._stub.AnnounceRunners(request, timeout=_CALL_SECONDS)
+            except (grpc.aio.AioRpcError, MeshError) as error:
+                failure = from_rpc_error(error) if isinstance(error, grpc.aio.AioRpcError) else error
+                self._log.warning("runners not announced", reason=failure.reason.name)
+                await backoff.wait()
+                continue
+            if not self._announced.is_set():
+                self._log.info("runners announced", lease=answer.lease.seconds)
+            self._announced.set()
+            backoff.reset()
+            await asyncio.sleep(answer.lease.ToNanoseconds() / 3e9)
+
+    def _request(self, capabilities: Capabilities) -> pb.AnnounceRunnersRequest:
+        return pb.AnnounceRunnersRequest(
+            instance=self._instance,
+            process_id=self._process_id,
+            runners=[mpb.RunnerKind.Value(f"RUNNER_KIND_{kind.upper()}") for kind in capabilities.runners],
+            sandbox_tiers=[mpb.SandboxTier.Value(f"SANDBOX_TIER_{tier.upper()}") for tier in capabilities.tiers],
+            packs=[pb.AnnouncedPack(name=name, digest=digest) for name, digest in capabilities.packs],
+        )

@@ -1,0 +1,55 @@
+"""ListKeys and GetKey: show idempotency keys to operators."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from libs.common import page_tokens
+from libs.common.errors import MeshError, Reason
+from services.executor.domain import errors
+from services.executor.domain.idempotency.stored_key import KeyFilter, StoredKey
+from services.executor.domain.ports import KeyStore
+
+DEFAULT_PAGE = 100
+
+
+@dataclass(frozen=True)
+class ListKeys:
+    """Lists keys, the newest first."""
+
+    keys: KeyStore
+
+    async def execute(self, wanted: KeyFilter, page_size: int, page_token: str) -> tuple[list[StoredKey], str]:
+        """Return a page and the token of the next, empty after the last. Raises PAGE_TOKEN_INVALID."""
+        limit = page_size or DEFAULT_PAGE
+        query = ["keys", [*wanted.states], wanted.tool, wanted.subject, wanted.key, wanted.tenant]
+        after = _parse_cursor(page_tokens.decode(query, page_token))
+        page = await self.keys.page(wanted, after, limit + 1)
+        if len(page) <= limit:
+            return page, ""
+        last = page[limit - 1]
+        return page[:limit], page_tokens.encode(query, [last.created.isoformat(), last.name])
+
+
+async def get_key(keys: KeyStore, name: str, tenant: str | None) -> StoredKey:
+    """Return a key. Raises NOT_FOUND if there is none that the caller may see."""
+    key = await keys.get(name, tenant)
+    if key is None:
+        raise errors.key_not_found()
+    return key
+
+
+def _parse_cursor(cursor: list[object] | None) -> tuple[datetime, str] | None:
+    """Return when the last key of the previous page was made, and its name. The caller may have forged the token."""
+    match cursor:
+        case None:
+            return None
+        case [str(created), str(name)]:
+            try:
+                moment = datetime.fromisoformat(created)
+            except ValueError:
+                raise MeshError(Reason.PAGE_TOKEN_INVALID) from None
+            if moment.tzinfo is not None and "\0" not in name:
+                return moment, name
+    raise MeshError(Reason.PAGE_TOKEN_INVALID)

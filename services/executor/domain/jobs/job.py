@@ -1,0 +1,128 @@
+"""Jobs: invocations that run without their caller, and their events."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from msgspec import Struct
+
+from libs.common.errors import MeshError
+from services.executor.domain.model import Caller, Request, Result
+from services.executor.domain.states import State
+
+
+class JobOwner(Struct, frozen=True):
+    """Whose job it is. No other subject or tenant sees it."""
+
+    tenant: str
+    subject: str
+
+    @staticmethod
+    def of(caller: Caller) -> JobOwner:
+        """Return the owner of the jobs that a caller starts."""
+        return JobOwner(caller.tenant, caller.subject)
+
+
+class JobBounds(Struct, frozen=True):
+    """How many jobs may wait and run, in all replicas together."""
+
+    waiting: int = 10_000
+    waiting_per_tenant: int = 2_500
+    per_tenant: int = 16
+    """The most jobs of one tenant that run at once."""
+    per_tool: int = 16
+    """The most jobs of one tool that run at once."""
+
+
+class NewJob(Struct, frozen=True):
+    """An accepted call, as it is stored."""
+
+    invocation_id: str
+    request: Request
+    """The call. Its deadline belongs to the request that started it, and is not stored."""
+    token: str
+    """The caller's token. It is stored encrypted, and deleted when the job ends."""
+    tool: str
+    """The qualified name of the tool."""
+    tool_version: str
+    tool_digest: str
+    arguments_digest: str
+    priority: int
+    max_seconds: float
+    transitions: tuple[State, ...]
+    """The states that admission passed through, in order."""
+    evidence: tuple[str, ...] = ()
+
+
+class Job(Struct, frozen=True):
+    """A job as a reader sees it."""
+
+    invocation_id: str
+    owner: JobOwner
+    tool_version: str
+    tool_digest: str
+    state: State
+    sequence: int
+    """The sequence of its last event."""
+    attempt: int
+    """How often a replica began to run it."""
+    executor_id: str
+    create_time: datetime
+    deadline: datetime
+    start_time: datetime | None = None
+    end_time: datetime | None = None
+    cancel_requested: bool = False
+    idempotency_key: str = ""
+    task_id: str = ""
+    native_call_id: str = ""
+    trace_id: str = ""
+    outcome: Result | MeshError | None = None
+    """Set once it ended, where the reader asked for it."""
+
+    @property
+    def name(self) -> str:
+        """The resource name."""
+        return f"invocations/{self.invocation_id}"
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has its outcome."""
+        return self.end_time is not None
+
+
+class ClaimedJob(Struct, frozen=True, weakref=True):
+    """A job that this process holds the lease of."""
+
+    invocation_id: str
+    attempt: int
+    request: Request
+    token: str
+    seconds_left: float
+    """Until its deadline, by the clock of the database."""
+    cancel_requested: bool
+
+
+class JobEvent(Struct, frozen=True):
+    """One event of a job. Sequences count up from 1 without gaps."""
+
+    sequence: int
+    time: datetime
+    state: State
+    reason: str = ""
+
+
+class JobFilter(Struct, frozen=True):
+    """Which jobs to list."""
+
+    owner: JobOwner
+    states: tuple[State, ...] = ()
+    tool: str = ""
+    start_time: datetime | None = None
+    end_time: datetime | None = None
+
+
+class JobPage(Struct, frozen=True):
+    """A page of jobs, and where the next one continues."""
+
+    jobs: tuple[Job, ...]
+    next_cursor: tuple[datetime, str] | None = None

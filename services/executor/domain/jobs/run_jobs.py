@@ -1,0 +1,200 @@
+"""Runs jobs: claims them, runs each like any call, and stores its outcome.
+
+A job runs through every phase again, because policy, tool and token may have changed since it was accepted, or since
+another replica ran it. The claim of its idempotency key decides whether the tool may run again after a take-over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from msgspec.structs import replace
+
+from libs.common.errors import MeshError
+from libs.common.runtime.backoff import Backoff
+from libs.common.runtime.clock import Clock
+from libs.common.runtime.retry import retry_until
+from services.executor.domain import errors
+from services.executor.domain.invocation import Invocation
+from services.executor.domain.invoke import Invoke
+from services.executor.domain.jobs.job import ClaimedJob
+from services.executor.domain.jobs.ports import CallerSessions, JobLeases, JobSignals
+from services.executor.domain.jobs.watch_invocation import wait_for_wake
+from services.executor.domain.model import Request, Result
+from services.executor.domain.ports import Observer
+from services.executor.domain.states import State
+
+POLL_SECONDS = 1.0
+RENEWALS_PER_LEASE = 4
+# How long the outcome of a job is offered to a store that does not answer. After that another replica takes it over.
+FINISH_SECONDS = 60.0
+# How long jobs of a tool that this executor lacks are left to others. Packs change with a restart only.
+NOT_HERE_SECONDS = 60.0
+_STORE_SECONDS = 5.0
+_FIRST_RETRY, _LAST_RETRY = 1.0, 60.0
+
+
+class JobRunner:
+    """Claims and runs jobs in this process, and renews their claims."""
+
+    def __init__(
+        self,
+        invoke: Invoke,
+        leases: JobLeases,
+        sessions: CallerSessions,
+        signals: JobSignals,
+        observer: Observer,
+        clock: Clock,
+        *,
+        max_running: int,
+        lease_seconds: float,
+    ) -> None:
+        self._invoke, self._leases, self._sessions, self._signals = invoke, leases, sessions, signals
+        self._observer, self._clock = observer, clock
+        self._max_running, self._renew_seconds = max_running, lease_seconds / RENEWALS_PER_LEASE
+        self._running: dict[str, _Run] = {}
+        self._not_here: dict[str, float] = {}
+        """Tool versions that this executor lacks, and until when they are left to others."""
+        self._loops: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Start to claim jobs."""
+        loops = {"claim-jobs": self._claim_free, "renew-jobs": self._renew}
+        self._loops = [asyncio.create_task(self._forever(step), name=name) for name, step in loops.items()]
+
+    async def stop(self) -> None:
+        """Stop to claim jobs, and give those that still run to other replicas."""
+        for task in self._loops:
+            task.cancel()
+        runs = [run.task for run in self._running.values() if run.task is not None]
+        for task in runs:
+            task.cancel()
+        if self._loops or runs:
+            await asyncio.wait([*self._loops, *runs])
+
+    async def _forever(self, step: Callable[[], Awaitable[None]]) -> None:
+        backoff = Backoff(_FIRST_RETRY, _LAST_RETRY)
+        while True:
+            try:
+                await step()
+                backoff.reset()
+            except Exception as cause:
+                # The store does not answer. Claims of this process run out meanwhile, and others take them over.
+                self._observer.unexpected(cause)
+                await backoff.wait()
+
+    async def _claim_free(self) -> None:
+        """Claim as many jobs as there is room for; wait for a signal where there are none."""
+        woken = self._signals.next_wake()
+        free = self._max_running - len(self._running)
+        claimed = await self._leases.claim(free, self._unrunnable()) if free > 0 else ()
+        for job in claimed:
+            run = self._running[job.invocation_id] = _Run(job)
+            run.task = asyncio.create_task(self._run(run), name=f"job-{job.invocation_id}")
+        if not claimed:
+            await wait_for_wake(woken, POLL_SECONDS)
+
+    async def _renew(self) -> None:
+        """Renew all claims; stop the runs that lost theirs, and those whose owner cancels them."""
+        woken = self._signals.next_wake()
+        if held := [run.job for run in self._running.values()]:
+            renewed = await self._leases.renew(held)
+            for job in held:
+                run = self._running.get(job.invocation_id)
+                if run is None or run.job is not job:
+                    continue
+                if job.invocation_id not in renewed:
+                    run.lose()
+                elif renewed[job.invocation_id]:
+                    self._cancel(run)
+        await wait_for_wake(woken, self._renew_seconds)
+
+    def _unrunnable(self) -> list[str]:
+        now = self._clock.monotonic()
+        self._not_here = {version: until for version, until in self._not_here.items() if until > now}
+        return list(self._not_here)
+
+    def _cancel(self, run: _Run) -> None:
+        if run.request is not None and not run.canceled:
+            run.canceled = self._invoke.stop(run.request, errors.canceled())
+
+    async def _run(self, run: _Run) -> None:
+        try:
+            outcome, state = await self._execute(run)
+            await self._finish(run, outcome, state)
+        except asyncio.CancelledError:
+            if not run.lost:
+                await self._leases.give_back(run.job)
+            raise
+        finally:
+            self._running.pop(run.job.invocation_id, None)
+            self._signals.wake()
+
+    async def _execute(self, run: _Run) -> tuple[Result | MeshError, State]:
+        job = run.job
+        deadline = self._clock.monotonic() + job.seconds_left
+        stored = replace(job.request, deadline=deadline)
+        try:
+            if job.cancel_requested:
+                raise errors.canceled()
+            caller = await self._sessions.resume(job.token, stored, deadline)
+        except MeshError as error:
+            invocation = self._invocation(stored, job)
+            return await self._invoke.record_failure(invocation, error), invocation.state
+        run.request = request = replace(stored, caller=caller)
+        invocation = self._invocation(request, job)
+        invocation.before_run = lambda: self._begin(run)
+        try:
+            return await self._invoke.run(invocation), invocation.state
+        except MeshError as error:
+            run.ran = bool(invocation.attempts)
+            return error, invocation.state
+
+    def _invocation(self, request: Request, job: ClaimedJob) -> Invocation:
+        return Invocation(request, self._clock, None, invocation_id=job.invocation_id, attempt=job.attempt)
+
+    async def _begin(self, run: _Run) -> None:
+        """Note that the tool starts. Raises when this process no longer holds the job."""
+        if not await self._leases.begin(run.job):
+            raise errors.claim_lost()
+
+    async def _finish(self, run: _Run, outcome: Result | MeshError, state: State) -> None:
+        if run.lost:
+            return
+        if isinstance(outcome, MeshError) and outcome.metadata.get("state") == errors.NO_RUNNER and not run.ran:
+            self._not_here[outcome.metadata["tool_version"]] = self._clock.monotonic() + NOT_HERE_SECONDS
+            await self._leases.give_back(run.job)
+            return
+        if isinstance(outcome, MeshError) and outcome.row.retryable and not run.ran and not run.canceled:
+            # Nothing ran, and a repetition may succeed: the job goes on until its deadline.
+            step = min(_FIRST_RETRY * 2 ** min(run.job.attempt, 10), _LAST_RETRY)
+            await self._leases.give_back(run.job, max(outcome.retry_after or 0.0, step))
+            return
+
+        async def finish() -> None:
+            await self._leases.finish(run.job, state, outcome)
+
+        try:
+            await finish()
+        except MeshError as cause:
+            self._observer.unexpected(cause)
+            await retry_until(finish, attempt_timeout=_STORE_SECONDS, time_budget=FINISH_SECONDS)
+
+
+class _Run:
+    """One job under way in this process."""
+
+    __slots__ = ("canceled", "job", "lost", "ran", "request", "task")
+
+    def __init__(self, job: ClaimedJob) -> None:
+        self.job = job
+        self.task: asyncio.Task[None] | None = None
+        self.request: Request | None = None
+        self.lost = self.canceled = self.ran = False
+
+    def lose(self) -> None:
+        """Stop the run: another replica may run the job by now."""
+        self.lost = True
+        if self.task is not None:
+            self.task.cancel()

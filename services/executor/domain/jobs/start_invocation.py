@@ -1,0 +1,86 @@
+"""Starts an invocation that runs without its caller: validate, authorize, record, store."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from msgspec.structs import replace
+
+from libs.common.json.canonical import digest
+from libs.common.json.jsonio import parse_object
+from services.executor.domain.audit_records import outcome_record
+from services.executor.domain.deadlines import time_left
+from services.executor.domain.invocation import Invocation
+from services.executor.domain.jobs.job import Job, NewJob
+from services.executor.domain.jobs.ports import JobSignals, JobStore
+from services.executor.domain.model import Request
+from services.executor.domain.phases.pipeline import Pipeline
+from services.executor.domain.scheduling.slots import priority_of
+from services.executor.domain.states import State
+from services.executor.domain.tool import Mutation, Tool
+
+
+class StartInvocation:
+    """Accepts calls as jobs. An accepted call is authorized, on record and durable."""
+
+    def __init__(self, pipeline: Pipeline, store: JobStore, signals: JobSignals) -> None:
+        self._pipeline, self._ports = pipeline, pipeline.ports
+        self._store, self._signals = store, signals
+
+    async def execute(self, request: Request, token: str, max_seconds: float) -> Job:
+        """Return the job, or the one that the same key started before. Raises MeshError with the invocation's id."""
+        invocation = Invocation(request, self._ports.clock, self._ports.spans.begin())
+        phases = partial(self._run_phases, token=token, max_seconds=max_seconds)
+        return await self._pipeline.supervisor.run(invocation, phases)
+
+    async def _run_phases(self, invocation: Invocation, *, token: str, max_seconds: float) -> Job:
+        phases, begin = self._pipeline, invocation.phases.begin
+
+        begin("request")
+        phases.preflight.admit(invocation)
+
+        begin("validate")
+        tool = await phases.preflight.validate(invocation)
+
+        begin("authorize")
+        await phases.authorization.authorize(invocation, tool)
+        await phases.authorization.record_decision(invocation)
+
+        begin("return")
+        invocation.enter(State.QUEUED)
+        job = await phases.steps.run_shielded(self._add(invocation, tool, token, max_seconds))
+        if job.invocation_id != invocation.invocation_id:
+            await self._record_repeated(invocation)
+        invocation.phases.end()
+        self._signals.wake()
+        return job
+
+    async def _add(self, invocation: Invocation, tool: Tool, token: str, max_seconds: float) -> Job:
+        request = invocation.request
+        # A job is one effect, whichever replica runs it: without a key of the caller, its own name is its key.
+        implied = "" if tool.mutation is Mutation.READ_ONLY else f"invocations/{invocation.invocation_id}"
+        job = await self._store.add(
+            NewJob(
+                invocation_id=invocation.invocation_id,
+                request=replace(request, idempotency_key=request.idempotency_key or implied),
+                token=token,
+                tool=tool.qualified,
+                tool_version=tool.name,
+                tool_digest=tool.digest,
+                arguments_digest=digest(parse_object(request.arguments)),
+                priority=priority_of(invocation, tool),
+                max_seconds=max_seconds,
+                transitions=invocation.history.steps,
+            )
+        )
+        # The outcome is recorded by the replica that runs it, also if this caller leaves now.
+        invocation.closed = job.invocation_id == invocation.invocation_id
+        return job
+
+    async def _record_repeated(self, invocation: Invocation) -> None:
+        """Record that the call started nothing: the job of its key was there."""
+        invocation.enter(State.YIELDED)
+        invocation.enter(State.SUCCEEDED)
+        invocation.replayed, invocation.closed = True, True
+        within = time_left(invocation.deadline.answer_by, self._ports.clock, self._pipeline.audit_wait)
+        await self._ports.audit.conclude(outcome_record(invocation), within=within)

@@ -1,0 +1,7 @@
+"""The schema of executor's tables."""
+
+from pathlib import Path
+
+from libs.common.sql.schema import ServiceSchema
+
+SCHEMA = ServiceSchema("executor", Path(__file__).parent)

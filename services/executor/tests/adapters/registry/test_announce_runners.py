@@ -1,0 +1,55 @@
+"""The announcement of an executor: what it holds, its renewal, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from google.protobuf.duration_pb2 import Duration
+from toolmesh.registry.v1 import tool_manifest_pb2 as mpb
+
+from libs.common.errors import Reason
+from services.executor.adapters.registry.announce_runners import RunnerAnnouncer
+from services.executor.adapters.runners.capabilities import Capabilities
+from services.executor.tests.peers import RegistryPeer
+
+ABLE = Capabilities(("builtin", "python"), ("process",), (("kit", "sha256:1"),))
+
+
+async def test_an_announcement_is_renewed_over_failures_and_withdrawn_at_the_end(
+    reach: Any, quiet: Any, registry: RegistryPeer
+) -> None:
+    peer = registry.runners
+    # A third of it is the pause between two announcements.
+    peer.lease = Duration(nanos=30_000_000)
+    peer.refusals = [Reason.SERVICE_UNAVAILABLE]
+    announcer = RunnerAnnouncer(await reach("registry", registry.address), "one", lambda: ABLE, quiet)
+    await announcer.start()
+    async with asyncio.timeout(60):
+        await announcer.wait()
+        first = await peer.announcements.get()
+        # The registry lost it, or refuses for a while: it hears it again.
+        peer.announced.clear()
+        peer.refusals = [Reason.SERVICE_UNAVAILABLE] * 2
+        while await peer.announcements.get() != first or peer.refusals or not peer.announced:
+            pass
+    assert list(first.runners) == [mpb.RUNNER_KIND_BUILTIN, mpb.RUNNER_KIND_PYTHON]
+    assert list(first.sandbox_tiers) == [mpb.SANDBOX_TIER_PROCESS]
+    assert [(pack.name, pack.digest) for pack in first.packs] == [("kit", "sha256:1")]
+    await announcer.stop()
+    assert not peer.announced
+
+
+async def test_two_processes_of_one_instance_do_not_withdraw_each_other(
+    reach: Any, quiet: Any, registry: RegistryPeer
+) -> None:
+    channel = await reach("registry", registry.address)
+    old, new = (RunnerAnnouncer(channel, "one", lambda: ABLE, quiet) for _ in range(2))
+    for announcer in (old, new):
+        await announcer.start()
+        async with asyncio.timeout(60):
+            await announcer.wait()
+    await old.stop()
+    assert list(registry.runners.announced) == ["one"]
+    await new.stop()
+    assert not registry.runners.announced

@@ -1,0 +1,1 @@
+"""What executors can run, and what a tool needs."""

@@ -1,0 +1,7 @@
+"""The schema of registry's tables."""
+
+from pathlib import Path
+
+from libs.common.sql.schema import ServiceSchema
+
+SCHEMA = ServiceSchema("registry", Path(__file__).parent)

@@ -1,0 +1,144 @@
+"""Jobs on two executors that are killed at random: every accepted job ends, and its effect happens once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+import pytest
+from toolmesh.executor.v1 import executor_service_pb2 as call_pb
+from toolmesh.executor.v1 import invocation_service_pb2 as pb
+from toolmesh.executor.v1 import invocation_service_pb2_grpc as rpc
+
+from libs.common.ids import new_id
+from tests.harness.booking_executor import entries
+from tests.harness.fleet import Fleet, channel_of, fleet_of
+from tests.harness.mesh import Mesh, running_mesh
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800)]
+
+RULES = ("book_again", "book_asked", "book_once")
+UNKNOWN_OUTCOME = "E3410"
+JOBS = 300
+KILLS = 20
+
+
+@pytest.fixture(scope="module")
+def own_mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
+    """A mesh of this module's own, because others must not see it suffer."""
+    with running_mesh(tmp_path_factory.mktemp("jobs")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("bookings")
+
+
+@pytest.fixture(scope="module")
+def fleet(own_mesh: Mesh, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    logs = tmp_path_factory.mktemp("logs")
+    environ = {"BOOKING_FAULTS": str(folder), "TOOLMESH_CLAIM_LEASE_SECONDS": "1.5"}
+    with fleet_of(own_mesh, "tests.harness.booking_executor", logs, 2, **environ) as running:
+        yield running
+
+
+class Jobs:
+    """Starts jobs and waits for them, at any executor that is alive."""
+
+    def __init__(self, stubs: list[Any], token: str) -> None:
+        self._stubs, self._metadata = stubs, (("authorization", f"Bearer {token}"),)
+
+    async def start(self, tool: str, key: str, takes_ms: int, priority: int) -> str:
+        """Start a job; the same key starts none twice, so a lost answer is asked for again."""
+        arguments = json.dumps({"takes_ms": takes_ms}).encode()
+        call = call_pb.InvokeRequest(tool=tool, arguments=arguments, idempotency_key=key, priority=priority)
+        answer = await self._ask("StartInvocation", pb.StartInvocationRequest(request=call))
+        return str(answer.invocation.name)
+
+    async def ended(self, name: str) -> Any:
+        """Return a job once it has ended."""
+        while True:
+            found = (await self._ask("WaitInvocation", pb.WaitInvocationRequest(name=name))).invocation
+            if found.HasField("end_time"):
+                return found
+
+    async def sequences(self, name: str) -> list[int]:
+        """Return the sequences of all events of a job that ended."""
+        stub = random.choice(self._stubs)
+        watch = stub.WatchInvocation(pb.WatchInvocationRequest(name=name), metadata=self._metadata, wait_for_ready=True)
+        return [event.sequence async for event in watch]
+
+    async def _ask(self, method: str, request: Any) -> Any:
+        while True:
+            stub = random.choice(self._stubs)
+            try:
+                return await getattr(stub, method)(request, metadata=self._metadata, timeout=60, wait_for_ready=True)
+            except grpc.aio.AioRpcError as error:
+                if error.code() not in (
+                    grpc.StatusCode.UNAVAILABLE,
+                    grpc.StatusCode.DEADLINE_EXCEEDED,
+                    grpc.StatusCode.CANCELLED,
+                    grpc.StatusCode.NOT_FOUND,
+                ):
+                    raise
+                await asyncio.sleep(0.1)
+
+
+@asynccontextmanager
+async def connected(fleet: Fleet, token: str) -> AsyncIterator[Jobs]:
+    channels = [channel_of(fleet, member) for member in fleet.members]
+    try:
+        yield Jobs([rpc.InvocationServiceStub(channel) for channel in channels], token)
+    finally:
+        for channel in channels:
+            await channel.close()
+
+
+def effects(folder: Path, tool: str, key: str) -> int:
+    """How often the effect of a job happened."""
+    if tool == "book_again":
+        return int((folder / f"entry-{key}").exists())
+    return Counter(each for each, _, _ in entries(folder))[key]
+
+
+async def kill_at_random(fleet: Fleet, chance: random.Random) -> None:
+    """Kill executors at random moments, and start them again."""
+    for _ in range(KILLS):
+        await asyncio.sleep(chance.uniform(0.2, 3.0))
+        await asyncio.to_thread(fleet.kill, chance.choice(fleet.members))
+        await asyncio.sleep(chance.uniform(0.0, 1.0))
+        fleet.revive()
+
+
+async def test_every_job_ends_and_has_its_effect_once_whichever_executor_dies(
+    own_mesh: Mesh, fleet: Fleet, folder: Path
+) -> None:
+    chance = random.Random(20_261_117)
+    async with connected(fleet, own_mesh.token(trust="90", ttl="1h")) as jobs, asyncio.timeout(1500):
+        killing = asyncio.create_task(kill_at_random(fleet, chance))
+        wanted = [(RULES[n % 3], new_id(), chance.randrange(0, 400), 1 + n % 9) for n in range(JOBS)]
+        names = await asyncio.gather(*(jobs.start(*each) for each in wanted))
+        await killing
+        await asyncio.to_thread(fleet.wait_ready)
+        ended = await asyncio.gather(*(jobs.ended(name) for name in names))
+        sample = await asyncio.gather(*(jobs.sequences(name) for name in names[:20]))
+    assert len(set(names)) == JOBS
+    outcomes = Counter[tuple[str, str]]()
+    for (tool, key, _, _), job in zip(wanted, ended, strict=True):
+        code = job.error.code if job.HasField("error") else ""
+        outcomes[tool, code] += 1
+        told = f"{tool} {job.name}: {code or 'succeeded'}"
+        assert code in ("", *([UNKNOWN_OUTCOME] if tool == "book_once" else [])), told
+        happened = effects(folder, tool, key)
+        assert happened == 1 if code == "" else happened <= 1, told
+    for sequences in sample:
+        assert sequences == list(range(1, len(sequences) + 1))
+    print(f"\n{JOBS} jobs, {KILLS} kills: {dict(outcomes)}")  # noqa: T201

@@ -1,0 +1,93 @@
+"""The build of gVisor's program: its pins, its digest and its cache. The compiler itself does not run here."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from services.executor.adapters.sandbox.gvisor.runsc import BUILT
+from services.executor.doctor import release_date
+from tools import build_gvisor
+from tools.build_gvisor import GO_MACHINES, PINS, BuildError, build, pinned_digest, pinned_version
+
+PROGRAM = b"a program"
+MACHINE = "x86_64"
+
+
+class Compiler:
+    """Stands in for the Go toolchain: writes a fixed program and counts its runs."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
+        self.runs, self._content = 0, content
+        digest = hashlib.sha256(PROGRAM).hexdigest()
+        monkeypatch.setattr(build_gvisor, "pinned_digest", lambda _machine: digest)
+        monkeypatch.setattr(build_gvisor, "compile_runsc", self._compile)
+
+    def _compile(self, target: Path, _machine: str) -> None:
+        self.runs += 1
+        target.write_bytes(self._content)
+
+
+def test_a_program_is_built_once_for_all_checkouts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    compiler = Compiler(monkeypatch, PROGRAM)
+    for checkout in ("one", "one", "two"):
+        program = build(tmp_path / checkout, machine=MACHINE, cache=tmp_path / "cache")
+        assert (program.read_bytes(), program.stat().st_mode & 0o777) == (PROGRAM, 0o755)
+    assert compiler.runs == 1
+    assert [path.name for path in (tmp_path / "one").iterdir()] == ["runsc"]
+
+
+def test_a_changed_program_is_built_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    compiler = Compiler(monkeypatch, PROGRAM)
+    build(tmp_path / "bin", machine=MACHINE, cache=tmp_path / "cache")
+    for path in (tmp_path / "bin" / "runsc", *(tmp_path / "cache").iterdir()):
+        path.write_bytes(b"another program")
+    assert build(tmp_path / "bin", machine=MACHINE, cache=tmp_path / "cache").read_bytes() == PROGRAM
+    assert compiler.runs == 2
+
+
+def test_a_program_of_another_digest_replaces_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    Compiler(monkeypatch, b"another program")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "runsc").write_text("the one before")
+    with pytest.raises(BuildError):
+        build(tmp_path / "bin", machine=MACHINE, cache=tmp_path / "cache")
+    assert [path.read_text() for path in (tmp_path / "bin").iterdir()] == ["the one before"]
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_a_machine_that_cannot_build_says_so_in_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, repository: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    # An index without any package, as on a machine without a network.
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    command = [sys.executable, str(repository / "tools" / "build_gvisor.py"), str(tmp_path / "bin")]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr.count("\n"), (tmp_path / "bin").exists()) == (1, 1, False)
+    assert list((tmp_path / "cache" / "toolmesh").iterdir()) == []
+
+
+def test_gvisor_runs_on_linux_on_two_machines(tmp_path: Path) -> None:
+    with pytest.raises(BuildError):
+        build(tmp_path, machine="riscv64")
+
+
+def test_everything_is_pinned_for_both_machines() -> None:
+    assert {machine: len(pinned_digest(machine)) for machine in GO_MACHINES} == dict.fromkeys(GO_MACHINES, 64)
+    assert (PINS / "toolchain.lock").read_text().count("--hash=sha256:") == len(GO_MACHINES)
+    assert release_date(pinned_version()) is not None
+    modules = re.findall(r"^\t(\S+ \S+)", (PINS / "go.mod").read_text(), re.MULTILINE)
+    sums = {line.rpartition(" ")[0] for line in (PINS / "go.sum").read_text().splitlines()}
+    assert modules
+    assert [module for module in modules if module not in sums] == []
+
+
+def test_the_executor_looks_where_the_target_puts_it(repository: Path) -> None:
+    assert (repository / ".toolmesh" / "bin" / "runsc") == BUILT
+    assert "tools/build_gvisor.py .toolmesh/bin\n" in (repository / "Makefile").read_text()
