@@ -25,7 +25,7 @@ OFFLINE_COMMANDS = {
     *(f"context {verb}" for verb in ("add", "use", "list", "remove")),
 }
 # Where --key is the idempotency key, the log's key, or a signing key.
-OTHER_KEY = {"call", "audit verify", "audit archive", "token revoke"}
+OTHER_KEY = {"call", "keys list", "audit verify", "audit archive", "token revoke"}
 
 
 def walk(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
