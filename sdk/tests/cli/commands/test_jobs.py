@@ -1,0 +1,66 @@
+"""`toolmesh jobs` and `toolmesh call --detach`: what is asked of the mesh, and what is shown."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from google.protobuf.timestamp_pb2 import Timestamp
+from toolmesh.executor.v1 import invocation_pb2 as ipb
+from toolmesh.executor.v1 import invocation_service_pb2 as pb
+from toolmesh_sdk import Reason
+
+from libs.common.errors import MeshError
+from libs.common.rpc.status import envelope as error_envelope
+from sdk.tests.executor_samples import envelope
+
+NAME = "invocations/00000000-0000-0000-0000-000000000001"
+RUNNING = ipb.Invocation(name=NAME, tool_version="tools/core.echo/versions/1.0.0", state=ipb.INVOCATION_STATE_RUNNING)
+ENDED = ipb.Invocation(
+    name=NAME, state=ipb.INVOCATION_STATE_SUCCEEDED, end_time=Timestamp(seconds=1), result=envelope({"n": 1})
+)
+
+
+def test_a_detached_call_prints_its_name(toolmesh: Any, mesh: Any) -> None:
+    mesh.answer("StartInvocation", pb.StartInvocationResponse(invocation=RUNNING))
+    ran = toolmesh("call", "echo", '{"text":"a"}', "--key", "k", "--detach")
+    assert (ran.exit_code, ran.stdout.strip()) == (0, NAME)
+    [asked] = mesh.of("StartInvocation")
+    assert (asked.request.request.tool, asked.request.request.idempotency_key) == ("echo", "k")
+    assert toolmesh("call", "echo", "{}", "--detach", "--preview").exit_code == 2
+
+
+def test_jobs_are_listed_and_shown(toolmesh: Any, mesh: Any) -> None:
+    mesh.answer("ListInvocations", pb.ListInvocationsResponse(invocations=[RUNNING]))
+    ran = toolmesh("jobs", "list", "--in-state", "running", "--tool", "echo")
+    assert (ran.exit_code, NAME in ran.stdout, "core.echo@1.0.0" in ran.stdout) == (0, True, True)
+    assert list(mesh.of("ListInvocations")[0].request.states) == [ipb.INVOCATION_STATE_RUNNING]
+    assert toolmesh("jobs", "list", "--in-state", "lost").exit_code == 2
+    mesh.answer("GetInvocation", pb.GetInvocationResponse(invocation=RUNNING))
+    assert json.loads(toolmesh("jobs", "show", NAME, "--json").stdout)["invocation"]["name"] == NAME
+    assert "running" in toolmesh("jobs", "show", NAME).stdout
+
+
+def test_a_wait_prints_the_result_or_fails_as_the_call_did(toolmesh: Any, mesh: Any) -> None:
+    mesh.answer("WaitInvocation", pb.WaitInvocationResponse(invocation=ENDED))
+    assert json.loads(toolmesh("jobs", "wait", NAME, "--json").stdout)["content"] == {"n": 1}
+    failed = ipb.Invocation(
+        name=NAME, end_time=Timestamp(seconds=1), error=error_envelope(MeshError(Reason.TOOL_TIMEOUT))
+    )
+    mesh.answer("WaitInvocation", pb.WaitInvocationResponse(invocation=failed))
+    assert toolmesh("jobs", "wait", NAME).exit_code not in (0, 2)
+
+
+def test_a_watch_prints_every_event_and_a_cancellation_is_asked_for(toolmesh: Any, mesh: Any) -> None:
+    moved = ipb.StateTransition(state=ipb.INVOCATION_STATE_RUNNING)
+    events = [
+        pb.WatchInvocationResponse(sequence=1, transition=moved),
+        pb.WatchInvocationResponse(sequence=2, ended=ENDED),
+    ]
+    mesh.answer("WatchInvocation", events)
+    ran = toolmesh("jobs", "watch", NAME)
+    assert (ran.exit_code, ran.stdout.count("\n")) == (0, 2)
+    assert ("running" in ran.stdout, "succeeded" in ran.stdout) == (True, True)
+    mesh.answer("CancelInvocation", pb.CancelInvocationResponse(invocation=RUNNING))
+    assert toolmesh("jobs", "cancel", NAME).exit_code == 0
+    assert mesh.of("CancelInvocation")[0].request.name == NAME
