@@ -108,7 +108,12 @@ def show(
     target: Target,
     as_json: bool,
 ) -> None:
-    """Show one record."""
+    """Show one record.
+
+    \b
+    Example:
+      toolmesh audit show 17
+    """
     from toolmesh_sdk.cli.views.documents import message_to_dict
 
     with open_client(target) as client:

@@ -34,7 +34,12 @@ Reason = Annotated[str, typer.Option("--reason", "-r", help="The reason; recorde
 @report_errors
 @add_target_options()
 def shards(*, target: Target, as_json: bool) -> None:
-    """List the shards of the log."""
+    """List the shards of the log.
+
+    \b
+    Example:
+      toolmesh audit shards
+    """
     from toolmesh_sdk.audit.remote import RemoteLog
 
     with as_admin(target, service=SERVICE) as transport:
@@ -51,7 +56,12 @@ def close(
     target: Target,
     as_json: bool,
 ) -> None:
-    """Close the open shard and start the next one. A closed shard can be archived."""
+    """Close the open shard and start the next one. A closed shard can be archived.
+
+    \b
+    Example:
+      toolmesh audit close
+    """
     from toolmesh.audit.v1 import log_service_pb2
     from toolmesh.audit.v1.log_service_pb2_grpc import LogServiceStub
 
@@ -80,6 +90,10 @@ def archive(
 
     The export is verified and compared with the shards of the log first. If it does not match, the exit code is 1 and
     nothing is recorded or dropped.
+
+    \b
+    Example:
+      toolmesh audit archive archive/ --drop
     """
     from toolmesh.audit.v1 import log_service_pb2
     from toolmesh.audit.v1.log_service_pb2_grpc import LogServiceStub
@@ -112,6 +126,10 @@ def erase(
     """Erase the payload of one record.
 
     Its sequence and hash remain, and a new record states who erased it and why.
+
+    \b
+    Example:
+      toolmesh audit erase 150 --reason 'asked for'
     """
     from toolmesh.audit.v1 import log_service_pb2
     from toolmesh.audit.v1.log_service_pb2_grpc import LogServiceStub
