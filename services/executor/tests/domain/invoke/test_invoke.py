@@ -265,6 +265,7 @@ async def test_a_tool_that_changed_what_it_may_not_is_out_of_use_and_nothing_is_
         ends.append(how)
 
     async def run(tool: Any, work: Any) -> RunResult:
+        work.begin()
         return RunResult(
             {"said": "x"},
             (Effect("file:a/b", "create", True),),
@@ -286,6 +287,7 @@ async def test_effects_are_made_real_before_the_caller_hears_and_once() -> None:
         ends.append((how, len(world.trail.durable)))
 
     async def run(tool: Any, work: Any) -> RunResult:
+        work.begin()
         made = (Effect("file:a/b", "create", True),)
         return RunResult(
             {"said": "x"},
@@ -321,6 +323,7 @@ async def test_a_result_that_breaks_its_contract_leaves_no_effect() -> None:
         ends.append(how)
 
     async def run(tool: Any, work: Any) -> RunResult:
+        work.begin()
         return RunResult({"wrong": 1}, commit=lambda: end("keep"), rollback=lambda: end("drop"))
 
     world.runner.run = run  # type: ignore[method-assign]

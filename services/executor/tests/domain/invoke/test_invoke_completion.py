@@ -34,6 +34,7 @@ class Keeping(World):
         self.runner.run = self._run  # type: ignore[method-assign]
 
     async def _run(self, tool: Any, work: Any) -> RunResult:
+        work.begin()
         number = sum(step.startswith("run") for step in self.seen) + 1
         self.seen.append(f"run {number}")
         return RunResult(

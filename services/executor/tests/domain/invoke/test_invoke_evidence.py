@@ -35,6 +35,7 @@ class Writing(World):
         self.runner.run = self._run  # type: ignore[method-assign]
 
     async def _run(self, tool: Any, work: RunRequest) -> RunResult:
+        work.begin()
         if self.failed_run is not None:
             work.notes.effects, work.notes.costs = self.made, (("compute", 3),)
             raise self.failed_run

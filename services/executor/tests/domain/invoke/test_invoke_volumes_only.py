@@ -27,6 +27,7 @@ class Volumes(World):
         self.before_commit: Any = None
 
     async def run(self, tool: Tool, work: RunRequest) -> RunResult:
+        work.begin()
         self.runs += 1
         self.runner.started.set()
         value = await self.runner.behave(work.arguments)

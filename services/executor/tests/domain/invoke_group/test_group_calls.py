@@ -136,6 +136,7 @@ async def test_a_call_whose_effects_are_becoming_real_is_answered_with_what_beca
         await kept.wait()
 
     async def ran(tool: Any, work: Any) -> RunResult:
+        work.begin()
         if work.arguments["text"] == "fails":
             await keeping.wait()
             raise MeshError(Reason.EXECUTION_FAILED)

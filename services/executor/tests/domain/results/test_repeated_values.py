@@ -99,6 +99,7 @@ async def test_effects_that_name_it_are_recorded_without_it() -> None:
     world = World()
 
     async def run(tool: Tool, work: RunRequest) -> RunResult:
+        work.begin()
         assert work.scanner is not None
         assert work.scanner.text(SECRET).findings
         return RunResult({"said": "done"}, effects=(Effect(f"users/{SECRET}", "create"),))

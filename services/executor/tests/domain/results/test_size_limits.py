@@ -51,6 +51,7 @@ def writing(ran: RunResult) -> World:
         return
 
     async def run(tool: Any, work: Any) -> RunResult:
+        work.begin()
         return replace(ran, commit=commit, committed=lambda: ran.effects) if ran.effects else ran
 
     world.runner.run = run  # type: ignore[method-assign]

@@ -37,6 +37,7 @@ async def test_a_call_hands_over_its_lines_and_a_silent_one_nothing() -> None:
     assert world.logs.kept == []
 
     async def run(tool: object, work: RunRequest) -> RunResult:
+        work.begin()
         work.notes.lines.append(LogLine(LogSource.STDOUT, "hello"))
         return RunResult({"said": "x"})
 
