@@ -36,6 +36,4 @@ _FILES: tuple[ModuleType, ...] = (
     registry_service_pb2,
     trust_service_pb2,
 )
-PUBLIC_SERVICES = tuple(
-    service.full_name for file in _FILES for service in file.DESCRIPTOR.services_by_name.values()
-)
+PUBLIC_SERVICES = tuple(service.full_name for file in _FILES for service in file.DESCRIPTOR.services_by_name.values())

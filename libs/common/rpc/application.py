@@ -70,7 +70,8 @@ class RpcApplication:
     ) -> None:
         """`before_drain` ends streams that never end by themselves; they would prolong the drain.
 
-        Reflection describes `public_services` to callers of the edge. `ready_detail` adds lines to the operator's /readyz.
+        Reflection describes `public_services` to callers of the edge. `ready_detail` adds lines to the
+        operator's /readyz.
         """
         chain = build_chain(
             policy=policy,
