@@ -43,8 +43,9 @@ class _PeerReflection(reflection_pb2_grpc.ServerReflectionServicer):
 
     def __init__(self, services: Iterable[str], public: Iterable[str]) -> None:
         names = list(public)
-        self._inside = reflection.aio.ReflectionServicer(services)
-        self._outside = reflection.aio.ReflectionServicer(names, pool=_pool_of(names))
+        # The published types say that its method is a coroutine; it is a generator.
+        self._inside: Any = reflection.aio.ReflectionServicer(services)
+        self._outside: Any = reflection.aio.ReflectionServicer(names, pool=_pool_of(names))
 
     async def ServerReflectionInfo(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
         """Answer each question of a stream."""
