@@ -68,8 +68,11 @@ async def _limited(questions: AsyncIterator[Any]) -> AsyncIterator[Any]:
 
 
 def _pool_of(services: Iterable[str]) -> descriptor_pool.DescriptorPool:
-    """Return a pool with the files of these services and the files that they import, and nothing else."""
-    pool, added = descriptor_pool.DescriptorPool(), set[str]()
+    """Return a pool with the files of these services and the files that they import.
+
+    Other services of these files are left out: a public file may import messages from the file of an internal service.
+    """
+    names, pool, added = set(services), descriptor_pool.DescriptorPool(), set[str]()
 
     def add(file: FileDescriptor) -> None:
         if file.name in added:
@@ -77,9 +80,13 @@ def _pool_of(services: Iterable[str]) -> descriptor_pool.DescriptorPool:
         added.add(file.name)
         for dependency in file.dependencies:
             add(dependency)
-        pool.AddSerializedFile(file.serialized_pb)
+        shown = FileDescriptorProto.FromString(file.serialized_pb)
+        public = [service for service in shown.service if f"{shown.package}.{service.name}" in names]
+        del shown.service[:]
+        shown.service.extend(public)
+        pool.AddSerializedFile(shown.SerializeToString())
 
-    for name in services:
+    for name in sorted(names):
         add(descriptor_pool.Default().FindFileContainingSymbol(name))
     return pool
 

@@ -186,8 +186,9 @@ def test_only_bytes_of_json_are_declared_as_such() -> None:
     }
     blobs = {
         *("toolmesh.executor.v1.ContentPart.blob", "toolmesh.executor.v1.PersistedResult.preview"),
-        # The exact bytes that the log hashes.
+        # The exact bytes that the log hashes, and hashes.
         *("toolmesh.audit.v1.LoggedRecord.canonical_json", "toolmesh.audit.v1.LoggedRecord.leaf_hash"),
+        *("toolmesh.audit.v1.ShardLink.root_hash", "toolmesh.audit.v1.PayloadErasure.leaf_hash"),
     }
     assert names - blobs == convert.JSON_FIELDS
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import grpc.aio
 import pytest
+from google.protobuf import descriptor_pool
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from grpc_health.v1 import health
 from grpc_reflection.v1alpha import reflection_pb2 as pb
@@ -27,10 +28,22 @@ class AsPeer(grpc.aio.ServerInterceptor):
         return await continuation(details)
 
 
+def _add_files() -> None:
+    """Add the file of an internal service, and the file of a public service that imports it, to the default pool."""
+    inner = FileDescriptorProto(name="t/inner.proto", package="t", syntax="proto3")
+    inner.message_type.add(name="Shared")
+    inner.service.add(name="Internal").method.add(name="Do", input_type=".t.Shared", output_type=".t.Shared")
+    outer = FileDescriptorProto(name="t/outer.proto", package="t", syntax="proto3", dependency=[inner.name])
+    outer.service.add(name="Public").method.add(name="Do", input_type=".t.Shared", output_type=".t.Shared")
+    for file in (inner, outer):
+        descriptor_pool.Default().AddSerializedFile(file.SerializeToString())
+
+
 @pytest.fixture
 async def channel() -> AsyncIterator[grpc.aio.Channel]:
     server = grpc.aio.server(interceptors=[AsPeer()])
-    add_reflection([health.SERVICE_NAME], server)
+    _add_files()
+    add_reflection([health.SERVICE_NAME], server, public=["t.Public"])
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as opened:
@@ -69,9 +82,13 @@ async def test_services_are_listed_and_described(channel: grpc.aio.Channel, vers
 
 @pytest.mark.parametrize("peer", [EDGE, None])
 async def test_a_caller_sees_nothing_that_is_not_public(channel: grpc.aio.Channel, peer: str | None) -> None:
-    assert await list_services(channel, V1, peer) == {V1, V1ALPHA}
+    assert await list_services(channel, V1, peer) == {"t.Public", V1, V1ALPHA}
+    for symbol in ("t.Public", "t.Shared"):
+        answer = await ask(channel, V1, peer, file_containing_symbol=symbol)
+        assert answer.file_descriptor_response.file_descriptor_proto
     for question in (
         {"file_containing_symbol": health.SERVICE_NAME},
+        {"file_containing_symbol": "t.Internal"},
         {"file_containing_symbol": "grpc.health.v1.HealthCheckRequest"},
         {"file_by_filename": "grpc/health/v1/health.proto"},
     ):
