@@ -49,7 +49,7 @@ proto-export: setup  ## Write the contract with all its imports to build/proto, 
 dist: setup  ## Build the client library as a wheel of its own in build/dist.
 	@$(BIN)/python tools/build_sdk.py build/dist
 
-test-dist: dist  ## Install that wheel into an empty virtual environment and call a local mesh with it.
+test-dist: setup  ## Install that wheel into an empty virtual environment and call a local mesh with it.
 	@$(BIN)/pytest -m dist tests/dist $(PYTEST_ARGS)
 
 format: setup  ## Format the code.

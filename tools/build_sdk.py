@@ -1,6 +1,6 @@
 """Build the client library as a wheel of its own: the library, the generated stubs, and no command line.
 
-    python tools/build_sdk.py build/dist
+python tools/build_sdk.py build/dist
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ def ask() -> Ask:
     executor: Any = FakeExecutor()
     registry: Any = FakeRegistry()
     absent: Any = AbsentPeer()
-    handlers = Handlers(executor, registry, *[absent] * 4, description=describe(METHODS))
+    handlers = Handlers(executor, registry, absent, absent, absent, absent, describe(METHODS))
     telemetry = Telemetry(log, Tracing())
     calls = CallPipeline(handlers.by_method(), METHODS, POLICY, Log("t", level="error", descriptor=2), telemetry)
     authz: Any = FakeAuthz()
