@@ -12,6 +12,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from toolmesh_sdk.cli.commands.tools.logs import print_tool_logs
+from toolmesh_sdk.cli.failures import report_errors
+from toolmesh_sdk.cli.inputs.target import Target
+from toolmesh_sdk.cli.inputs.target_options import add_target_options
 
 from localmesh.exit_codes import FAILED, WRONG_STATE
 from localmesh.process import background
@@ -76,15 +80,28 @@ def status(state: StateOption = None, as_json: JsonOption = False) -> None:
     _say(as_json, current, None if as_json else statusview.table(current))
 
 
+@report_errors
+@add_target_options()
 def logs(
     part: Annotated[str | None, typer.Argument(help="A part, such as executor; all of them if none is named.")] = None,
-    state: StateOption = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep showing what is written.")] = False,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="How many of the last lines.")] = 50,
-    as_json: JsonOption = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="How many of the last lines, or calls.")] = 50,
+    tool: Annotated[str, typer.Option(help="Show what calls of this tool printed, instead of a part's log.")] = "",
+    invocation: Annotated[str, typer.Option(help="Show what this invocation printed.")] = "",
+    *,
+    target: Target,
+    as_json: bool,
 ) -> None:
-    """Show the logs of the parts."""
-    place = State(state_path(state))
+    """Show the logs of the parts, or what a tool printed.
+
+    \b
+    Example:
+      toolmesh logs --tool acme.resize --invocation 01a2b3
+    """
+    if tool or invocation:
+        print_tool_logs(target, tool, invocation=invocation, number=max(lines, 1), as_json=as_json)
+        return
+    place = State(state_path(target.state))
     names = logview.parts(place)
     if part is not None and part not in names:
         known = ", ".join(names) or "none"

@@ -19,7 +19,12 @@ import grpc
 import pytest
 from toolmesh.audit.v1 import audit_service_pb2_grpc, usage_service_pb2_grpc
 from toolmesh.authz.v1 import authz_service_pb2_grpc, policy_service_pb2_grpc, token_service_pb2_grpc
-from toolmesh.executor.v1 import executor_service_pb2_grpc, invocation_service_pb2_grpc, key_service_pb2_grpc
+from toolmesh.executor.v1 import (
+    executor_service_pb2_grpc,
+    invocation_service_pb2_grpc,
+    key_service_pb2_grpc,
+    tool_log_service_pb2_grpc,
+)
 from toolmesh.registry.v1 import (
     discovery_service_pb2_grpc,
     lifecycle_service_pb2_grpc,
@@ -133,6 +138,9 @@ def serve(mesh: ScriptedMesh, pki: Any) -> Iterator[Callable[..., str]]:
             )
             key_service_pb2_grpc.add_KeyServiceServicer_to_server(
                 servicer(key_service_pb2_grpc.KeyServiceServicer, mesh), server
+            )
+            tool_log_service_pb2_grpc.add_ToolLogServiceServicer_to_server(
+                servicer(tool_log_service_pb2_grpc.ToolLogServiceServicer, mesh), server
             )
             registry_service_pb2_grpc.add_RegistryServiceServicer_to_server(
                 servicer(registry_service_pb2_grpc.RegistryServiceServicer, mesh), server

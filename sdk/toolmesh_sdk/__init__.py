@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from toolmesh_sdk.result import ArgumentChange as ArgumentChange
     from toolmesh_sdk.result import Compensation as Compensation
     from toolmesh_sdk.result import Cost as Cost
+    from toolmesh_sdk.result import DeclaredEffect as DeclaredEffect
     from toolmesh_sdk.result import Deprecation as Deprecation
     from toolmesh_sdk.result import Effect as Effect
     from toolmesh_sdk.result import RenderedResult as RenderedResult
@@ -63,7 +64,16 @@ _ERRORS = (
     *("DeadlineExceededError", "RateLimitedError", "UpstreamFailureError", "InternalToolError"),
     *("ResourceExhaustedError", "PreconditionFailedError", "ConflictError", "ApprovalRequiredError"),
 )
-_RESULT_PARTS = ("ArgumentChange", "Compensation", "Cost", "Deprecation", "Effect", "RenderedResult", "StoredResult")
+_RESULT_PARTS = (
+    "ArgumentChange",
+    "Compensation",
+    "Cost",
+    "DeclaredEffect",
+    "Deprecation",
+    "Effect",
+    "RenderedResult",
+    "StoredResult",
+)
 _DISCOVERY = ("FoundTool", "LoadedSchemas", "SearchResult", "Surface", "ToolSchema", "ToolSet")
 _MODULES = {
     **dict.fromkeys(_DISCOVERY, "toolmesh_sdk.discovery"),

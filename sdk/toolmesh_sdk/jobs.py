@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, TypedDict
 
 import grpc
+from google.protobuf.duration_pb2 import Duration
 from toolmesh.common.v1.error_table import Reason
 from toolmesh.executor.v1 import invocation_pb2 as ipb
 from toolmesh.executor.v1 import invocation_service_pb2 as pb
@@ -70,7 +71,7 @@ def start_request(
         priority=options.get("priority", 0),
         preview_token=options.get("preview_token", ""),
     )
-    longest = None if max_duration is None else timedelta(seconds=max_duration)
+    longest = None if max_duration is None else _duration(max_duration)
     return pb.StartInvocationRequest(request=call, max_duration=longest)
 
 
@@ -119,7 +120,7 @@ class _Wait:
             message = f"{self._name} has not ended in time; it goes on."
             raise error_for_reason(Reason.DEADLINE_EXCEEDED, message=message, answered=False)
         seconds = min(left, POLL_SECONDS)
-        request = pb.WaitInvocationRequest(name=self._name, timeout=timedelta(seconds=seconds))
+        request = pb.WaitInvocationRequest(name=self._name, timeout=_duration(seconds))
         return request, seconds + _ANSWER_SECONDS
 
 
@@ -273,3 +274,7 @@ async def pages_async(
         if not page.next_page_token:
             return
         request.page_token = page.next_page_token
+
+
+def _duration(seconds: float) -> Duration:
+    return Duration(seconds=int(seconds), nanos=int(seconds % 1 * 1e9))

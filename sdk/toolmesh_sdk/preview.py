@@ -8,7 +8,7 @@ from typing import Any
 
 from toolmesh.executor.v1 import executor_service_pb2 as pb
 
-from toolmesh_sdk._wire.envelope import Effect, parse_effect
+from toolmesh_sdk._wire.envelope import DeclaredEffect, Effect, parse_declared, parse_effect
 from toolmesh_sdk._wire.payload import parse
 from toolmesh_sdk._wire.times import to_datetime
 
@@ -41,6 +41,8 @@ class Preview:
     invocation_id: str
     trace_id: str
     result_left_out: str = ""
+    declared_effects: tuple[DeclaredEffect, ...] = ()
+    """The effects that the tool's manifest declares; `changes` are those that are foreseen for this call."""
 
 
 def parse_preview(response: pb.PreviewInvocationResponse) -> Preview:
@@ -57,4 +59,5 @@ def parse_preview(response: pb.PreviewInvocationResponse) -> Preview:
         invocation_id=response.invocation_id,
         trace_id=response.trace_id,
         result_left_out=response.result_left_out,
+        declared_effects=parse_declared(response.declared_effects),
     )

@@ -13,12 +13,14 @@ from toolmesh_sdk._wire.envelope import (
     ArgumentChange,
     Compensation,
     Cost,
+    DeclaredEffect,
     Deprecation,
     Effect,
     RenderedResult,
     StoredResult,
     enum_label,
     parse_compensation,
+    parse_declared,
     parse_deprecation,
     parse_effect,
     parse_stored_result,
@@ -30,6 +32,7 @@ __all__ = [
     "ArgumentChange",
     "Compensation",
     "Cost",
+    "DeclaredEffect",
     "Deprecation",
     "Effect",
     "RenderedResult",
@@ -80,8 +83,13 @@ class Result:
 
     @property
     def effects(self) -> tuple[Effect, ...]:
-        """The effects of the call."""
+        """The effects of the call, observed or reported; those of the first call, if it is replayed."""
         return tuple(parse_effect(effect) for effect in self.envelope.effects)
+
+    @property
+    def declared_effects(self) -> tuple[DeclaredEffect, ...]:
+        """The effects that the tool's manifest declares: what a call may change, not what it did."""
+        return parse_declared(self.envelope.declared_effects)
 
     @property
     def compensation(self) -> Compensation | None:

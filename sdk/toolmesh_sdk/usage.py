@@ -59,7 +59,7 @@ class UsageReader:
     ) -> pb.ListTopUsageResponse:
         """Return the top entries of a ranking by calls, errors, cost or latency.
 
-        `group` is tool, version, caller or task. Raises ValueError for an unknown group or order.
+        `group` is tool, version, caller, task or tenant. Raises ValueError for an unknown group or order.
         """
         request = top_request(group, order, number, filters)
         ranking = pb.ListTopUsageResponse()

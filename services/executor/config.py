@@ -82,9 +82,11 @@ RedactionRulesFile = Annotated[
 class Settings(ProcessSettings):
     """The settings of the executor."""
 
-    database_url: PostgresUrl = Field(description="PostgreSQL database of claims, results and the audit outbox.")
+    database_url: PostgresUrl = Field(
+        description="PostgreSQL database of claims, results, tools' logs and the audit outbox."
+    )
     redis_url: RedisUrl = Field(description="Redis that counts calls against limits and budgets.")
-    sealing_keys: SealingKeys = Field(description="Folder of keys (`*.key`) that seal stored results.")
+    sealing_keys: SealingKeys = Field(description="Folder of keys (`*.key`) that seal stored results and tools' logs.")
     registry_address: HostPort = Field(description="Address of the registry.")
     authz_address: HostPort = Field(description="Address of authz: public keys, revocations and decisions.")
     audit_address: HostPort = Field(description="Address of audit.")
@@ -104,6 +106,15 @@ class Settings(ProcessSettings):
         3600.0, ge=1, le=604_800, description="Time that a result too large for the response can be fetched."
     )
     result_max_bytes: int = Field(64 << 20, ge=1, le=1 << 30, description="Largest result that is stored.")
+    tool_log_seconds: float = Field(
+        604_800.0, ge=60, le=31_536_000, description="Time that what a tool printed can be read."
+    )
+    tool_log_tenant_bytes: int = Field(
+        16 << 20,
+        ge=1 << 16,
+        le=1 << 34,
+        description="Most bytes of tools' logs of one tenant. Its oldest logs are deleted first.",
+    )
     result_cache_bytes: int = Field(
         16 << 20, ge=0, le=1 << 34, description="Memory for cached results of read-only tools. 0: no cache."
     )

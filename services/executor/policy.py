@@ -13,6 +13,8 @@ _KEYS = "/toolmesh.executor.v1.KeyService/"
 _KEY_READERS = {OPERATOR: AS_PEER} | dict.fromkeys(_CALLERS, for_caller("keys:read"))
 _KEY_ADMINS = {OPERATOR: AS_PEER} | dict.fromkeys(_CALLERS, for_caller("keys:admin"))
 _INVOCATIONS = "/toolmesh.executor.v1.InvocationService/"
+_LOGS = "/toolmesh.executor.v1.ToolLogService/"
+_LOG_READERS = {OPERATOR: AS_PEER} | dict.fromkeys(_CALLERS, for_caller("tools:logs"))
 # The deadline of the longest synchronous timeout class; the limits of other tools are shorter.
 _MAX_SECONDS = 300.0
 
@@ -30,4 +32,5 @@ POLICY: Policy = {
     _KEYS + "GetKey": Row(_KEY_READERS, deadline=5.0, idempotent=True, tenancy=Tenancy.OWN),
     _KEYS + "SettleKey": Row(_KEY_ADMINS, deadline=10.0, idempotent=False, tenancy=Tenancy.OWN),
     _PREFIX + "FetchResult": Row(_CALLERS, deadline=60.0, idempotent=True, tenancy=Tenancy.OWN),
+    _LOGS + "ListToolLogs": Row(_LOG_READERS, deadline=10.0, idempotent=True, tenancy=Tenancy.OWN),
 }

@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from toolmesh.executor.v1 import executor_service_pb2_grpc as rpc
 from toolmesh.executor.v1 import invocation_service_pb2_grpc as invocation_rpc
 from toolmesh.executor.v1 import key_service_pb2_grpc as keys_rpc
+from toolmesh.executor.v1 import tool_log_service_pb2_grpc as logs_rpc
 
 from libs.authz_client.jwks import authz_channel, verifier_from
 from libs.common.auth.constraints import ConstraintChecker
@@ -52,6 +53,8 @@ from services.executor.adapters.sandbox.port import Sandbox
 from services.executor.adapters.telemetry.metrics import Metrics
 from services.executor.adapters.telemetry.queue_metrics import QueueMetrics, export_queue_length
 from services.executor.adapters.telemetry.spans import SampledSpans
+from services.executor.adapters.tool_logs.postgres_logs import PostgresToolLogs
+from services.executor.adapters.tool_logs.writer import ToolLogWriter
 from services.executor.builtin.arithmetic import Arithmetic
 from services.executor.builtin.clock_now import ClockNow
 from services.executor.builtin.echo import Echo
@@ -69,10 +72,14 @@ from services.executor.domain.ports import Runner
 from services.executor.domain.preview.preview_invocation import PreviewInvocation
 from services.executor.domain.results.store import LargeResults
 from services.executor.domain.scheduling.caller_limits import CallerBounds, CallerLimits, LimitedCalls
+from services.executor.domain.scheduling.heavy_work import HeavyWork
+from services.executor.domain.scheduling.refused_calls import RefusedCalls
 from services.executor.domain.scheduling.scheduler import Bounds, Scheduler
 from services.executor.domain.scheduling.slots import SlotPool
+from services.executor.domain.tool_logs.list_tool_logs import ListToolLogs
 from services.executor.handlers.executor import ExecutorHandlers
 from services.executor.handlers.key import KeyHandlers
+from services.executor.handlers.tool_log import ToolLogHandlers
 from services.executor.job_wiring import build_jobs
 from services.executor.migrations import SCHEMA
 from services.executor.policy import POLICY
@@ -80,6 +87,7 @@ from services.executor.policy import POLICY
 SERVICE = "toolmesh.executor.v1.ExecutorService"
 KEY_SERVICE = "toolmesh.executor.v1.KeyService"
 INVOCATION_SERVICE = "toolmesh.executor.v1.InvocationService"
+LOG_SERVICE = "toolmesh.executor.v1.ToolLogService"
 SWEEP_SECONDS = 300.0
 
 
@@ -111,7 +119,7 @@ def compose(
     quarantine = QuarantiningView(view, registry, log)
     cache = build_cache(settings, view, clock)
     store = PostgresResultStore(database, settings.sealing_keys)
-    hooks = read_hooks_file(settings.hooks)
+    hooks, heavy_work = read_hooks_file(settings.hooks), HeavyWork()
     sandboxed = build_sandboxed_runners(settings, log)
     scheduler = build_scheduler(settings, clock)
     encoder = RecordEncoder(instance_id(settings), settings.redaction_rules)
@@ -120,6 +128,13 @@ def compose(
     budget = LazyBudget(settings.redis_url)
     announcer = build_announcer(settings, registry, sandboxed, log)
     registrar = BuiltinRegistrar(registry, [tool.manifest for tool in tools], log, after=announcer.wait)
+    logs = PostgresToolLogs(
+        database,
+        settings.sealing_keys,
+        seconds=settings.tool_log_seconds,
+        tenant_bytes=settings.tool_log_tenant_bytes,
+    )
+    log_writer = ToolLogWriter(logs.store, log)
     ports = Ports(
         tools=quarantine,
         authorizer=PolicyAuthorizer(authz, clock, verifier.view),
@@ -133,7 +148,9 @@ def compose(
         cache=cache,
         large_results=LargeResults(store, settings.result_ttl_seconds, settings.result_max_bytes),
         slots=SlotPool(scheduler, clock),
-        hooks=hooks.open(clock, log),
+        logs=log_writer,
+        hooks=hooks.open(clock, log, heavy_work),
+        heavy_work=heavy_work,
         observer=Metrics(log),
         spans=SampledSpans(tracing),
         clock=clock,
@@ -150,10 +167,14 @@ def compose(
     claims.listen(
         pipeline.supervisor.active.cancel_lost_claim, lambda cause: log.error("claim leases not renewed", cause=cause)
     )
+    invoke = Invoke(pipeline)
+    refused = RefusedCalls(invoke.record_not_started)
     limits = CallerLimits(CallerBounds(subject=settings.subject_calls, tenant=settings.tenant_calls))
     jobs = build_jobs(settings, database, pipeline, limits, verifier, log)
     handlers = build_handlers(
         pipeline,
+        invoke,
+        refused,
         ports,
         store,
         limits,
@@ -161,6 +182,7 @@ def compose(
     )
     keys = PostgresKeys(database, settings.sealing_keys, encoder.encode)
     key_handlers = KeyHandlers(ListKeys(keys), SettleKey(keys, quarantine, settings.redaction_rules, clock))
+    log_handlers = ToolLogHandlers(ListToolLogs(logs))
     return RpcApplication(
         settings,
         log,
@@ -174,6 +196,7 @@ def compose(
                 lambda server: invocation_rpc.add_InvocationServiceServicer_to_server(jobs.handlers, server),
             ),
             Service(KEY_SERVICE, lambda server: keys_rpc.add_KeyServiceServicer_to_server(key_handlers, server)),
+            Service(LOG_SERVICE, lambda server: logs_rpc.add_ToolLogServiceServicer_to_server(log_handlers, server)),
         ],
         # Stopped in reverse order: the trail flushes before its channel and its database close.
         resources=[
@@ -182,8 +205,11 @@ def compose(
             *maintenance(claims, store, log),
             sweeper("jobs", jobs.store.sweep, log),
             jobs.signals,
+            sweeper("tool_logs", logs.sweep, log),
+            Resource(log_writer.start, log_writer.stop),
             Resource(stop=budget.close),
             Resource(trail.start, trail.stop),
+            Resource(stop=refused.stop),
             Resource(sandboxed.start, sandboxed.stop),
             Resource(announcer.start, announcer.stop),
             Resource(registrar.start, registrar.stop),
@@ -199,6 +225,8 @@ def compose(
 
 def build_handlers(
     pipeline: Pipeline,
+    invoke: Invoke,
+    refused: RefusedCalls,
     ports: Ports,
     store: PostgresResultStore,
     limits: CallerLimits,
@@ -206,13 +234,12 @@ def build_handlers(
     revoked: Callable[[Caller], bool],
 ) -> ExecutorHandlers:
     """Build the use cases of the RPCs."""
-    invoke = Invoke(pipeline)
-    group = InvokeGroup(invoke, ports.tools, ports.clock, revoked=revoked)
+    group = InvokeGroup(invoke, ports.tools, ports.clock, ports.heavy_work, revoked=revoked)
     preview = PreviewInvocation(pipeline, ports.previews)
     return ExecutorHandlers(
-        LimitedCalls(limits, invoke.execute, lambda request: (request.caller, 1)),
-        LimitedCalls(limits, group.execute, lambda calls: (calls[0].request.caller, len(calls))),
-        LimitedCalls(limits, preview.execute, lambda request: (request.caller, 1)),
+        LimitedCalls(limits, invoke.execute, lambda request: [request], refused),
+        LimitedCalls(limits, group.execute, lambda calls: [call.request for call in calls], refused),
+        LimitedCalls(limits, preview.execute, lambda request: [request], refused),
         FetchResult(store),
     )
 

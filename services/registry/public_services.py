@@ -11,7 +11,7 @@ from types import ModuleType
 from toolmesh.approval.v1 import approval_service_pb2
 from toolmesh.audit.v1 import audit_service_pb2, log_service_pb2, usage_service_pb2
 from toolmesh.authz.v1 import policy_service_pb2, token_service_pb2
-from toolmesh.executor.v1 import executor_service_pb2, invocation_service_pb2, key_service_pb2
+from toolmesh.executor.v1 import executor_service_pb2, invocation_service_pb2, key_service_pb2, tool_log_service_pb2
 from toolmesh.registry.v1 import (
     discovery_service_pb2,
     lifecycle_service_pb2,
@@ -30,6 +30,7 @@ _FILES: tuple[ModuleType, ...] = (
     executor_service_pb2,
     invocation_service_pb2,
     key_service_pb2,
+    tool_log_service_pb2,
     discovery_service_pb2,
     lifecycle_service_pb2,
     namespace_service_pb2,

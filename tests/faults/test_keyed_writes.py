@@ -112,14 +112,12 @@ def fleet(own_mesh: Mesh, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield running
 
 
-def renewed_tokens(mesh: Mesh, tenant: str) -> Callable[[], str]:
+def renewed_tokens(stub: authz_rpc.AuthzServiceStub, tenant: str) -> Callable[[], str]:
     """Return a token function: every attempt of a call has another token of the same subject."""
     request = authz_pb.IssueTokenRequest(
         subject=ALICE, tenant=tenant, tools=[ToolGrant(tool="*")], scopes=["tools:call"], trust_level=90
     )
-    with mesh.direct_channel("authz", "operator") as channel:
-        stub = authz_rpc.AuthzServiceStub(channel)
-        tokens = [stub.IssueToken(request, timeout=60).token for _ in range(TOKENS_PER_TENANT)]
+    tokens = [stub.IssueToken(request, timeout=60).token for _ in range(TOKENS_PER_TENANT)]
     turns, lock = itertools.cycle(tokens), threading.Lock()
 
     def renew() -> str:
@@ -143,8 +141,10 @@ class Writers:
         runtime = self.mesh.runtime
         pair = runtime["orchestrator"]
         tls = Tls(Path(runtime["ca"]), Path(pair["cert"]), Path(pair["key"]), server_name="executor")
-        for tenant in range(TENANTS):
-            token = renewed_tokens(self.mesh, f"tenant-{tenant}")
+        with self.mesh.direct_channel("authz", "operator") as channel:
+            stub = authz_rpc.AuthzServiceStub(channel)
+            tokens = [renewed_tokens(stub, f"tenant-{tenant}") for tenant in range(TENANTS)]
+        for tenant, token in enumerate(tokens):
             for number, member in enumerate(self.fleet.members):
                 target = f"127.0.0.1:{member.port}"
                 self.clients[tenant, number] = Client(target, token=token, tls=tls, timeout=CALL_SECONDS, retry=PATIENT)

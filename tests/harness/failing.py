@@ -50,6 +50,7 @@ HOOKS = [
     },
 ]
 _DONE = {"type": "object", "properties": {"done": {"type": "boolean"}}, "required": ["done"]}
+_OPERATIONS = ("create", "update")
 _NAMED = {"name": {"type": "string", "pattern": "^[a-z0-9-]+$"}, "files": {"type": "integer"}}
 # Long enough for a busy machine: only what waits for its end should meet it.
 _PATIENT = {"timeout_class": "long_running", "timeout_default": "25s"}
@@ -88,6 +89,7 @@ def documents() -> list[dict[str, Any]]:
     curt = {"output": {"max_inline_bytes": 1000, "persistence_opt_out": True}}
     parts = {"output": {"schema": {"type": "object"}}}
     written, elsewhere = _effect("file:notes/*", "create"), _effect("file:notes/inbox/*", "create")
+    anything = {"side_effects": [_effect("file:notes/*", verb)["side_effects"][0] for verb in _OPERATIONS]}
     return [
         _manifest("strict", "breaks_its_schema"),
         _manifest("long_letter", "long_letter", {"characters": whole}, letters),
@@ -108,8 +110,12 @@ def documents() -> list[dict[str, Any]]:
         _manifest("calls_out", "calls_out", {"host": text}, {"execution": reach}),
         _manifest("stutters", "stutters", {}, parts),
         _manifest("books", "fine", _NAMED, _WRITER, _effect("order:*", "create")),
-        _manifest("books_late", "waits", _NAMED, _WRITER, {"execution": _SHORT}, _effect("order:*", "create")),
+        # It may reach another system, so nobody knows whether it did.
+        _manifest(
+            "books_late", "waits", _NAMED, _WRITER, {"execution": {**reach, **_SHORT}}, _effect("order:*", "create")
+        ),
         _manifest("keeps_notes", "writes", _NAMED, _WRITER, _files("write"), written),
+        _manifest("rewrites", "rewrites", _NAMED, _WRITER, _files("write"), anything),
         _manifest("misplaces_notes", "writes", _NAMED, _WRITER, _files("write"), elsewhere),
         _manifest("reads_notes", "writes", _NAMED, _files("read")),
         _manifest("boasts", "boasts"),

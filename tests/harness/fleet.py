@@ -88,7 +88,7 @@ class Fleet:
     def wait_ready(self) -> None:
         """Wait until every process is ready."""
         for member in self.members:
-            wait_until(lambda: not member.alive or ready(member.ops), "the start of an executor", 60)  # noqa: B023
+            wait_until(lambda: not member.alive or ready(member.ops), "the start of an executor", 600)  # noqa: B023
             assert member.alive, member.log.read_text()[-4000:]
 
 

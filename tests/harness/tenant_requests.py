@@ -98,6 +98,7 @@ ABOUT_CALLER: dict[str, Entry] = {
     },
     "InvocationService.ListInvocations": lambda owner: {},
     "KeyService.ListKeys": lambda owner: {"states": [kpb.KEY_STATE_SUCCEEDED]},
+    "ToolLogService.ListToolLogs": lambda owner: {"tool": ECHO},
     "ApprovalService.ListTickets": lambda owner: {},
     "AuditService.QueryRecords": lambda owner: {},
     "AuditService.WatchRecords": lambda owner: {},

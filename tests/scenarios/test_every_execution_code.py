@@ -107,7 +107,7 @@ def conflict(caller: Caller) -> dict[str, Any]:
 def unknown_outcome(caller: Caller) -> dict[str, Any]:
     key = new_id()
     first = caller.call("books_late", key=key, name="a")
-    assert first["reason"] == "TOOL_TIMEOUT"
+    assert (first["reason"], first["retryable"], first["metadata"]["effect"]) == ("TOOL_TIMEOUT", False, "unknown")
     again = caller.call("books_late", key=key, name="a")
     assert again["metadata"]["first_invocation"] == first["invocation_id"]
     return again

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -40,11 +41,24 @@ class StoredResult:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """One effect of a call. `source` is `observed` by the sandbox or `reported` by the tool."""
+    """One effect of a call. `source` is `observed` by the sandbox or `reported` by the tool.
+
+    The digests are `sha256:...` of a file's content, `folder`, or empty if there was nothing or it is unknown.
+    """
 
     resource: str
     operation: str
     source: str
+    digest_before: str = ""
+    digest_after: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredEffect:
+    """One effect that a manifest declares: a pattern of resources, and create, update or delete."""
+
+    resource: str
+    operation: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +111,13 @@ def parse_stored_result(part: pb.PersistedResult) -> StoredResult:
 
 def parse_effect(effect: pb.ObservedEffect) -> Effect:
     """Convert an effect."""
-    return Effect(effect.resource, effect.operation, enum_label(pb.EffectSource, effect.source, "EFFECT_SOURCE_"))
+    source = enum_label(pb.EffectSource, effect.source, "EFFECT_SOURCE_")
+    return Effect(effect.resource, effect.operation, source, effect.digest_before, effect.digest_after)
+
+
+def parse_declared(effects: Iterable[pb.DeclaredEffect]) -> tuple[DeclaredEffect, ...]:
+    """Convert declared effects."""
+    return tuple(DeclaredEffect(effect.resource, effect.operation) for effect in effects)
 
 
 def parse_compensation(undo: pb.Compensation) -> Compensation:

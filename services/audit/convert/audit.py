@@ -64,8 +64,11 @@ _AS_IS = (
     "compensation",
     "preview",
     "reduced_reason",
+    "refused_calls",
+    "observed_effect_count",
 )
-_LISTS = ("determining_policies", "side_effects", "argument_changes", "hooks", "violations")
+_LISTS = ("determining_policies", "side_effects", "argument_changes", "hooks", "violations", "declared_effects")
+_EFFECT_LISTS = ("foreseen_effects", "observed_effects")
 _SUMMARIES = ("arguments_summary", "result_summary")
 # Records of the log about itself. These parts are written in full, including zeros; hashes in hexadecimal.
 _OWN_PARTS: dict[str, Any] = {
@@ -81,6 +84,7 @@ _OWN_CLASSES = {
     record_pb.EVENT_CLASS_HOLD_RELEASED,
     record_pb.EVENT_CLASS_SHARD_ARCHIVED,
 }
+_EFFECT_TEXTS = ("resource", "operation", "digest_before", "digest_after")
 _CALLER_AS_IS = ("subject", "agent", "tenant", "token_id", "session_id", "peer")
 
 
@@ -92,6 +96,7 @@ _EVENT_CLASSES = _words(record_pb.EventClass, "EVENT_CLASS_")
 _OUTCOMES = _words(record_pb.AuthorizationOutcome, "AUTHORIZATION_OUTCOME_")
 _STATUSES = _words(record_pb.RecordStatus, "RECORD_STATUS_")
 _TIERS = _words(caller_pb2.CredentialTier, "CREDENTIAL_TIER_")
+_EFFECT_SOURCES = _words(record_pb.EffectSource, "EFFECT_SOURCE_")
 # The number is the code; the name is for readers. A reason newer than this build has no name.
 _REASONS = {n: f"E{n} {word.upper()}" for n, word in _words(error_reason_pb2.ErrorReason, "ERROR_REASON_").items()}
 
@@ -102,6 +107,7 @@ _ENUMS: tuple[tuple[str, dict[int, str]], ...] = (
 )
 _NUMBERS = {name: {word: number for number, word in words.items()} for name, words in _ENUMS}
 _TIER_NUMBERS = {word: number for number, word in _TIERS.items()}
+_SOURCE_NUMBERS = {word: number for number, word in _EFFECT_SOURCES.items()}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -179,6 +185,11 @@ def canonical_form(record: record_pb.AuditRecord, writer: str) -> dict[str, Any]
     for name in _LISTS:
         if items := getattr(record, name):
             form[name] = list(items)
+    for name in _EFFECT_LISTS:
+        if effects := getattr(record, name):
+            form[name] = [_effect_form(effect, name) for effect in effects]
+    if record.costs:
+        form["costs"] = [_cost_form(cost) for cost in record.costs]
     for name in _SUMMARIES:
         if payload := getattr(record, name):
             form[name] = _embedded(payload, name)
@@ -211,6 +222,19 @@ def _caller_form(caller: caller_pb2.Caller) -> dict[str, Any]:
 def _actor_form(actor: caller_pb2.Actor) -> dict[str, str]:
     _refuse_unknown_fields(actor, "caller.delegation_chain")
     return {name: value for name in ("subject", "token_id") if (value := getattr(actor, name))}
+
+
+def _effect_form(effect: record_pb.RecordedEffect, path: str) -> dict[str, str]:
+    _refuse_unknown_fields(effect, path)
+    form = {name: value for name in _EFFECT_TEXTS if (value := getattr(effect, name))}
+    if effect.source:
+        form["source"] = _word(_EFFECT_SOURCES, effect.source, f"{path}.source")
+    return form
+
+
+def _cost_form(cost: record_pb.RecordedCost) -> dict[str, Any]:
+    _refuse_unknown_fields(cost, "costs")
+    return {name: value for name in ("category", "amount_micros") if (value := getattr(cost, name))}
 
 
 def _own_form(part: Any, path: str) -> dict[str, Any]:
@@ -280,6 +304,9 @@ def record_of(payload: bytes) -> record_pb.AuditRecord:
     fields.update((name, numbers[form[name]]) for name, numbers in _NUMBERS.items() if name in form)
     fields.update((name, dump(form[name])) for name in _SUMMARIES if name in form)
     record = record_pb.AuditRecord(event_time=to_timestamp(datetime.fromisoformat(form["event_time"])), **fields)
+    for name in _EFFECT_LISTS:
+        getattr(record, name).extend(_effect_of(effect) for effect in form.get(name, ()))
+    record.costs.extend(record_pb.RecordedCost(**cost) for cost in form.get("costs", ()))
     if "caller" in form:
         record.caller.CopyFrom(_caller_of(form["caller"]))
     for name, message in _OWN_PARTS.items():
@@ -291,6 +318,11 @@ def record_of(payload: bytes) -> record_pb.AuditRecord:
     if "latency_us" in form:
         record.latency.FromMicroseconds(form["latency_us"])
     return record
+
+
+def _effect_of(form: dict[str, str]) -> record_pb.RecordedEffect:
+    source = record_pb.EffectSource.ValueType(_SOURCE_NUMBERS.get(form.get("source", ""), 0))
+    return record_pb.RecordedEffect(source=source, **{name: form[name] for name in _EFFECT_TEXTS if name in form})
 
 
 def _own_part(message: Any, form: dict[str, Any]) -> Any:

@@ -113,6 +113,8 @@ def _fill(decision: Decision, message: decision_pb2.Decision) -> None:
         message.added_labels.extend(decision.added_labels)
     if decision.limits:
         message.limits.extend(_limit_message(limit) for limit in decision.limits)
+    if decision.cost_micros:
+        # Also without limits: the price is a cost of the call, in its record and in usage.
         message.cost_micros = decision.cost_micros
 
 

@@ -91,3 +91,20 @@ result_pieces = Table(
     Column("number", Integer, primary_key=True),
     Column("content", LargeBinary, nullable=False),
 )
+
+# What one call of a tool printed, sealed, until it expires.
+tool_logs = Table(
+    "tool_logs",
+    metadata,
+    Column("sequence", BigInteger, Identity(always=True), primary_key=True),
+    Column("invocation_id", Text, nullable=False),
+    Column("tool", Text, nullable=False),
+    Column("version", Text, nullable=False),
+    Column("tenant", Text, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("lines", LargeBinary, nullable=False),
+    Column("omitted", BigInteger, nullable=False),
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("create_time", DateTime(timezone=True), nullable=False),
+    Column("expire_time", DateTime(timezone=True), nullable=False),
+)

@@ -88,6 +88,7 @@ def preview_of(foreseen: PreviewResult) -> pb.PreviewInvocationResponse:
         invocation_id=foreseen.invocation_id,
         changes=[epb.ObservedEffect(**effect_fields(change)) for change in truncate_effects(forecast.changes)],
         change_count=len(forecast.changes),
+        declared_effects=[_declared(effect) for effect in foreseen.declared],
         preconditions=[pb.Precondition(description=text, holds=holds) for text, holds in forecast.preconditions],
         impact=forecast.impact,
         predicted_result=foreseen.result,
@@ -176,6 +177,8 @@ def _seldom(result: Result) -> dict[str, Any]:
     if result.effects:
         fields["effects"] = [effect_fields(effect) for effect in result.effects]
         fields["effect_count"] = result.effect_count
+    if result.declared:
+        fields["declared_effects"] = [_declared(effect) for effect in result.declared]
     if result.undone_by:
         fields["compensation"] = {"tool": result.undone_by, "arguments": result.undo}
     if result.stored is not None:
@@ -186,7 +189,17 @@ def _seldom(result: Result) -> dict[str, Any]:
 def effect_fields(effect: Effect) -> dict[str, Any]:
     """The fields of an effect."""
     source = epb.EFFECT_SOURCE_OBSERVED if effect.observed else epb.EFFECT_SOURCE_REPORTED
-    return {"resource": effect.resource, "operation": effect.operation, "source": source}
+    return {
+        "resource": effect.resource,
+        "operation": effect.operation,
+        "source": source,
+        "digest_before": effect.before,
+        "digest_after": effect.after,
+    }
+
+
+def _declared(effect: Effect) -> epb.DeclaredEffect:
+    return epb.DeclaredEffect(resource=effect.resource, operation=effect.operation)
 
 
 def _persisted(stored: StoredResult) -> dict[str, Any]:
@@ -226,10 +239,17 @@ def result_of(envelope: epb.ResultEnvelope) -> Result:
         replayed=envelope.replayed,
         context=tuple(envelope.additional_context),
         effects=tuple(
-            Effect(each.resource, each.operation, each.source == epb.EFFECT_SOURCE_OBSERVED)
+            Effect(
+                each.resource,
+                each.operation,
+                each.source == epb.EFFECT_SOURCE_OBSERVED,
+                each.digest_before,
+                each.digest_after,
+            )
             for each in envelope.effects
         ),
         effect_count=envelope.effect_count,
+        declared=tuple(Effect(each.resource, each.operation) for each in envelope.declared_effects),
         costs=tuple((cost.category, cost.amount_micros) for cost in execution.costs),
         undone_by=envelope.compensation.tool,
         undo=envelope.compensation.arguments,

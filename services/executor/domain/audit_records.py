@@ -79,6 +79,7 @@ def outcome_record(invocation: Invocation, *, result: PayloadDigest | None = Non
         invocation_id=invocation.invocation_id,
         request=invocation.request,
         tool=invocation.tool,
+        unavailable=invocation.unavailable,
         previous_state=invocation.history.previous,
         state=state,
         status=_STATUSES.get(state, Status.ERROR),
@@ -97,9 +98,11 @@ def outcome_record(invocation: Invocation, *, result: PayloadDigest | None = Non
         hooks=invocation.hooks,
         state_path=invocation.history.path,
         effects=invocation.effects,
+        foreseen=invocation.foreseen,
         violations=invocation.violations,
         undone_by=tool.compensation if undoable and tool is not None else "",
-        cost_micros=sum(micros for _, micros in invocation.costs) if invocation.costs else 0,
+        refused_calls=invocation.refused_calls,
+        costs=invocation.costs,
         scanner=invocation.scanner,
     )
 

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from libs.common.auth.coverage import OTHER_SESSION, SESSION, Refusal
 from libs.common.errors import MeshError, Reason, Violation
 from services.executor.domain.model import Decision, Result
+from services.executor.domain.tool import VersionIdentity
 
 # Bounds the reasons of a denial in the message.
 _MAX_MESSAGE = 500
 NO_RUNNER = "no_runner"
 """The state of a tool that this executor lacks."""
+
+
+class ToolUnavailableError(MeshError):
+    """The version exists and may not run. Its call is recorded and counted under it."""
+
+    def __init__(self, reason: Reason, version: VersionIdentity, metadata: Mapping[str, str]) -> None:
+        super().__init__(reason, metadata={"tool_version": version.name, **metadata})
+        self.version = version
 
 
 def tool_not_found(tool: str) -> MeshError:
@@ -27,14 +36,13 @@ def version_not_found(tool: str, constraint: str) -> MeshError:
     return MeshError(Reason.TOOL_VERSION_NOT_FOUND, metadata={"tool": tool, "constraint": constraint[:128]})
 
 
-def tool_past_sunset(version: str, successor: str) -> MeshError:
-    metadata = {"tool_version": version} | ({"successor": successor} if successor else {})
-    return MeshError(Reason.TOOL_DEPRECATED, metadata=metadata)
+def tool_past_sunset(version: VersionIdentity, successor: str) -> ToolUnavailableError:
+    return ToolUnavailableError(Reason.TOOL_DEPRECATED, version, {"successor": successor} if successor else {})
 
 
-def tool_unavailable(version: str, state: str, why: str = "") -> MeshError:
+def tool_unavailable(version: VersionIdentity, state: str, why: str = "") -> ToolUnavailableError:
     reason = {"state_reason": why} if why else {}
-    return MeshError(Reason.TOOL_UNAVAILABLE, metadata={"tool_version": version, "state": state, **reason})
+    return ToolUnavailableError(Reason.TOOL_UNAVAILABLE, version, {"state": state, **reason})
 
 
 def nothing_runs_it(version: str, cause: str) -> MeshError:

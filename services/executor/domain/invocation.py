@@ -17,7 +17,7 @@ from services.executor.domain.argument_spec import Change
 from services.executor.domain.deadlines import Deadline
 from services.executor.domain.model import Claim, Decision, PayloadDigest, Question, Request, Reservation
 from services.executor.domain.states import State, StateHistory
-from services.executor.domain.tool import Effect, Tool
+from services.executor.domain.tool import Effect, Tool, VersionIdentity
 
 StartSpan = Callable[[str], AbstractContextManager[None]]
 
@@ -46,6 +46,7 @@ class Invocation:
         "effects",
         "enter",
         "evidence",
+        "foreseen",
         "forget_commit",
         "history",
         "hooks",
@@ -56,9 +57,11 @@ class Invocation:
         "preview",
         "question",
         "reason",
+        "refused_calls",
         "replayed",
         "request",
         "reservation",
+        "resources",
         "result_id",
         "retrieved",
         "run_id",
@@ -66,8 +69,10 @@ class Invocation:
         "sandbox",
         "scanner",
         "settling",
+        "small",
         "start_wait",
         "tool",
+        "unavailable",
         "undo",
         "violations",
     )
@@ -99,6 +104,8 @@ class Invocation:
         """Enters a state that the transition table allows."""
         self.phases = Phases(clock, start_span)
         self.tool: Tool | None = None
+        self.unavailable: VersionIdentity | None = None
+        """The version that the call asks for, if it exists and may not run."""
         self.arguments: dict[str, Any] = {}
         """The arguments that hooks and policy judge."""
         self.call_input: dict[str, Any] | None = None
@@ -109,6 +116,10 @@ class Invocation:
         self.scanner: Scanner | None = None
         """Redacts what is shown of this call; it knows the sensitive values of the arguments. None before they are
         known."""
+        self.resources: tuple[str, ...] = ()
+        """The resources that the arguments name."""
+        self.small = True
+        """True if its arguments are small enough to be handled on the event loop."""
         self.question: Question | None = None
         self.decision: Decision | None = None
         self.decision_record = ""
@@ -123,10 +134,16 @@ class Invocation:
         self.context: tuple[str, ...] = ()
         self.hooks: tuple[str, ...] = ()
         self.effects: tuple[Effect, ...] = ()
+        """The changes that the call made: committed ones, and those that the tool reported outside its sandbox."""
+        self.foreseen: tuple[Effect, ...] = ()
+        """The changes that a preview predicts, or that are being committed."""
         self.violations: tuple[Effect, ...] = ()
         self.costs: tuple[tuple[str, int], ...] = ()
+        """The price of the call and the reported costs, by category."""
         self.undo: dict[str, Any] | None = None
         self.attempts = 0
+        self.refused_calls = 1
+        """How many refused calls its record stands for."""
         self.result_id = ""
         self.retrieved: datetime | None = None
         """When a cached result was computed, where one is used."""

@@ -57,9 +57,11 @@ class Invoke:
         effects is not."""
         return self._supervisor.active.cancel_request(request, error)
 
-    async def record_not_started(self, request: Request, error: MeshError) -> MeshError:
-        """Record that a call is not started, and why. Return the error of its caller."""
-        return await self.record_failure(Invocation(request, self._clock, None), error)
+    async def record_not_started(self, request: Request, error: MeshError, calls: int = 1) -> MeshError:
+        """Record that a call, or several like it, is not started, and why. Return the error of its caller."""
+        invocation = Invocation(request, self._clock, None)
+        invocation.refused_calls = calls
+        return await self.record_failure(invocation, error)
 
     async def record_failure(self, invocation: Invocation, error: MeshError) -> MeshError:
         """Record that an invocation is not started, and why. Return the error of its caller."""

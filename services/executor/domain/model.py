@@ -9,6 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+import msgspec
 from msgspec import Struct
 
 from libs.common.auth.identity import Grant, Identity, TokenLineage
@@ -17,7 +18,7 @@ from libs.common.json.jsonio import dump
 from libs.common.redaction.scanner import Scanner
 from services.executor.domain.argument_spec import Change
 from services.executor.domain.states import State
-from services.executor.domain.tool import Deprecation, Effect, Tool
+from services.executor.domain.tool import Deprecation, Effect, Tool, VersionIdentity
 
 
 class Verdict(StrEnum):
@@ -112,6 +113,8 @@ class Question(Struct, frozen=True):
     arguments_digest: str
     risk: tuple[tuple[str, int], ...] = ()
     """Risk facts that hooks report, by name."""
+    resources: tuple[str, ...] = ()
+    """The resources that the arguments name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +180,35 @@ class Decision:
     cost_micros: int = 0
 
 
+class LogSource(StrEnum):
+    """The origin of a line of a tool's log."""
+
+    STDOUT = "stdout"
+    STDERR = "stderr"
+    LOG = "log"
+    FAILURE = "failure"
+
+
+class LogLine(NamedTuple):
+    """One line that a tool printed or logged."""
+
+    source: LogSource
+    text: str
+
+
+@dataclass(slots=True)
+class RunNotes:
+    """What a run reports beside its result. Complete also for a run that fails or is stopped."""
+
+    effects: tuple[Effect, ...] = ()
+    """The effects that a failed run reported; those of a successful one are in its RunResult."""
+    costs: tuple[tuple[str, int], ...] = ()
+    """The costs that a failed run reported."""
+    lines: list[LogLine] = field(default_factory=list)
+    omitted: int = 0
+    """The number of characters of lines beyond the limit."""
+
+
 class RunRequest(Struct, frozen=True):
     """The input of a runner: one run of a tool."""
 
@@ -192,6 +224,8 @@ class RunRequest(Struct, frozen=True):
     """True for a dry run."""
     scanner: Scanner | None = None
     """Redacts what the tool logs. It knows the sensitive values of the arguments."""
+    notes: RunNotes = msgspec.field(default_factory=RunNotes)
+    """The runner adds to it."""
     on_launch: Callable[[], None] | None = None
     on_begin: Callable[[], float] | None = None
 
@@ -235,6 +269,8 @@ class RunResult(Struct, frozen=True):
     """Set for a dry run."""
     commit: Callable[[], Awaitable[None]] | None = None
     """Commits the effects. Raises PARTIAL_FAILURE when only some could be committed."""
+    committed: Callable[[], tuple[Effect, ...] | None] | None = None
+    """Returns the committed effects, also after a failed commit; None while the commit is under way."""
     rollback: Callable[[], Awaitable[None]] | None = None
     """Discards the effects. Exactly one of the two is called, where they are set."""
     forget: Callable[[], Awaitable[None]] | None = None
@@ -283,11 +319,17 @@ class Record(Struct, frozen=True):
     changes: tuple[Change, ...] = ()
     hooks: tuple[str, ...] = ()
     state_path: str = ""
+    unavailable: VersionIdentity | None = None
+    """The version that was asked for, if it exists and may not run."""
     effects: tuple[Effect, ...] = ()
-    """The effects of the run, as observed or reported."""
+    """The changes that the call made, as observed or reported."""
+    foreseen: tuple[Effect, ...] = ()
+    """The changes that are expected and not known to have happened."""
     violations: tuple[Effect, ...] = ()
     undone_by: str = ""
-    cost_micros: int = 0
+    refused_calls: int = 1
+    """How many refused calls it stands for."""
+    costs: tuple[tuple[str, int], ...] = ()
     scanner: Scanner | None = None
     """Redacts its texts; None for the scanner of the tenant."""
 
@@ -332,6 +374,8 @@ class PreviewResult:
     """The proof that this very call was previewed."""
     expires: datetime
     trace_id: str
+    declared: tuple[Effect, ...] = ()
+    """The effects that the manifest declares, as patterns."""
     result: bytes = b""
     """The predicted result as JSON, redacted like a real one; empty if there is none."""
     left_out: str = ""
@@ -366,6 +410,8 @@ class Result(Struct, frozen=True):
     effects: tuple[Effect, ...] = ()
     effect_count: int = 0
     """The number of all effects; `effects` may be truncated."""
+    declared: tuple[Effect, ...] = ()
+    """The effects that the manifest declares, as patterns."""
     costs: tuple[tuple[str, int], ...] = ()
     undone_by: str = ""
     """The compensating tool, as a resource name."""

@@ -9,6 +9,7 @@ from libs.common.redaction.declared import Declared
 from libs.common.redaction.scanner import Scanner
 from services.executor.domain.model import PayloadDigest
 from services.executor.domain.tool import Contract, Tool
+from services.executor.domain.validation_cost import LIGHT_BYTES
 
 SUMMARY_BYTES = 4096
 # Twice the size of a summary: of a longer value, redaction would rarely leave little enough.
@@ -20,6 +21,12 @@ def summarize_payload(value: Any, contract: Contract, tool: Tool, scanner: Scann
     form = canonical(value)
     summary = _summary(value, form, contract.declared, scanner) if tool.summarized else b""
     return PayloadDigest(digest_bytes(form), summary)
+
+
+def scans_inline(form: bytes, tool: Tool, scanner: Scanner) -> bool:
+    """Return whether the summary of JSON needs no scan, or a short one, so that it may be made on the event loop."""
+    examined = tool.summarized and LIGHT_BYTES < len(form) <= EXAMINED_BYTES
+    return not examined or not scanner.suspects(form.decode("utf-8", "replace"))
 
 
 def _summary(value: Any, form: bytes, declared: Declared | None, scanner: Scanner) -> bytes:

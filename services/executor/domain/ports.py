@@ -24,6 +24,7 @@ from services.executor.domain.model import (
     RunResult,
 )
 from services.executor.domain.tool import Tool
+from services.executor.domain.tool_logs.tool_log import ToolLog
 
 
 class ToolView(Protocol):
@@ -171,6 +172,14 @@ class CommitLog(Protocol):
 
         Raises SERVICE_UNAVAILABLE while the volume cannot tell.
         """
+        ...
+
+
+class ToolLogSink(Protocol):
+    """Takes what tools print."""
+
+    def put(self, log: ToolLog) -> None:
+        """Queue a log without waiting for it. It may be dropped where too many are queued."""
         ...
 
 

@@ -15,6 +15,8 @@ from services.executor.domain.validation_cost import ValidationCost
 
 VOLUMES = "/volumes"
 """The directory in which a tool sees its volumes."""
+FOLDER = "folder"
+"""Stands for a folder where an effect has the digest of a file."""
 
 
 class Mutation(StrEnum):
@@ -142,6 +144,17 @@ class Effect:
     """create, update or delete."""
     observed: bool = False
     """True if the sandbox observed it, False if the tool reported it."""
+    before: str = ""
+    """The digest of the former content, FOLDER, or empty: there was none, or it is unknown."""
+    after: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class VersionIdentity:
+    """The resource name and digest of a version that exists and may not run."""
+
+    name: str
+    digest: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,9 @@ MAX_UNITS = 20_000_000
 """More work is refused. It would take a core more than half a second."""
 INLINE_VALUES = 2_000
 INLINE_BYTES = 64 * 1024
+LIGHT_BYTES = 1024
+"""Up to this much text is searched for secrets on the event loop. Some texts take 3 microseconds for each character,
+and the calls of a group may all be searched in one turn of the loop."""
 # Matching a pattern reads about so many bytes in one unit.
 _BYTES_PER_UNIT = 4
 
@@ -62,6 +65,21 @@ def is_small(value: Any) -> bool:
             if left >= 0:
                 waiting.extend(current.values() if isinstance(current, dict) else current)
     return left >= 0
+
+
+def is_light(value: Any) -> bool:
+    """Return whether a parsed value is small enough to be redacted on the event loop. Looks at no more of it."""
+    values, text, waiting = INLINE_VALUES, LIGHT_BYTES, [value]
+    while waiting and values >= 0 and text >= 0:
+        current = waiting.pop()
+        if isinstance(current, str):
+            text -= len(current)
+        elif isinstance(current, dict | list):
+            values -= len(current)
+            if values >= 0:
+                text -= sum(map(len, current)) if isinstance(current, dict) else 0
+                waiting.extend(current.values() if isinstance(current, dict) else current)
+    return values >= 0 and text >= 0
 
 
 def size_of_value(value: Any) -> Size:

@@ -8,15 +8,19 @@ from typing import Any
 
 from toolmesh.executor.v1 import executor_service_pb2 as pb
 from toolmesh.executor.v1 import executor_service_pb2_grpc as rpc
+from toolmesh.executor.v1 import tool_log_service_pb2 as logs_pb
+from toolmesh.executor.v1 import tool_log_service_pb2_grpc as logs_rpc
 
 from libs.common.call_context import serving
 from services.executor.convert import group as convert_group
 from services.executor.convert import invocation as convert
+from services.executor.convert import tool_logs as convert_logs
 from services.executor.domain.fetch_result import FetchResult
 from services.executor.domain.invoke_group.invoke_group import GroupOutcome
 from services.executor.domain.invoke_group.plan import GroupCall
 from services.executor.domain.model import PreviewResult, Request, Result
 from services.executor.domain.scheduling.caller_limits import LimitedCalls
+from services.executor.domain.tool_logs.list_tool_logs import ListToolLogs
 
 
 @dataclass(frozen=True)
@@ -49,3 +53,15 @@ class ExecutorHandlers(rpc.ExecutorServiceServicer):
             caller, request.ref, request.access_token, offset=request.offset, max_bytes=request.max_bytes
         ):
             yield convert.piece_of(piece)
+
+
+@dataclass(frozen=True)
+class ToolLogHandlers(logs_rpc.ToolLogServiceServicer):
+    """Implements ToolLogService."""
+
+    list_logs: ListToolLogs
+
+    async def ListToolLogs(self, request: logs_pb.ListToolLogsRequest, context: Any) -> logs_pb.ListToolLogsResponse:
+        query, grants = convert_logs.query_of(request, serving()), convert_logs.grants_of(serving())
+        page = await self.list_logs.execute(query, grants, page_size=request.page_size, page_token=request.page_token)
+        return convert_logs.page_message(page)

@@ -43,6 +43,7 @@ from services.executor.domain.results.store import LargeResults
 from services.executor.domain.scheduling.scheduler import Scheduler
 from services.executor.domain.scheduling.slots import SlotPool
 from services.executor.domain.tool import Tool
+from services.executor.domain.tool_logs.tool_log import ToolLog
 from services.executor.tests.memory_results import MemoryResults
 from services.executor.tests.samples import a_decision, a_tool
 
@@ -335,6 +336,16 @@ class Suspicion:
         self.imposed.append((tool.name, invocation_id))
 
 
+class MemoryLogs:
+    """Keeps what tools printed."""
+
+    def __init__(self) -> None:
+        self.kept: list[ToolLog] = []
+
+    def put(self, log: ToolLog) -> None:
+        self.kept.append(log)
+
+
 class NoSpans:
     """A call that is not sampled."""
 
@@ -365,6 +376,7 @@ class World:
         self.in_flight = InFlight()
         self.quarantine = Suspicion()
         self.results = MemoryResults()
+        self.logs = MemoryLogs()
         self.ports = Ports(
             tools=self.tools,
             authorizer=self.policy,
@@ -378,6 +390,7 @@ class World:
             cache=MemoryResultCache(clock or SystemClock(), max_bytes=1 << 20),
             large_results=LargeResults(self.results, 3600.0, 64 << 20),
             slots=SlotPool(Scheduler(clock or SystemClock()), clock or SystemClock()),
+            logs=self.logs,
             hooks=Hooks(hooks, clock or SystemClock()),
             observer=self.watcher,
             spans=NoSpans(),

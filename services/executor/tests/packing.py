@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 from libs.common.ids import new_id
 from services.executor.domain.model import RunRequest
-from services.executor.domain.tool import Access, Confinement, Tool
+from services.executor.domain.tool import Access, Confinement, Effect, Tool
 from services.executor.tests.samples import a_tool
 
 MIB = 1 << 20
@@ -58,3 +59,11 @@ def work(tenant: str = "acme", *, seconds: float = 20.0, preview: bool = False, 
     return RunRequest(
         new_id(), arguments, seconds, tenant=tenant, subject="did:key:ada", idempotency_key="k1", preview=preview
     )
+
+
+def a_change(resource: str, operation: str, before: str | None = None, after: str | None = None) -> Effect:
+    """Return the observed change of a file's content; None stands for no file."""
+    digests = (
+        "" if text is None else f"sha256:{hashlib.sha256(text.encode()).hexdigest()}" for text in (before, after)
+    )
+    return Effect(resource, operation, True, *digests)

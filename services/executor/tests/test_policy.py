@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from toolmesh.executor.v1 import executor_service_pb2 as pb
+from toolmesh.executor.v1 import tool_log_service_pb2 as logs_pb
 
 from libs.common.auth.peers import EDGE, ORCHESTRATOR
 from services.executor.policy import POLICY
 
 
 def test_every_rpc_has_exactly_one_row() -> None:
-    service = pb.DESCRIPTOR.services_by_name["ExecutorService"]
-    assert set(POLICY) == {f"/{service.full_name}/{method.name}" for method in service.methods}
+    services = [
+        pb.DESCRIPTOR.services_by_name["ExecutorService"],
+        logs_pb.DESCRIPTOR.services_by_name["ToolLogService"],
+    ]
+    assert set(POLICY) == {f"/{each.full_name}/{method.name}" for each in services for method in each.methods}
 
 
 def test_nobody_calls_a_tool_without_a_caller() -> None:

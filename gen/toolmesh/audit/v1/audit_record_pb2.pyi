@@ -22,7 +22,36 @@ if sys.version_info >= (3, 11):
 else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
+if sys.version_info >= (3, 13):
+    from warnings import deprecated as _deprecated
+else:
+    from typing_extensions import deprecated as _deprecated
+
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _EffectSource:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _EffectSourceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_EffectSource.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    EFFECT_SOURCE_UNSPECIFIED: _EffectSource.ValueType  # 0
+    """Not set."""
+    EFFECT_SOURCE_OBSERVED: _EffectSource.ValueType  # 1
+    """Observed by the sandbox."""
+    EFFECT_SOURCE_REPORTED: _EffectSource.ValueType  # 2
+    """Reported by the tool."""
+
+class EffectSource(_EffectSource, metaclass=_EffectSourceEnumTypeWrapper):
+    """Says how a change is known."""
+
+EFFECT_SOURCE_UNSPECIFIED: EffectSource.ValueType  # 0
+"""Not set."""
+EFFECT_SOURCE_OBSERVED: EffectSource.ValueType  # 1
+"""Observed by the sandbox."""
+EFFECT_SOURCE_REPORTED: EffectSource.ValueType  # 2
+"""Reported by the tool."""
+Global___EffectSource: _TypeAlias = EffectSource  # noqa: Y015
 
 class _EventClass:
     ValueType = _typing.NewType("ValueType", _builtins.int)
@@ -282,6 +311,12 @@ class AuditRecord(_message.Message):
     VIOLATIONS_FIELD_NUMBER: _builtins.int
     PREVIEW_FIELD_NUMBER: _builtins.int
     REDUCED_REASON_FIELD_NUMBER: _builtins.int
+    REFUSED_CALLS_FIELD_NUMBER: _builtins.int
+    DECLARED_EFFECTS_FIELD_NUMBER: _builtins.int
+    FORESEEN_EFFECTS_FIELD_NUMBER: _builtins.int
+    OBSERVED_EFFECTS_FIELD_NUMBER: _builtins.int
+    OBSERVED_EFFECT_COUNT_FIELD_NUMBER: _builtins.int
+    COSTS_FIELD_NUMBER: _builtins.int
     record_id: _builtins.str
     """The id that its writer gave it; appending the same record twice stores it once, another one with its id is refused."""
     event_class: Global___EventClass.ValueType
@@ -327,7 +362,7 @@ class AuditRecord(_message.Message):
     error_reason: _error_reason_pb2.ErrorReason.ValueType
     """Why it failed, if it did."""
     cost_micros: _builtins.int
-    """What it cost, in micro-units."""
+    """What it cost in all, in micro-units: the sum of `costs`."""
     follows: _builtins.str
     """The record that this one follows: an outcome names its decision."""
     previous_state: _builtins.str
@@ -352,6 +387,12 @@ class AuditRecord(_message.Message):
     """Set if the log refused the record in full: the field and the rule that it violated. Summaries, lists and the caller's own
     identifiers are left out then; digests, caller and status are not.
     """
+    refused_calls: _builtins.int
+    """How many refused calls the record stands for, where it is more than one: calls beyond the limits of their subject or tenant
+    are recorded together. The other fields are those of one of them.
+    """
+    observed_effect_count: _builtins.int
+    """How many changes the call made in all."""
     @_builtins.property
     def event_time(self) -> _timestamp_pb2.Timestamp:
         """When it happened, by the writer's clock."""
@@ -365,8 +406,11 @@ class AuditRecord(_message.Message):
         """The policies that determined it."""
 
     @_builtins.property
+    @_deprecated("""This field has been marked as deprecated using proto field options.""")
     def side_effects(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The changes that were declared or detected. Of more than 64, the last entry says how many more there were."""
+        """Of records of older builds: the changes that were declared or detected, without saying which. Not written any more: see
+        declared_effects, foreseen_effects and observed_effects.
+        """
 
     @_builtins.property
     def latency(self) -> _duration_pb2.Duration:
@@ -398,7 +442,29 @@ class AuditRecord(_message.Message):
 
     @_builtins.property
     def violations(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Changes that were seen and not declared, or made by a tool that may make none; listed like side_effects."""
+        """Changes that were seen and not declared, or made by a tool that may make none; so none of them was kept. Of more than 64, the
+        last entry says how many more there were.
+        """
+
+    @_builtins.property
+    def declared_effects(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The changes that the version's manifest declares, as operation and pattern. They say what a call may change, not what it did."""
+
+    @_builtins.property
+    def foreseen_effects(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecordedEffect]:
+        """The changes that were expected and are not known to have happened: those that a preview predicts, and those that a call was
+        applying when its record was written. The first of them.
+        """
+
+    @_builtins.property
+    def observed_effects(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecordedEffect]:
+        """The changes that the call made, as the sandbox observed or its tool reported them: the first of them. Empty for calls that changed
+        nothing, such as refusals, conflicts, replays and previews, and for changes that were undone.
+        """
+
+    @_builtins.property
+    def costs(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecordedCost]:
+        """What it cost, part by part."""
 
     def __init__(
         self,
@@ -449,14 +515,86 @@ class AuditRecord(_message.Message):
         violations: _abc.Iterable[_builtins.str] | None = ...,
         preview: _builtins.bool = ...,
         reduced_reason: _builtins.str = ...,
+        refused_calls: _builtins.int = ...,
+        declared_effects: _abc.Iterable[_builtins.str] | None = ...,
+        foreseen_effects: _abc.Iterable[Global___RecordedEffect] | None = ...,
+        observed_effects: _abc.Iterable[Global___RecordedEffect] | None = ...,
+        observed_effect_count: _builtins.int = ...,
+        costs: _abc.Iterable[Global___RecordedCost] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["archival", b"archival", "caller", b"caller", "erasure", b"erasure", "event_time", b"event_time", "hold", b"hold", "latency", b"latency", "previous_shard", b"previous_shard"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["archival", b"archival", "argument_changes", b"argument_changes", "arguments_digest", b"arguments_digest", "arguments_summary", b"arguments_summary", "attempt", b"attempt", "authorization", b"authorization", "caller", b"caller", "compensation", b"compensation", "cost_micros", b"cost_micros", "decision", b"decision", "determining_policies", b"determining_policies", "erasure", b"erasure", "error_reason", b"error_reason", "event_class", b"event_class", "event_time", b"event_time", "executor_id", b"executor_id", "follows", b"follows", "hold", b"hold", "hooks", b"hooks", "idempotency_key", b"idempotency_key", "invocation_id", b"invocation_id", "latency", b"latency", "mutation_class", b"mutation_class", "native_call_id", b"native_call_id", "operation", b"operation", "policy_set_version", b"policy_set_version", "preview", b"preview", "previous_shard", b"previous_shard", "previous_state", b"previous_state", "record_id", b"record_id", "reduced_reason", b"reduced_reason", "replayed", b"replayed", "result_digest", b"result_digest", "result_summary", b"result_summary", "sandbox", b"sandbox", "side_effects", b"side_effects", "state", b"state", "state_path", b"state_path", "status", b"status", "task_id", b"task_id", "ticket", b"ticket", "tool_digest", b"tool_digest", "tool_version", b"tool_version", "trace_id", b"trace_id", "violations", b"violations", "writer", b"writer"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["archival", b"archival", "argument_changes", b"argument_changes", "arguments_digest", b"arguments_digest", "arguments_summary", b"arguments_summary", "attempt", b"attempt", "authorization", b"authorization", "caller", b"caller", "compensation", b"compensation", "cost_micros", b"cost_micros", "costs", b"costs", "decision", b"decision", "declared_effects", b"declared_effects", "determining_policies", b"determining_policies", "erasure", b"erasure", "error_reason", b"error_reason", "event_class", b"event_class", "event_time", b"event_time", "executor_id", b"executor_id", "follows", b"follows", "foreseen_effects", b"foreseen_effects", "hold", b"hold", "hooks", b"hooks", "idempotency_key", b"idempotency_key", "invocation_id", b"invocation_id", "latency", b"latency", "mutation_class", b"mutation_class", "native_call_id", b"native_call_id", "observed_effect_count", b"observed_effect_count", "observed_effects", b"observed_effects", "operation", b"operation", "policy_set_version", b"policy_set_version", "preview", b"preview", "previous_shard", b"previous_shard", "previous_state", b"previous_state", "record_id", b"record_id", "reduced_reason", b"reduced_reason", "refused_calls", b"refused_calls", "replayed", b"replayed", "result_digest", b"result_digest", "result_summary", b"result_summary", "sandbox", b"sandbox", "side_effects", b"side_effects", "state", b"state", "state_path", b"state_path", "status", b"status", "task_id", b"task_id", "ticket", b"ticket", "tool_digest", b"tool_digest", "tool_version", b"tool_version", "trace_id", b"trace_id", "violations", b"violations", "writer", b"writer"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AuditRecord: _TypeAlias = AuditRecord  # noqa: Y015
+
+@_typing.final
+class RecordedEffect(_message.Message):
+    """One change to the world."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESOURCE_FIELD_NUMBER: _builtins.int
+    OPERATION_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    DIGEST_BEFORE_FIELD_NUMBER: _builtins.int
+    DIGEST_AFTER_FIELD_NUMBER: _builtins.int
+    resource: _builtins.str
+    """What changed, such as `file:data/report.txt`."""
+    operation: _builtins.str
+    """How: create, update or delete."""
+    source: Global___EffectSource.ValueType
+    """How it is known."""
+    digest_before: _builtins.str
+    """The content before: `sha256:` and 64 hex digits of a file, `folder` of a folder. Empty if there was nothing, or it is not known."""
+    digest_after: _builtins.str
+    """The content after, like digest_before."""
+    def __init__(
+        self,
+        *,
+        resource: _builtins.str = ...,
+        operation: _builtins.str = ...,
+        source: Global___EffectSource.ValueType = ...,
+        digest_before: _builtins.str = ...,
+        digest_after: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_after", b"digest_after", "digest_before", b"digest_before", "operation", b"operation", "resource", b"resource", "source", b"source"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecordedEffect: _TypeAlias = RecordedEffect  # noqa: Y015
+
+@_typing.final
+class RecordedCost(_message.Message):
+    """One part of the cost of a call."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CATEGORY_FIELD_NUMBER: _builtins.int
+    AMOUNT_MICROS_FIELD_NUMBER: _builtins.int
+    category: _builtins.str
+    """The part: `price` for the price of the call in the policy set, else what the tool reported, such as compute, external_api,
+    storage_io, network, token or human_review.
+    """
+    amount_micros: _builtins.int
+    """The amount, in micro-units."""
+    def __init__(
+        self,
+        *,
+        category: _builtins.str = ...,
+        amount_micros: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["amount_micros", b"amount_micros", "category", b"category"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecordedCost: _TypeAlias = RecordedCost  # noqa: Y015
 
 @_typing.final
 class LoggedRecord(_message.Message):

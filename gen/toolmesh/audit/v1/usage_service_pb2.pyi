@@ -38,6 +38,8 @@ class _UsageGroupEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_UsageGroup
     """Callers, by subject."""
     USAGE_GROUP_TASK: _UsageGroup.ValueType  # 4
     """Tasks. Calls without a task are not listed."""
+    USAGE_GROUP_TENANT: _UsageGroup.ValueType  # 5
+    """Tenants. Calls without a tenant are listed under the empty name. A caller of a tenant sees its own alone."""
 
 class UsageGroup(_UsageGroup, metaclass=_UsageGroupEnumTypeWrapper):
     """Says what a ranking lists."""
@@ -52,6 +54,8 @@ USAGE_GROUP_CALLER: UsageGroup.ValueType  # 3
 """Callers, by subject."""
 USAGE_GROUP_TASK: UsageGroup.ValueType  # 4
 """Tasks. Calls without a task are not listed."""
+USAGE_GROUP_TENANT: UsageGroup.ValueType  # 5
+"""Tenants. Calls without a tenant are listed under the empty name. A caller of a tenant sees its own alone."""
 Global___UsageGroup: _TypeAlias = UsageGroup  # noqa: Y015
 
 class _UsageOrder:

@@ -93,7 +93,7 @@ class UsageServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListTopUsage(self, request, context):
-        """Lists tools, versions, callers or tasks, the largest first and equals by name. Callable like GetUsage and fails like it; a
+        """Lists tools, versions, callers, tasks or tenants, the largest first and equals by name. Callable like GetUsage and fails like it; a
         page token of another query fails with PAGE_TOKEN_INVALID. Each page is cut from the ranking as it is when the page is asked
         for: what changes its place meanwhile may be on two pages or on none.
         """

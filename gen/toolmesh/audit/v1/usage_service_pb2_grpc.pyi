@@ -51,7 +51,7 @@ class UsageServiceStub:
     meant for reading all tools: a hundred cost as many reads as one. Fails like GetUsage, for all if for one.
     """
     ListTopUsage: _grpc.UnaryUnaryMultiCallable[_usage_service_pb2.ListTopUsageRequest, _usage_service_pb2.ListTopUsageResponse]
-    """Lists tools, versions, callers or tasks, the largest first and equals by name. Callable like GetUsage and fails like it; a
+    """Lists tools, versions, callers, tasks or tenants, the largest first and equals by name. Callable like GetUsage and fails like it; a
     page token of another query fails with PAGE_TOKEN_INVALID. Each page is cut from the ranking as it is when the page is asked
     for: what changes its place meanwhile may be on two pages or on none.
     """
@@ -79,7 +79,7 @@ class UsageServiceAsyncStub(UsageServiceStub):
     meant for reading all tools: a hundred cost as many reads as one. Fails like GetUsage, for all if for one.
     """
     ListTopUsage: _aio.UnaryUnaryMultiCallable[_usage_service_pb2.ListTopUsageRequest, _usage_service_pb2.ListTopUsageResponse]  # type: ignore[assignment]
-    """Lists tools, versions, callers or tasks, the largest first and equals by name. Callable like GetUsage and fails like it; a
+    """Lists tools, versions, callers, tasks or tenants, the largest first and equals by name. Callable like GetUsage and fails like it; a
     page token of another query fails with PAGE_TOKEN_INVALID. Each page is cut from the ranking as it is when the page is asked
     for: what changes its place meanwhile may be on two pages or on none.
     """
@@ -128,7 +128,7 @@ class UsageServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _usage_service_pb2.ListTopUsageRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_usage_service_pb2.ListTopUsageResponse, _abc.Awaitable[_usage_service_pb2.ListTopUsageResponse]]:
-        """Lists tools, versions, callers or tasks, the largest first and equals by name. Callable like GetUsage and fails like it; a
+        """Lists tools, versions, callers, tasks or tenants, the largest first and equals by name. Callable like GetUsage and fails like it; a
         page token of another query fails with PAGE_TOKEN_INVALID. Each page is cut from the ranking as it is when the page is asked
         for: what changes its place meanwhile may be on two pages or on none.
         """

@@ -296,6 +296,7 @@ class PreviewInvocationResponse(_message.Message):
     TRACE_ID_FIELD_NUMBER: _builtins.int
     RESULT_LEFT_OUT_FIELD_NUMBER: _builtins.int
     CHANGE_COUNT_FIELD_NUMBER: _builtins.int
+    DECLARED_EFFECTS_FIELD_NUMBER: _builtins.int
     invocation_id: _builtins.str
     """The id of the preview; its audit records carry it."""
     impact: _builtins.str
@@ -330,6 +331,10 @@ class PreviewInvocationResponse(_message.Message):
     def expire_time(self) -> _timestamp_pb2.Timestamp:
         """Until when it does."""
 
+    @_builtins.property
+    def declared_effects(self) -> _containers.RepeatedCompositeFieldContainer[_result_envelope_pb2.DeclaredEffect]:
+        """The changes that the tool's manifest declares."""
+
     def __init__(
         self,
         *,
@@ -345,10 +350,11 @@ class PreviewInvocationResponse(_message.Message):
         trace_id: _builtins.str = ...,
         result_left_out: _builtins.str = ...,
         change_count: _builtins.int = ...,
+        declared_effects: _abc.Iterable[_result_envelope_pb2.DeclaredEffect] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["expire_time", b"expire_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["approval_required", b"approval_required", "change_count", b"change_count", "changes", b"changes", "expire_time", b"expire_time", "impact", b"impact", "invocation_id", b"invocation_id", "preconditions", b"preconditions", "predicted_result", b"predicted_result", "preview_token", b"preview_token", "result_left_out", b"result_left_out", "tool_version", b"tool_version", "trace_id", b"trace_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["approval_required", b"approval_required", "change_count", b"change_count", "changes", b"changes", "declared_effects", b"declared_effects", "expire_time", b"expire_time", "impact", b"impact", "invocation_id", b"invocation_id", "preconditions", b"preconditions", "predicted_result", b"predicted_result", "preview_token", b"preview_token", "result_left_out", b"result_left_out", "tool_version", b"tool_version", "trace_id", b"trace_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -198,6 +198,7 @@ class ResultEnvelope(_message.Message):
     EFFECTS_FIELD_NUMBER: _builtins.int
     COMPENSATION_FIELD_NUMBER: _builtins.int
     EFFECT_COUNT_FIELD_NUMBER: _builtins.int
+    DECLARED_EFFECTS_FIELD_NUMBER: _builtins.int
     result_id: _builtins.str
     """The id of the result."""
     invocation_id: _builtins.str
@@ -280,11 +281,17 @@ class ResultEnvelope(_message.Message):
 
     @_builtins.property
     def effects(self) -> _containers.RepeatedCompositeFieldContainer[Global___ObservedEffect]:
-        """What the call was seen to change in the world: the first changes, as many as an answer has room for."""
+        """What the call changed in the world, as the sandbox observed or its tool reported it: the first changes, as many as an answer has
+        room for. Those of the first call, if this is a replay.
+        """
 
     @_builtins.property
     def compensation(self) -> Global___Compensation:
         """The call that would undo this one; set for reversible tools that name one."""
+
+    @_builtins.property
+    def declared_effects(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeclaredEffect]:
+        """The changes that the tool's manifest declares. They say what a call may change, not what it did."""
 
     def __init__(
         self,
@@ -316,14 +323,41 @@ class ResultEnvelope(_message.Message):
         effects: _abc.Iterable[Global___ObservedEffect] | None = ...,
         compensation: Global___Compensation | None = ...,
         effect_count: _builtins.int = ...,
+        declared_effects: _abc.Iterable[Global___DeclaredEffect] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["compensation", b"compensation", "create_time", b"create_time", "deprecation", b"deprecation", "execution", b"execution", "provenance", b"provenance"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["additional_context", b"additional_context", "adjusted_arguments", b"adjusted_arguments", "adjusted_result", b"adjusted_result", "argument_changes", b"argument_changes", "artifact_refs", b"artifact_refs", "compensation", b"compensation", "content", b"content", "create_time", b"create_time", "deprecation", b"deprecation", "effect_count", b"effect_count", "effects", b"effects", "evidence_refs", b"evidence_refs", "execution", b"execution", "invocation_id", b"invocation_id", "model_facing_content", b"model_facing_content", "persisted", b"persisted", "policy_refs", b"policy_refs", "provenance", b"provenance", "redaction_state", b"redaction_state", "replayed", b"replayed", "resource_refs", b"resource_refs", "result_id", b"result_id", "status", b"status", "structured_content", b"structured_content", "trace_id", b"trace_id", "transcript_search_text", b"transcript_search_text", "ui_facing_summary", b"ui_facing_summary"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["additional_context", b"additional_context", "adjusted_arguments", b"adjusted_arguments", "adjusted_result", b"adjusted_result", "argument_changes", b"argument_changes", "artifact_refs", b"artifact_refs", "compensation", b"compensation", "content", b"content", "create_time", b"create_time", "declared_effects", b"declared_effects", "deprecation", b"deprecation", "effect_count", b"effect_count", "effects", b"effects", "evidence_refs", b"evidence_refs", "execution", b"execution", "invocation_id", b"invocation_id", "model_facing_content", b"model_facing_content", "persisted", b"persisted", "policy_refs", b"policy_refs", "provenance", b"provenance", "redaction_state", b"redaction_state", "replayed", b"replayed", "resource_refs", b"resource_refs", "result_id", b"result_id", "status", b"status", "structured_content", b"structured_content", "trace_id", b"trace_id", "transcript_search_text", b"transcript_search_text", "ui_facing_summary", b"ui_facing_summary"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ResultEnvelope: _TypeAlias = ResultEnvelope  # noqa: Y015
+
+@_typing.final
+class DeclaredEffect(_message.Message):
+    """One change that a manifest declares."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESOURCE_FIELD_NUMBER: _builtins.int
+    OPERATION_FIELD_NUMBER: _builtins.int
+    resource: _builtins.str
+    """What may change, as a pattern such as `file:reports/*`."""
+    operation: _builtins.str
+    """How: create, update or delete."""
+    def __init__(
+        self,
+        *,
+        resource: _builtins.str = ...,
+        operation: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["operation", b"operation", "resource", b"resource"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeclaredEffect: _TypeAlias = DeclaredEffect  # noqa: Y015
 
 @_typing.final
 class ArgumentChange(_message.Message):
@@ -364,22 +398,30 @@ class ObservedEffect(_message.Message):
     RESOURCE_FIELD_NUMBER: _builtins.int
     OPERATION_FIELD_NUMBER: _builtins.int
     SOURCE_FIELD_NUMBER: _builtins.int
+    DIGEST_BEFORE_FIELD_NUMBER: _builtins.int
+    DIGEST_AFTER_FIELD_NUMBER: _builtins.int
     resource: _builtins.str
     """What changed, such as `file:data/report.txt`."""
     operation: _builtins.str
     """How: create, update or delete."""
     source: Global___EffectSource.ValueType
     """How it is known."""
+    digest_before: _builtins.str
+    """The content before: `sha256:` and 64 hex digits of a file, `folder` of a folder. Empty if there was nothing, or it is not known."""
+    digest_after: _builtins.str
+    """The content after, like digest_before."""
     def __init__(
         self,
         *,
         resource: _builtins.str = ...,
         operation: _builtins.str = ...,
         source: Global___EffectSource.ValueType = ...,
+        digest_before: _builtins.str = ...,
+        digest_after: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["operation", b"operation", "resource", b"resource", "source", b"source"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest_after", b"digest_after", "digest_before", b"digest_before", "operation", b"operation", "resource", b"resource", "source", b"source"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -519,7 +561,7 @@ class ExecutionMetadata(_message.Message):
 
     @_builtins.property
     def costs(self) -> _containers.RepeatedCompositeFieldContainer[Global___CostPart]:
-        """What it cost, part by part."""
+        """What it cost, part by part. Those of the first call, if this is a replay: a replay costs nothing itself."""
 
     def __init__(
         self,
@@ -577,7 +619,9 @@ class CostPart(_message.Message):
     AMOUNT_MICROS_FIELD_NUMBER: _builtins.int
     CURRENCY_FIELD_NUMBER: _builtins.int
     category: _builtins.str
-    """The part: compute, external_api, storage_io, network, token or human_review."""
+    """The part: `price` for the price of the call in the policy set, else what the tool reported, such as compute, external_api,
+    storage_io, network, token or human_review.
+    """
     amount_micros: _builtins.int
     """The amount, in micro-units of the currency, so that sums are exact."""
     currency: _builtins.str

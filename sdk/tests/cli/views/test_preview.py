@@ -34,7 +34,8 @@ def test_a_preview_as_json_is_one_document(toolmesh: Any, mesh: Any) -> None:
     ran = toolmesh("call", "acme.wipe", "--preview", "--json")
     assert (ran.exit_code, ran.stderr) == (0, "")
     document = json.loads(ran.stdout)
-    assert document["changes"] == [{"resource": "file:a.md", "operation": "delete", "source": "reported"}]
+    shown = {"resource": "file:a.md", "operation": "delete", "source": "reported"}
+    assert document["changes"] == [{**shown, "digest_before": "", "digest_after": ""}]
     assert [each["holds"] for each in document["preconditions"]] == [True, False]
     assert (document["predicted_result"], document["approval_required"]) == ({"n": 2**64 - 1}, True)
     assert (document["preview_token"], document["expire_time"]) == ("shown-1", "2027-01-15T08:00:00+00:00")
@@ -163,7 +164,8 @@ def test_as_json_the_remarks_are_in_the_document(toolmesh: Any, mesh: Any) -> No
     ran = toolmesh("call", "acme.write", "--json")
     document = json.loads(ran.stdout)
     assert ran.stderr == ""
-    assert document["effects"] == [{"resource": "file:a.md", "operation": "create", "source": "observed"}]
+    shown = {"resource": "file:a.md", "operation": "create", "source": "observed"}
+    assert document["effects"] == [{**shown, "digest_before": "", "digest_after": ""}]
     assert document["compensation"] == {"tool": "tools/acme.undo", "arguments": {"id": "it's"}}
     assert [change["source"] for change in document["argument_changes"]] == ["coercion", "default"]
     assert document["additional_context"] == ["mind the \x1b[31mgap"]

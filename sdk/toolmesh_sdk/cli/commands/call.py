@@ -65,6 +65,9 @@ def call(
     ] = None,
     key_secret: options.KeySecret = "",
     session: Annotated[str | None, typer.Option(callback=refuse_blank, help="The session of the call.")] = None,
+    task: Annotated[
+        str | None, typer.Option(callback=refuse_blank, help="The task of the call, which its cost is counted to.")
+    ] = None,
     priority: Annotated[
         int, typer.Option(min=0, max=10, help="The priority in the queue, 1 to 10; 0 uses the tool's own.")
     ] = 0,
@@ -96,7 +99,7 @@ def call(
     call_arguments = read_arguments(arguments, arg or [])
     check_step(step or "", key=key or "", session=session or "", key_secret=key_secret)
     pinned = {"version": version or "", "tool_digest": digest or ""}
-    call_options = {**pinned, "session_id": session or "", "priority": priority}
+    call_options = {**pinned, "session_id": session or "", "task_id": task or "", "priority": priority}
     connect = open_direct if via is Route.DIRECT else open_client
     with connect(target, key_secret) as client:
         if detach:

@@ -18,6 +18,16 @@ _FIRST_CALL = """Make a call and try again in a second: toolmesh call echo '{"te
 _MOST_DAYS = 400
 
 
+class Group(StrEnum):
+    """What a ranking lists."""
+
+    TOOLS = "tools"
+    VERSIONS = "versions"
+    CALLERS = "callers"
+    TASKS = "tasks"
+    TENANTS = "tenants"
+
+
 class By(StrEnum):
     """The order of a ranking."""
 
@@ -35,31 +45,41 @@ Days = Annotated[int, typer.Option("--days", min=1, max=_MOST_DAYS, help="The nu
 @add_target_options()
 def top(
     by: Annotated[By, typer.Option(help="The measure to order by.")] = By.CALLS,
-    callers: Annotated[bool, typer.Option("--callers", help="Rank callers instead of tools.")] = False,
+    of: Annotated[Group, typer.Option(help="What to rank.")] = Group.TOOLS,
+    callers: Annotated[bool, typer.Option("--callers", help="The same as --of callers.")] = False,
+    tool: Annotated[str, typer.Option(help="Only calls of this tool.")] = "",
+    task: Annotated[str, typer.Option(help="Only calls of this task.")] = "",
+    tenant: Annotated[str, typer.Option(help="Only calls of this tenant.")] = "",
     number: Annotated[int, typer.Option("--number", "-n", min=1, max=1000, help="The number of entries.")] = 20,
     days: Days = 30,
     *,
     target: Target,
     as_json: bool,
 ) -> None:
-    """Rank tools or callers by use.
+    """Rank tools, callers, tasks or tenants by use.
 
     Latency is ranked by its mean. With --json: {"entries": [...], "coverage": {...}}.
+
+    \b
+    Example:
+      toolmesh usage top --by cost --of tasks --tool acme.translate
     """
     from toolmesh_sdk.cli.views.documents import message_to_dict
-    from toolmesh_sdk.usage import UsageReader
+    from toolmesh_sdk.usage import UsageFilters, UsageReader
 
+    group = Group.CALLERS if callers else of
+    filters: UsageFilters = {"tool": tool, "task_id": task, "tenant": tenant, "from_time": _since(days)}
     with open_client(target) as client:
-        usage, since = UsageReader(client), _since(days)
-        ranking = usage.top("caller" if callers else "tool", by, number=number, from_time=since)
-        total = usage.get(from_time=since)
+        usage = UsageReader(client)
+        ranking = usage.top(group.removesuffix("s"), by, number=number, **filters)
+        total = usage.get(**filters)
     if as_json:
         output.print_json(message_to_dict(ranking, without=frozenset({"next_page_token"})))
         return
     from toolmesh_sdk.cli.views import usage_report as report
 
     if ranking.entries:
-        report.print_top(ranking, total, by=by, what="Callers" if callers else "Tools", days=days)
+        report.print_top(ranking, total, by=by, what=group.capitalize(), days=days)
     else:
         _print_no_calls(f"Nothing was called in the last {_format_days(days)}.", days)
     report.print_coverage_notes(ranking.coverage)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 DEFAULT_STATE = "~/.local/state/toolmesh"
 LOCAL_USER = "did:web:toolmesh.local:users:local"
-LOCAL_SCOPES = ("tools:call", "tools:read", "audit:read")
+LOCAL_SCOPES = ("tools:call", "tools:read", "tools:logs", "audit:read")
 LOCAL_TOKEN_SECONDS = 300
 START = "Start one with `toolmesh up`, or name another with --url."
 

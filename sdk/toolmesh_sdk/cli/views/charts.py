@@ -65,7 +65,9 @@ def format_percent(rate: float) -> str:
 def format_cost(micros: int) -> str:
     """Format a cost in units with two decimals; smaller amounts have two significant digits."""
     units = micros / 1e6
-    return f"{units:,.2f}" if abs(units) >= 0.01 else f"{units:.2g}"
+    if abs(units) >= 0.01:
+        return f"{units:,.2f}"
+    return f"{units:.2g}" if abs(units) >= 0.0001 else f"{units:.6f}".rstrip("0").rstrip(".")
 
 
 def print_columns(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:

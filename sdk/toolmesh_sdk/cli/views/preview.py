@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolmesh_sdk.cli.tool_names import short_name
 from toolmesh_sdk.cli.views import output
-from toolmesh_sdk.cli.views.results import isoformat_or_none
+from toolmesh_sdk.cli.views.results import format_change, isoformat_or_none
 
 if TYPE_CHECKING:
     from toolmesh_sdk.preview import Preview
@@ -24,6 +24,7 @@ def preview_document(preview: Preview) -> dict[str, Any]:
     """Return a preview as a JSON object."""
     return {
         "changes": [asdict(change) for change in preview.changes],
+        "declared_effects": [asdict(effect) for effect in preview.declared_effects],
         "preconditions": [asdict(each) for each in preview.preconditions],
         "impact": preview.impact,
         "predicted_result": preview.predicted_result,
@@ -43,7 +44,8 @@ def print_preview(preview: Preview, key: str = "") -> None:
     summary = "would change:" if preview.changes else "predicts no changes."
     console.print(output.text((short_name(preview.tool_version), "bold"), f" {summary}"))
     for change in preview.changes:
-        console.print(output.text(f"  {change.operation:<7} {change.resource}"))
+        digests = format_change(change.digest_before, change.digest_after)
+        console.print(output.text(f"  {change.operation:<7} {change.resource}", (f"  {digests}".rstrip(), "dim")))
     if preview.impact:
         console.print(output.text(f"Impact: {preview.impact}"))
     for condition in preview.preconditions:

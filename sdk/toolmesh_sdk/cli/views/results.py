@@ -14,9 +14,12 @@ from toolmesh_sdk.errors import ToolmeshError
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from toolmesh_sdk._wire.envelope import Compensation, Deprecation, StoredResult
+    from toolmesh_sdk._wire.envelope import Compensation, Deprecation, Effect, StoredResult
     from toolmesh_sdk.client import Client
     from toolmesh_sdk.result import Result
+
+# `sha256:` and as many digits as suffice to compare by eye.
+_SHORT_DIGEST = len("sha256:") + 12
 
 
 class LoadedResult(NamedTuple):
@@ -70,6 +73,7 @@ def result_document(loaded: LoadedResult) -> dict[str, Any]:
         "adjusted_result": list(result.adjusted_result),
         "additional_context": list(result.additional_context),
         "effects": [asdict(effect) for effect in result.effects],
+        "declared_effects": [asdict(effect) for effect in result.declared_effects],
         "compensation": None if undo is None else asdict(undo),
         "shown": asdict(result.shown),
         "evidence_refs": list(result.evidence_refs),
@@ -133,7 +137,7 @@ def _describe_deprecation(version: str, notice: Deprecation) -> str:
 
 
 def _changes(result: Result) -> list[str]:
-    effects = [f"changed: {each.operation} {each.resource} ({each.source})" for each in result.effects]
+    effects = [f"changed: {describe_effect(each)}" for each in result.effects]
     # Filled-in defaults are expected; other changes of arguments are reported.
     arguments = [
         f"argument {each.path or '/'} was changed: {each.source}" + (f", {each.reason}" if each.reason else "")
@@ -143,6 +147,21 @@ def _changes(result: Result) -> list[str]:
     undo = result.compensation
     undone = [] if undo is None else [f"to undo it: {_undo_command(undo, result.invocation_id)}"]
     return [*arguments, *effects, *undone]
+
+
+def describe_effect(effect: Effect) -> str:
+    """Return an effect in one line: operation, resource, source, and the change of its content where it is known."""
+    change = format_change(effect.digest_before, effect.digest_after)
+    return f"{effect.operation} {effect.resource} ({effect.source})" + (f" {change}" if change else "")
+
+
+def format_change(before: str, after: str) -> str:
+    """Return the change from one digest to another, each shortened; empty if neither is known."""
+    return f"{_short_digest(before)} -> {_short_digest(after)}" if before or after else ""
+
+
+def _short_digest(digest: str) -> str:
+    return digest[:_SHORT_DIGEST] or "nothing"
 
 
 def _undo_command(undo: Compensation, invocation_id: str) -> str:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from toolmesh.audit.v1 import usage_pb2, usage_service_pb2
 
 UNKNOWN_TOOL = "(no such tool)"
+_UNNAMED = {"Callers": "(no subject)", "Tasks": "(no task)", "Tenants": "(no tenant)"}
 _DAY = 86_400
 _LINE = 40
 _SHOWN_REASONS = 5
@@ -163,6 +164,8 @@ def _heading(name: str, total: usage_pb2.Usage, days: int) -> None:
     parts: list[Any] = [(name, "bold"), (f"  {span} · {_count(total.calls, 'call')}", "dim")]
     if errors:
         parts += [(" · ", "dim"), (_count(errors, "error"), "red")]
+    if total.cost_micros:
+        parts.append((f" · {format_cost(total.cost_micros)}", "dim"))
     console.print(output.text(*parts))
     console.print()
 
@@ -232,7 +235,8 @@ def _format_measure(by: str, measure: float, most: float) -> str:
 
 
 def _name(name: str, what: str) -> str:
-    return name or "(no subject)" if what == "Callers" else display_tool(name)
+    unnamed = _UNNAMED.get(what)
+    return display_tool(name) if unnamed is None else name or unnamed
 
 
 def _seconds(value: Any) -> str:

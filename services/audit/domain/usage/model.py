@@ -61,6 +61,7 @@ class UsageGroup(StrEnum):
     VERSION = "version"
     CALLER = "caller"
     TASK = "task"
+    TENANT = "tenant"
 
 
 class UsageOrder(StrEnum):
@@ -77,6 +78,7 @@ GROUPED_BY: dict[UsageGroup, tuple[str, ...]] = {
     UsageGroup.VERSION: ("tool", "version"),
     UsageGroup.CALLER: ("subject",),
     UsageGroup.TASK: ("task",),
+    UsageGroup.TENANT: ("tenant",),
 }
 
 

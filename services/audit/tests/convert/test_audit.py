@@ -87,7 +87,7 @@ def without(record: record_pb.AuditRecord, path: str) -> record_pb.AuditRecord:
     *parents, name = path.split(".")
     for parent in parents:
         target = getattr(target, parent)
-        target = target[0] if parent == "delegation_chain" else target
+        target = target if isinstance(target, Message) else target[0]
     target.ClearField(name)
     return changed
 

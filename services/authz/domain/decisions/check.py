@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -40,6 +41,9 @@ from services.authz.domain.ports import EngineProvider, Evaluation, Journal, Pol
 
 # The scope for decisions about other subjects.
 EVALUATE_SCOPE = "authz:evaluate"
+# Arguments that are checked against the constraints of a token on the event loop: those may take many steps for each
+# byte.
+INLINE_BYTES = 4 * 1024
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,7 @@ class Check:
         call adds to its session are stored durably before this returns.
         """
         engine, request = engine or self.engines.current, self._request(caller, call)
-        refused = _refused_by_token(caller, call, self.satisfies) or _refused_without_arguments(caller, call)
+        refused = await self._refused_by_token(caller, call) or _refused_without_arguments(caller, call)
         if refused is not None:
             decision = self._decision(refused, request, engine.version)
             self.journal.record(decision, request, None)
@@ -80,7 +84,7 @@ class Check:
         """Return the decision without side effects: no label is added and nothing is recorded. Without arguments, the
         token's bounds on arguments are not checked, because the arguments are not known yet."""
         engine, request = engine or self.engines.current, self._request(caller, call)
-        verdict = _refused_by_token(caller, call, self.satisfies)
+        verdict = await self._refused_by_token(caller, call)
         if verdict is None:
             _, verdict, _ = await self._evaluate(engine, request)
         return self._decision(verdict, request, engine.version)
@@ -102,6 +106,12 @@ class Check:
         decision = replace(self._decision(verdict, request, engine.version), cacheable=False)
         self.journal.record(decision, request, context_fields)
         return decision
+
+    async def _refused_by_token(self, caller: Identity, call: CallFacts) -> Verdict | None:
+        """Return why the token does not cover the call. Large arguments are checked beside the event loop."""
+        if _confined(caller) and len(call.arguments) > INLINE_BYTES:
+            return await asyncio.to_thread(_refused_by_token, caller, call, self.satisfies)
+        return _refused_by_token(caller, call, self.satisfies)
 
     def _request(self, caller: Identity, call: CallFacts) -> DecisionRequest:
         if caller.session_id and not call.session_id:

@@ -23,9 +23,9 @@ from services.authz.tests.conftest import call_in_question
 NOW = datetime(2026, 1, 1, 12, 0, 0, 250_000, UTC)
 
 
-def decision(outcome: Any) -> decision_pb2.Decision:
+def decision(outcome: Any, **fields: Any) -> decision_pb2.Decision:
     verdict = Verdict(outcome, ("why",), ("p1", "p2"), (SuggestedUpdate("scope", "a:b"),))
-    made = Decision("decisions/1", verdict, "sha256:1", True, NOW, NOW + timedelta(seconds=60))
+    made = Decision("decisions/1", verdict, "sha256:1", True, NOW, NOW + timedelta(seconds=60), **fields)
     return convert.decision_message(made)
 
 
@@ -54,6 +54,10 @@ def test_a_decision_arrives_whole() -> None:
     assert [(u.kind, u.value) for u in message.suggested_updates] == [("scope", "a:b")]
     assert message.decide_time.ToDatetime(UTC) == NOW
     assert message.expire_time.ToDatetime(UTC) == NOW + timedelta(seconds=60)
+
+
+def test_a_price_arrives_also_without_limits() -> None:
+    assert decision(Allow(), cost_micros=2000).cost_micros == 2000
 
 
 def test_a_lifetime_that_is_not_given_differs_from_any_that_is() -> None:

@@ -17,6 +17,7 @@ from toolmesh.audit.v1 import audit_service_pb2 as pb
 from libs.common.redaction.tenant_scanners import TenantScanners
 from libs.common.runtime.bounded_cache import BoundedCache
 from services.executor.domain.model import Caller, Event, PayloadDigest, Record, Status, Verdict
+from services.executor.domain.results.costs import total_of
 from services.executor.domain.tool import Effect, Tool
 
 WRITER = "executor"
@@ -25,7 +26,9 @@ _STATUSES = {status: "" if status is Status.BEGUN else status.value.lower() for 
 _OUTCOMES = {Verdict.ALLOW: "allow", Verdict.DENY: "deny", Verdict.NEEDS_APPROVAL: "requires_approval"}
 # The contract's limits for a record. The decision and the manifest hold the complete lists.
 _MAX_POLICIES = _MAX_LISTED = 64
+_MAX_EFFECTS = 256
 _MAX_NAME = 512
+_MAX_CATEGORY = 64
 _MAX_KEY, _MAX_TASK, _MAX_CALL_ID = 255, 128, 255
 _CACHED_CALLERS = 4096
 
@@ -115,6 +118,9 @@ class RecordEncoder:
 
     def _add_tool(self, form: dict[str, Any], record: Record) -> None:
         tool, request = record.tool, record.request
+        if tool is None and (version := record.unavailable) is not None:
+            form["tool_version"], form["tool_digest"] = version.name, version.digest
+            return
         if tool is None:
             requested = f"{request.tool}@{request.version}" if request.version else request.tool
             if redacted := self._redact(requested, record)[:_MAX_NAME]:
@@ -123,7 +129,7 @@ class RecordEncoder:
         form["tool_version"], form["tool_digest"] = tool.name, tool.digest
         form["mutation_class"] = tool.mutation
         if tool.side_effects:
-            form["side_effects"] = tool.side_effects[:_MAX_LISTED]
+            form["declared_effects"] = tool.side_effects[:_MAX_LISTED]
 
     def _add_history(self, form: dict[str, Any], record: Record) -> None:
         """Add argument changes, hooks, effects, violations and costs."""
@@ -139,14 +145,35 @@ class RecordEncoder:
         if record.hooks:
             form["hooks"] = self._redact_list(record.hooks, record)
         if record.effects:
-            # The observed effects replace the declared ones, which the manifest holds.
-            form["side_effects"] = self._redact_list(_effects(record.effects), record)
+            form["observed_effects"] = self._effect_forms(record.effects, record)
+            form["observed_effect_count"] = len(record.effects)
+        if record.foreseen:
+            form["foreseen_effects"] = self._effect_forms(record.foreseen, record)
         if record.violations:
             form["violations"] = self._redact_list(_effects(record.violations), record)
         if record.undone_by:
             form["compensation"] = record.undone_by
-        if record.cost_micros:
-            form["cost_micros"] = record.cost_micros
+        if record.refused_calls > 1:
+            form["refused_calls"] = record.refused_calls
+        if record.costs:
+            form["cost_micros"] = total_of(record.costs)
+            form["costs"] = [self._cost_form(*cost, record) for cost in record.costs]
+
+    def _effect_forms(self, effects: Sequence[Effect], record: Record) -> list[dict[str, str]]:
+        return [
+            _non_empty(
+                resource=self._redact(effect.resource, record)[:_MAX_NAME],
+                operation=effect.operation,
+                source="observed" if effect.observed else "reported",
+                digest_before=effect.before,
+                digest_after=effect.after,
+            )
+            for effect in effects[:_MAX_EFFECTS]
+        ]
+
+    def _cost_form(self, category: str, micros: int, record: Record) -> dict[str, Any]:
+        name = self._redact(category, record)[:_MAX_CATEGORY]
+        return _non_empty(category=name, amount_micros=micros)
 
     def _redact_list(self, texts: Sequence[str], record: Record) -> list[str]:
         """Redact a list of texts. If it is too long, the last element states how many are left out."""
@@ -202,6 +229,10 @@ def _path(tool: Tool | None, pointer: str) -> str:
     """Return the pointer of a changed argument, without the names inside a field that is declared sensitive."""
     declared = None if tool is None else tool.input.declared
     return pointer if declared is None else declared.named(pointer)
+
+
+def _non_empty(**fields: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value}
 
 
 def _effects(effects: Iterable[Effect]) -> list[str]:

@@ -25,6 +25,7 @@ _KEPT = (
     "error_reason",
     "latency_us",
     "cost_micros",
+    "observed_effect_count",
     "tool_version",
     "tool_digest",
     "mutation_class",
@@ -35,6 +36,7 @@ _KEPT = (
     "result_digest",
     "replayed",
     "preview",
+    "refused_calls",
     "caller",
 )
 _KEPT_OF_CALLER = ("subject", "agent", "tenant", "tier", "token_id")

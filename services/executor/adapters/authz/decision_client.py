@@ -171,7 +171,7 @@ def _facts(tool: Tool, caller: Caller, question: Question) -> pb.CallFacts:
         session_id=caller.session_id,
         invocation_id=question.invocation_id,
         arguments=arguments if len(arguments) <= max_bytes else b"",
-        resources=() if tool.resources is None else _checked_resources(tool.resources(question.arguments)),
+        resources=_checked_resources(question.resources),
         closed_world=tool.closed_world,
         tool_trust=tool.trust,
         result_labels=tool.result_labels,

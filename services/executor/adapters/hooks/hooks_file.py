@@ -21,6 +21,7 @@ from libs.common.telemetry.log import Log
 from services.executor.adapters.hooks.plugin import Plugin, load_plugin
 from services.executor.adapters.hooks.webhook import Endpoint, Webhook
 from services.executor.domain.hooks.hooks import MAX_HOOKS, Hook, Hooks, Phase
+from services.executor.domain.scheduling.heavy_work import HeavyWork
 
 VARIABLE = "TOOLMESH_HOOKS"
 MAX_ANSWER_BYTES = 64 * 1024
@@ -45,11 +46,11 @@ class DeclaredHooks:
     def __str__(self) -> str:
         return " ".join(f"{hook.phase}:{hook.name}" for hook in self._hooks) or "none"
 
-    def open(self, clock: Clock, log: Log) -> Hooks:
-        """Set the log and return the domain's hooks."""
+    def open(self, clock: Clock, log: Log, heavy_work: HeavyWork | None = None) -> Hooks:
+        """Set the log and return the domain's hooks. `heavy_work` redacts large values."""
         for respondent in self._respondents:
             respondent.attach(log)
-        return Hooks(self._hooks, clock)
+        return Hooks(self._hooks, clock, heavy_work)
 
     async def close(self) -> None:
         """Close every connection."""

@@ -11,7 +11,7 @@ from libs.common.semver import Constraint
 from libs.common.tool_names import ToolName
 from services.executor.adapters.registry.compile_tool import CatalogEntry
 from services.executor.domain import errors
-from services.executor.domain.tool import Tool
+from services.executor.domain.tool import Tool, VersionIdentity
 
 # Bounded, because callers choose the references.
 _CACHE_SIZE = 10_000
@@ -97,12 +97,10 @@ class Catalog:
         raise self._unavailable_error(matching[0])
 
     def _unavailable_error(self, entry: CatalogEntry) -> MeshError:
-        state = self._state(entry)
+        state, version = self._state(entry), VersionIdentity(entry.name, entry.digest)
         if state in _PAST_SUNSET:
-            return errors.tool_past_sunset(entry.name, entry.successor)
-        return errors.tool_unavailable(
-            entry.name, "broken" if entry.tool is None else state.lower(), entry.state_reason
-        )
+            return errors.tool_past_sunset(version, entry.successor)
+        return errors.tool_unavailable(version, "broken" if entry.tool is None else state.lower(), entry.state_reason)
 
     def _versions(self, name: ToolName) -> list[CatalogEntry]:
         """Return the versions of a tool. Its own name takes precedence over aliases."""

@@ -16,7 +16,7 @@ from libs.common.runtime.backoff import Backoff
 from libs.common.telemetry.log import Log
 from services.executor.domain import errors
 from services.executor.domain.ports import ToolView
-from services.executor.domain.tool import Tool
+from services.executor.domain.tool import Tool, VersionIdentity
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
 _CALL_SECONDS = 5.0
@@ -57,7 +57,7 @@ class QuarantiningView:
         """Resolve a reference through the view. Raises TOOL_UNAVAILABLE if the version is quarantined here."""
         tool = self._view.resolve(reference, constraint)
         if self._suspects and (suspect := self._suspects.get(tool.name)) is not None:
-            raise errors.tool_unavailable(tool.name, "quarantined", suspect.why)
+            raise errors.tool_unavailable(VersionIdentity(tool.name, tool.digest), "quarantined", suspect.why)
         return tool
 
     async def impose(self, tool: Tool, why: str, invocation_id: str, *, within: float) -> None:

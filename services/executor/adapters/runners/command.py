@@ -27,6 +27,7 @@ from services.executor.adapters.runners.worker.answer import (
     ToolAnswer,
     log_failure,
     process_lost_error,
+    split_lines,
     unreadable_result_error,
 )
 from services.executor.adapters.runners.worker.frames import FrameError, read_json
@@ -36,7 +37,7 @@ from services.executor.adapters.sandbox.egress.proxy import refusal_error as egr
 from services.executor.adapters.sandbox.exit_report import error_for_exit
 from services.executor.adapters.sandbox.port import ExitKind, ExitReport, Plan, SandboxedProcess
 from services.executor.domain import errors
-from services.executor.domain.model import RunRequest, RunResult
+from services.executor.domain.model import LogSource, RunRequest, RunResult
 from services.executor.domain.tool import Tool
 
 _CHUNK_BYTES = 64 * 1024
@@ -90,7 +91,8 @@ class CommandRunner:
                     work.begin()
                     return await workspace.run_watched(process.kill, self._read_answer(process, tool, work, gate))
                 finally:
-                    await asyncio.shield(process.kill())
+                    ending = await asyncio.shield(process.kill())
+                    work.notes.lines[:0] = split_lines(LogSource.STDERR, ending.stderr_tail)
             finally:
                 if gate is not None:
                     await gate.close()
@@ -144,6 +146,8 @@ class CommandRunner:
             process_lost_error(ending, work) if ending.kind is ExitKind.KILLED else error_for_exit(ending, work.seconds)
         )
         log_failure(self._log, tool, work, error, ending.stderr_tail)
+        # The lines of standard error precede it, once the process has ended.
+        work.notes.lines[:] = split_lines(LogSource.FAILURE, error.message)
         return error
 
 

@@ -39,12 +39,9 @@ async def run_one_shot(volumes: Volumes, tool: Tool, work: RunRequest, log: Log,
 
 
 def report_answer(log: Log, tool: Tool, work: RunRequest, answer: ToolAnswer) -> None:
-    """Log the tool's log lines. Raises the answer's failure, if it is one."""
-    if answer.lines:
-        # Warnings are redacted, and the content of a tool's log lines is unknown.
-        lines = list(answer.lines)
-        log.warning("tool log", scanner=work.scanner, tool=tool.name, invocation=work.invocation_id, lines=lines)
+    """Raise the answer's failure, if it is one. What the tool reported before it is added to the run's notes."""
     if answer.failure is not None:
+        work.notes.effects, work.notes.costs = answer.effects, answer.costs
         if answer.detail:
             log_failure(log, tool, work, answer.failure, answer.detail)
         raise answer.failure
@@ -65,6 +62,7 @@ def result_to_commit(
         costs=answer.costs,
         undo=answer.undo,
         commit=partial(workspace.commit, invocation_id),
+        committed=workspace.committed,
         rollback=workspace.rollback,
         forget=partial(workspace.forget, invocation_id),
         journal_volume=workspace.journal_volume,

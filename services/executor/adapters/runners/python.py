@@ -37,6 +37,7 @@ from services.executor.adapters.runners.worker.answer import (
     unreadable_result_error,
 )
 from services.executor.adapters.runners.worker.frames import FrameError
+from services.executor.adapters.runners.worker.output import OutputCollector
 from services.executor.adapters.runners.worker.pool import WorkerKey, WorkerPool
 from services.executor.adapters.runners.worker.worker import Worker, WorkerBrokenError, WorkerGoneError
 from services.executor.adapters.runners.workspace.workspace import Workspace
@@ -199,18 +200,23 @@ class PythonRunner:
     async def call_worker(self, worker: Worker, tool: Tool, work: RunRequest, seconds: float) -> ToolAnswer:
         """Send the call to a ready worker and return its answer. Raises the error of one that ended or broke a rule."""
         limit = self._output_bytes if tool.persists else min(self._output_bytes, tool.max_result_bytes)
+        output = OutputCollector(work.invocation_id)
         try:
-            frame = await worker.call(_request(tool, work, seconds, limit), limit + _NOTES_BYTES)
+            frame = await worker.call(_request(tool, work, seconds, limit), limit + _NOTES_BYTES, output.add)
             answer = parse_answer(frame, work.invocation_id, limit)
         except FrameError as error:
             raise unreadable_result_error(error, limit) from None
         except MalformedAnswerError:
             raise errors.worker_lost() from None
         except WorkerGoneError as gone:
+            output.fill(work.notes)
+            output = OutputCollector(work.invocation_id)
             lost = process_lost_error(gone.ending, work)
-            log_failure(self._log, tool, work, lost, gone.ending.stderr_tail)
+            # A worker that served other calls may end with what their child processes wrote.
+            log_failure(self._log, tool, work, lost, gone.ending.stderr_tail if worker.calls == 1 else "")
             raise lost from None
         finally:
+            output.fill(work.notes)
             violation = egress_error(worker.gate.take_refusals()) if worker.gate is not None else None
         if violation is not None:
             raise violation

@@ -11,9 +11,10 @@ from libs.common.redaction.scanner import Scanner
 from libs.common.telemetry.fast_metrics import FastCounter, FastHistogram, fast_counter, fast_histogram
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.metrics import SECONDS
+from libs.common.tool_names import split_version_name
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.states import State
-from services.executor.domain.tool import Tool
+from services.executor.domain.tool import Tool, VersionIdentity
 
 invocations = fast_counter(
     "toolmesh_tool_invocations_total", "Invocations that ended.", ["tool", "version", "status", "mutation_class"]
@@ -68,13 +69,13 @@ class Metrics:
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._labels: dict[str, _Labels] = {}
+        self._labels: dict[tuple[str, bool], _Labels] = {}
         self._counters: dict[tuple[_Labels, str], FastCounter] = {}
         self._histograms: dict[_Labels, FastHistogram] = {}
 
     def ended(self, invocation: Invocation, seconds: float) -> None:
         """Count an invocation that ended."""
-        labels = _UNKNOWN if invocation.tool is None else self._labels_of(invocation.tool)
+        labels = self._labels_of(invocation)
         status = _status(invocation)
         counter = self._counters.get((labels, status))
         if counter is None:
@@ -100,14 +101,24 @@ class Metrics:
         """Log an unexpected exception."""
         self._log.error("unexpected exception", cause=cause, scanner=scanner)
 
-    def _labels_of(self, tool: Tool) -> _Labels:
-        labels = self._labels.get(tool.name)
+    def _labels_of(self, invocation: Invocation) -> _Labels:
+        version = invocation.tool or invocation.unavailable
+        if version is None:
+            return _UNKNOWN
+        # A version that may not run has fewer labels.
+        labels = self._labels.get((version.name, invocation.tool is None))
         if labels is None:
             if len(self._labels) >= _MAX_VERSIONS:
                 return _OTHER
-            labels = _Labels(tool.qualified, tool.version, tool.mutation, tool.timeout_class)
-            self._labels[tool.name] = labels
+            labels = self._labels[version.name, invocation.tool is None] = _describe(version)
         return labels
+
+
+def _describe(version: Tool | VersionIdentity) -> _Labels:
+    if isinstance(version, Tool):
+        return _Labels(version.qualified, version.version, version.mutation, version.timeout_class)
+    name, number = split_version_name(version.name)
+    return _Labels(name.qualified, number, "", "")
 
 
 def _status(invocation: Invocation) -> str:

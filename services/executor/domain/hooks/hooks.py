@@ -11,10 +11,12 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from typing import Any, Protocol
 
 from libs.common.errors import MeshError
 from libs.common.json.globs import matches
+from libs.common.redaction.declared import Declared
 from libs.common.redaction.scanner import Scanner
 from libs.common.runtime.bounded_cache import BoundedCache
 from libs.common.runtime.clock import Clock
@@ -23,7 +25,9 @@ from services.executor.domain.argument_spec import Change
 from services.executor.domain.hooks.answers import MAX_RISKS, Answer, HookFailedError, parse_answer
 from services.executor.domain.hooks.redacted_input import RedactedView, changes_between, restore_hidden
 from services.executor.domain.model import Caller
+from services.executor.domain.scheduling.heavy_work import HeavyWork
 from services.executor.domain.tool import Tool
+from services.executor.domain.validation_cost import is_light
 
 MAX_HOOKS = 64
 # Tools come and go; a process that lives long must not remember all of them.
@@ -102,8 +106,9 @@ NOTHING = Verdicts()
 class Hooks:
     """The hooks of a deployment."""
 
-    def __init__(self, hooks: Sequence[Hook], clock: Clock) -> None:
-        self._hooks, self._clock = tuple(hooks), clock
+    def __init__(self, hooks: Sequence[Hook], clock: Clock, heavy_work: HeavyWork | None = None) -> None:
+        """`heavy_work` redacts large values."""
+        self._hooks, self._clock, self._heavy_work = tuple(hooks), clock, heavy_work or HeavyWork()
         self._matching: BoundedCache[str, dict[Phase, tuple[Hook, ...]]] = BoundedCache(_MAX_REMEMBERED)
         self.active = bool(hooks)
         """False if no hook is declared; then no method has to be called."""
@@ -129,7 +134,7 @@ class Hooks:
         risk: dict[str, int] = {}
         changed, asks_approval = arguments, ""
         for hook in hooks:
-            view = RedactedView.of(changed, facts.tool.input.declared, None if hook.sees_sensitive else facts.scanner)
+            view = await self._view(hook, facts, changed, facts.tool.input.declared)
             answer = await self._ask(hook, facts, {"input": view.shown}, until, view)
             if isinstance(answer, MeshError):
                 return Verdicts(tuple(context), stop=answer)
@@ -156,8 +161,9 @@ class Hooks:
     ) -> Verdicts:
         """Run the approval hooks of a call that needs approval. A denial rejects the call; no hook can approve it."""
         context: list[str] = []
+        declared = facts.tool.input.declared
         for hook in self.matching(facts.tool, Phase.APPROVAL):
-            seen = {"input": self._shown(hook, facts, arguments), "approval": wanted}
+            seen = {"input": (await self._view(hook, facts, arguments, declared)).shown, "approval": wanted}
             answer = await self._ask(hook, facts, seen, until)
             if isinstance(answer, MeshError):
                 return Verdicts(tuple(context), stop=answer)
@@ -169,10 +175,8 @@ class Hooks:
         context: list[str] = []
         for hook in self.matching(facts.tool, Phase.POST):
             seen = {
-                "input": self._shown(hook, facts, arguments),
-                "result": RedactedView.of(
-                    value, facts.tool.output.declared, None if hook.sees_sensitive else facts.scanner
-                ).shown,
+                "input": (await self._view(hook, facts, arguments, facts.tool.input.declared)).shown,
+                "result": (await self._view(hook, facts, value, facts.tool.output.declared)).shown,
             }
             answer = await self._ask(hook, facts, seen, until)
             if isinstance(answer, MeshError):
@@ -190,13 +194,12 @@ class Hooks:
         context: list[str] = []
         for hook in self.matching(facts.tool, Phase.FAILURE):
             scanner = None if hook.sees_sensitive else facts.scanner
-            view = RedactedView.of(arguments, facts.tool.input.declared, scanner)
+            view = await self._view(hook, facts, arguments, facts.tool.input.declared)
             # The message may be the tool's own, and repeat its arguments.
-            described = {
-                "code": error.row.code,
-                "reason": error.reason.name,
-                "message": view.redact_text(error.message, scanner),
-            }
+            redact = partial(view.redact_text, error.message, scanner)
+            light = scanner is None or is_light(arguments)
+            message = redact() if light else await self._heavy_work.run(facts.caller, redact)
+            described = {"code": error.row.code, "reason": error.reason.name, "message": message}
             seen = {"input": view.shown, "error": described}
             try:
                 answer = await self._ask(hook, facts, seen, until)
@@ -211,9 +214,10 @@ class Hooks:
             hook for hook in self._hooks if hook.phase is phase and any(matches(each, tool) for each in hook.tools)
         )
 
-    def _shown(self, hook: Hook, facts: Facts, arguments: dict[str, Any]) -> Any:
-        scanner = None if hook.sees_sensitive else facts.scanner
-        return RedactedView.of(arguments, facts.tool.input.declared, scanner).shown
+    async def _view(self, hook: Hook, facts: Facts, value: Any, declared: Declared | None) -> RedactedView:
+        """Return a value as a hook sees it. Large values are redacted beside the event loop."""
+        redact = partial(RedactedView.of, value, declared, None if hook.sees_sensitive else facts.scanner)
+        return redact() if hook.sees_sensitive or is_light(value) else await self._heavy_work.run(facts.caller, redact)
 
     async def _ask(
         self, hook: Hook, facts: Facts, seen: dict[str, Any], until: float, view: RedactedView | None = None

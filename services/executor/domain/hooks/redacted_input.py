@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from libs.common.json.json_pointer import escaped
@@ -59,7 +60,7 @@ def changes_between(before: Any, after: Any) -> list[str]:
     """Return the JSON Pointers of the differences, as deep as both values have the same shape; the root if they are
     many.
     """
-    paths = list(_differences(before, after, ""))
+    paths = list(islice(_differences(before, after, ""), _MAX_CHANGES + 1))
     return paths if len(paths) <= _MAX_CHANGES else [""]
 
 

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Protocol
 
 from libs.common.errors import MeshError
@@ -20,12 +21,15 @@ from services.executor.domain.invoke_group.plan import GroupCall, Step, plan
 from services.executor.domain.model import Caller, Request, Result
 from services.executor.domain.ports import ToolView
 from services.executor.domain.results.size_limits import size_beside
+from services.executor.domain.scheduling.heavy_work import HeavyWork
 from services.executor.domain.tool import SiblingFailure, Tool
 
 # The total size of the results of a group: with their envelopes they must fit into one message.
 MAX_BYTES = 3 * 1024 * 1024
 # Of one group so many calls run at once, so that the calls of others come in between.
 MAX_RUNNING = 16
+# The arguments of a group that is planned on the event loop.
+INLINE_BYTES = 16 * 1024
 
 
 class Calls(Protocol):
@@ -62,19 +66,34 @@ class GroupOutcome:
 class InvokeGroup:
     """Runs groups of calls."""
 
-    def __init__(self, calls: Calls, tools: ToolView, clock: Clock, *, revoked: Callable[[Caller], bool]) -> None:
+    def __init__(
+        self,
+        calls: Calls,
+        tools: ToolView,
+        clock: Clock,
+        heavy_work: HeavyWork,
+        *,
+        revoked: Callable[[Caller], bool],
+    ) -> None:
         """`revoked` returns whether the token of a caller is revoked: a call may start long after its group was
         authenticated.
         """
         self._calls, self._tools, self._clock, self._revoked = calls, tools, clock, revoked
+        self._heavy_work = heavy_work
 
     async def execute(self, calls: Sequence[GroupCall]) -> tuple[GroupOutcome, ...]:
         """Return the outcome of each call. Raises INVALID_REQUEST for invalid dependencies, before any call starts."""
-        group = _Group(plan(calls, self._tools), self._calls, self._clock, self._revoked)
+        group = _Group(await self._plan(calls), self._calls, self._clock, self._revoked)
         async with asyncio.TaskGroup() as tasks:
             for index in range(len(calls)):
                 tasks.create_task(group.run(index))
         return _limit_size([group.outcomes[index] for index in range(len(calls))])
+
+    async def _plan(self, calls: Sequence[GroupCall]) -> Sequence[Step]:
+        """Plan the group: at once if its arguments are small, else beside the event loop."""
+        if sum(len(call.request.arguments) for call in calls) <= INLINE_BYTES:
+            return plan(calls, self._tools)
+        return await self._heavy_work.run(calls[0].request.caller, partial(plan, calls, self._tools))
 
 
 def _limit_size(outcomes: Sequence[GroupOutcome]) -> tuple[GroupOutcome, ...]:

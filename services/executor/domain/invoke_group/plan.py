@@ -122,6 +122,9 @@ def _tool(request: Request, tools: ToolView) -> Tool | None:
 def _footprint(request: Request, tool: Tool | None) -> Footprint | None:
     if tool is None:
         return None
+    if tool.resources is None and not any("{" in effect.resource for effect in tool.effects):
+        # Arguments do not matter.
+        return footprint_of(tool, {})
     try:
         return footprint_of(tool, parse_object(request.arguments))
     except MeshError:

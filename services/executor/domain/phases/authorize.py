@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from libs.common.auth.coverage import Refusal, Satisfies, not_covered
 from libs.common.auth.identity import Identity
 from libs.common.errors import MeshError, Reason
+from libs.common.redaction.scanner import Scanner
 from libs.common.redaction.tenant_scanners import TenantScanners
 from libs.common.runtime.clock import Clock
 from libs.common.semver import Version
@@ -21,11 +23,13 @@ from services.executor.domain.hooks.hooks import NOTHING, Verdicts
 from services.executor.domain.hooks.invocation_hooks import InvocationHooks
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.model import Caller, Decision, Question, Record, Verdict
-from services.executor.domain.phases.preflight import describe_arguments
+from services.executor.domain.phases.preflight import DescribedArguments, describe_arguments
 from services.executor.domain.ports import AuditTrail, Authorizer, PreviewTokens, ToolView
 from services.executor.domain.results.obligations import demands_preview, unmet_kinds, with_required_preview
+from services.executor.domain.scheduling.offload import Offload
 from services.executor.domain.states import State
 from services.executor.domain.tool import Tool
+from services.executor.domain.validation_cost import is_light
 
 
 class Authorization:
@@ -41,12 +45,13 @@ class Authorization:
         hooks: InvocationHooks,
         scanners: TenantScanners,
         satisfies: Satisfies,
+        offload: Offload,
         clock: Clock,
         audit_wait: float,
     ) -> None:
         self._tools, self._authorizer, self._audit, self._previews = tools, authorizer, audit, previews
         self._hooks, self._scanners, self._satisfies = hooks, scanners, satisfies
-        self._clock, self._audit_wait = clock, audit_wait
+        self._offload, self._clock, self._audit_wait = offload, clock, audit_wait
 
     async def authorize(self, invocation: Invocation, tool: Tool) -> None:
         """Return if hooks and policy allow the call; otherwise record the refusal and raise it.
@@ -57,19 +62,19 @@ class Authorization:
             raise errors.other_session()
         hooked = await self._ask_hooks(invocation, tool) if self._hooks.active else NOTHING
         caller, asked = invocation.request.caller, invocation.payload.digest if invocation.payload else ""
-        question = Question(invocation.invocation_id, invocation.arguments, asked, hooked.risk)
+        question = Question(invocation.invocation_id, invocation.arguments, asked, hooked.risk, invocation.resources)
         invocation.question = question
         decision = with_required_preview(await self._authorizer.decide(tool, caller, question), tool)
         if hooked.asks_approval and decision.verdict is Verdict.ALLOW:
             decision = _needs_approval(decision, hooked.asks_approval)
         invocation.decision = decision
-        refused = self._refusal(invocation, tool, decision)
+        refused = await self._offload.run(invocation, partial(self._refusal, invocation, tool, decision))
         if refused is not None:
             raise await self._record_refusal(invocation, tool, decision, *refused)
         invocation.enter(State.APPROVED)
         spec = tool.argument_spec
         if spec is not None and (spec.fills or spec.call):
-            _fill_internal_arguments(invocation, tool)
+            await self._offload.run(invocation, partial(_fill_internal_arguments, invocation, tool))
 
     async def record_decision(self, invocation: Invocation) -> None:
         """Return once the decision is durable. Nothing runs before."""
@@ -111,7 +116,7 @@ class Authorization:
         caller = invocation.request.caller
         decision = with_required_preview(await self._authorizer.decide(tool, caller, question), tool)
         invocation.decision = decision
-        refused = self._refusal(invocation, tool, decision)
+        refused = await self._offload.run(invocation, partial(self._refusal, invocation, tool, decision))
         if refused is not None:
             raise refused[0]
 
@@ -126,10 +131,12 @@ class Authorization:
         """Return what the hooks answer. Arguments that they changed are checked against the schema again."""
         verdicts = await self._hooks.before(invocation, tool)
         if verdicts.arguments is not None:
-            refusal = recheck(tool, invocation.arguments, tool.argument_spec)
             scanner = self._scanners.of(invocation.request.caller.tenant)
-            changed = PreparedArguments(invocation.arguments, refusal=refusal)
-            invocation.payload, invocation.scanner = describe_arguments(changed, tool, scanner)
+            invocation.small = is_light(invocation.arguments)
+            refusal, described = await self._offload.run(
+                invocation, partial(_recheck, tool, invocation.arguments, scanner)
+            )
+            invocation.payload, invocation.scanner, invocation.resources = described
             if refusal is not None:
                 raise refusal
         return verdicts
@@ -164,7 +171,8 @@ class Authorization:
         if invocation.preview and decision.verdict is Verdict.NEEDS_APPROVAL:
             # A preview has no effect and returns no result, so it needs no approval; the token's limits still hold.
             decision = replace(decision, verdict=Verdict.ALLOW)
-        refused = find_refusal(decision, tool, caller, arguments, self._satisfies, invocation.sandbox)
+        resources = invocation.resources
+        refused = find_refusal(decision, tool, caller, arguments, resources, self._satisfies, invocation.sandbox)
         if refused is None and decision.obligations and not invocation.preview and demands_preview(decision):
             token = invocation.request.preview_token
             if not (token and self._previews.accepts(token, call_fingerprint(caller, tool, arguments))):
@@ -172,8 +180,19 @@ class Authorization:
         return refused
 
 
+def _recheck(tool: Tool, arguments: dict[str, Any], scanner: Scanner) -> tuple[MeshError | None, DescribedArguments]:
+    refusal = recheck(tool, arguments, tool.argument_spec)
+    return refusal, describe_arguments(PreparedArguments(arguments, refusal=refusal), tool, scanner)
+
+
 def find_refusal(
-    decision: Decision, tool: Tool, caller: Caller, arguments: dict[str, Any], satisfies: Satisfies, sandbox: str = ""
+    decision: Decision,
+    tool: Tool,
+    caller: Caller,
+    arguments: dict[str, Any],
+    resources: tuple[str, ...],
+    satisfies: Satisfies,
+    sandbox: str = "",
 ) -> tuple[MeshError, State] | None:
     """Return why the call may not run and the state that it ends in; None if it may."""
     if decision.verdict is Verdict.NEEDS_APPROVAL:
@@ -184,13 +203,15 @@ def find_refusal(
         return errors.obligation_unmet(decision, kinds), State.DENIED
     if caller.confined is not None:
         # A cached decision may have been made for other arguments, so the token's argument limits are checked here.
-        refused = find_token_refusal(caller.confined, tool, arguments, satisfies)
+        refused = find_token_refusal(caller.confined, tool, arguments, resources, satisfies)
         if refused is not None:
             return errors.authority_exceeded(decision, refused), State.DENIED
     return None
 
 
-def find_token_refusal(token: Identity, tool: Tool, arguments: dict[str, Any], satisfies: Satisfies) -> Refusal | None:
+def find_token_refusal(
+    token: Identity, tool: Tool, arguments: dict[str, Any], resources: tuple[str, ...], satisfies: Satisfies
+) -> Refusal | None:
     """Return why the token does not cover a call with these arguments, or None if it does."""
     name, version = split_version_name(tool.name)
     return not_covered(
@@ -198,7 +219,7 @@ def find_token_refusal(token: Identity, tool: Tool, arguments: dict[str, Any], s
         name,
         Version.parse(version),
         arguments=arguments,
-        resources=() if tool.resources is None else tool.resources(arguments),
+        resources=resources,
         closed_world=tool.closed_world,
         satisfies=satisfies,
     )
@@ -218,6 +239,8 @@ def _fill_internal_arguments(invocation: Invocation, tool: Tool) -> None:
         "trace_id": request.trace_id,
     }
     invocation.call_input, filled = call_input(tool.argument_spec, invocation.arguments, facts)
+    if filled and tool.resources is not None:
+        invocation.resources = tool.resources(invocation.call_input)
     invocation.changes = (*invocation.changes, *filled)
 
 

@@ -5,25 +5,37 @@ from __future__ import annotations
 import asyncio
 
 from libs.common.errors import MeshError, Reason
+from libs.common.redaction.tenant_scanners import TenantScanners
 from libs.common.runtime.clock import Clock
 from services.executor.domain import errors
 from services.executor.domain.deadlines import Limit, limit_for, start_limit_for
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.model import RunRequest, RunResult
-from services.executor.domain.ports import ClaimStore, Runner
+from services.executor.domain.ports import ClaimStore, Runner, ToolLogSink
+from services.executor.domain.results.costs import price_of, sum_costs
+from services.executor.domain.results.effects import reported_elsewhere
 from services.executor.domain.scheduling.budget import BudgetReservations
 from services.executor.domain.states import State
 from services.executor.domain.tool import Tool
+from services.executor.domain.tool_logs.tool_log import log_of
 
 
 class Execution:
     """The execute phase: reserves the budget, runs the tool, settles the reservation."""
 
     def __init__(
-        self, runner: Runner, claims: ClaimStore, budget: BudgetReservations, clock: Clock, *, start_seconds: float
+        self,
+        runner: Runner,
+        claims: ClaimStore,
+        budget: BudgetReservations,
+        logs: ToolLogSink,
+        scanners: TenantScanners,
+        clock: Clock,
+        *,
+        start_seconds: float,
     ) -> None:
         self._runner, self._claims, self._budget, self._clock = runner, claims, budget, clock
-        self._start_seconds = start_seconds
+        self._logs, self._scanners, self._start_seconds = logs, scanners, start_seconds
 
     async def run(self, invocation: Invocation, tool: Tool) -> RunResult:
         """Run the tool. Raises SANDBOX_NOT_READY when its sandbox does not start in time.
@@ -49,13 +61,24 @@ class Execution:
             on_launch=timer.launch,
             on_begin=timer.begin,
         )
+        result: RunResult | None = None
         try:
             if self._runner.runs_inline(tool):
-                return await self._runner.run(tool, run)
-            return await self._run_timed(tool, run, timer)
+                result = await self._runner.run(tool, run)
+            else:
+                result = await self._run_timed(tool, run, timer)
+        except BaseException:
+            invocation.effects = reported_elsewhere(run.notes.effects)
+            if invocation.attempts:
+                invocation.costs = sum_costs(price_of(invocation), run.notes.costs)
+            raise
         finally:
             if invocation.reservation is not None:
                 self._budget.settle(invocation)
+            if run.notes.lines:
+                self._logs.put(log_of(tool, run, result, invocation.scanner_of(self._scanners)))
+        invocation.costs = sum_costs(price_of(invocation), result.costs)
+        return result
 
     async def count_cached(self, invocation: Invocation) -> None:
         """Count a call that a cached result answers: rate limits hold for it too."""

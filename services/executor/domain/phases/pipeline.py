@@ -28,12 +28,14 @@ from services.executor.domain.ports import (
     Runner,
     Spans,
     Spending,
+    ToolLogSink,
     ToolView,
 )
 from services.executor.domain.results.cache import ResultCache
 from services.executor.domain.results.store import LargeResults
 from services.executor.domain.scheduling.budget import BudgetReservations
 from services.executor.domain.scheduling.heavy_work import HeavyWork
+from services.executor.domain.scheduling.offload import Offload
 from services.executor.domain.scheduling.slots import SlotPool
 
 
@@ -53,6 +55,7 @@ class Ports:
     cache: ResultCache
     large_results: LargeResults
     slots: SlotPool
+    logs: ToolLogSink
     hooks: Hooks
     observer: Observer
     spans: Spans
@@ -71,12 +74,13 @@ class Pipeline:
         hooks = self.hooks = InvocationHooks(ports.hooks, scanners)
         steps = self.steps = ShieldedSteps()
         budget = BudgetReservations(ports.spending, clock, observer)
+        offload = Offload(ports.heavy_work, clock)
         self.preflight = Preflight(
             tools=ports.tools,
             audit=ports.audit,
             runner=ports.runner,
             scanners=scanners,
-            heavy_work=ports.heavy_work,
+            offload=offload,
             clock=clock,
         )
         self.authorization = Authorization(
@@ -87,11 +91,14 @@ class Pipeline:
             hooks=hooks,
             scanners=scanners,
             satisfies=ports.satisfies,
+            offload=offload,
             clock=clock,
             audit_wait=audit_wait,
         )
         self.claims = IdempotencyClaims(ports.claims, ports.audit, steps, observer, clock, store_timeout=audit_wait)
-        self.execution = Execution(ports.runner, ports.claims, budget, clock, start_seconds=start_seconds)
+        self.execution = Execution(
+            ports.runner, ports.claims, budget, ports.logs, scanners, clock, start_seconds=start_seconds
+        )
         self.verifier = Verifier(
             hooks=hooks,
             large_results=ports.large_results,

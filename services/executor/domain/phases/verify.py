@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
+from libs.common.errors import MeshError
 from libs.common.json.jsonio import dump
+from libs.common.redaction.scanner import Scanner
 from libs.common.redaction.tenant_scanners import TenantScanners
 from libs.common.runtime.clock import Clock
 from services.executor.domain import errors
@@ -14,16 +16,22 @@ from services.executor.domain.hooks.invocation_hooks import InvocationHooks
 from services.executor.domain.idempotency.claim import IdempotencyClaims
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.model import Claim, RunResult
+from services.executor.domain.payload_summary import scans_inline
 from services.executor.domain.phases.shielded import ShieldedSteps
 from services.executor.domain.ports import Quarantine
 from services.executor.domain.results.build_result import build_result
 from services.executor.domain.results.check import CheckedResult, VerifiedResult, check_result
-from services.executor.domain.results.effects import find_undeclared, merge_effects, quarantine_reason
+from services.executor.domain.results.effects import (
+    find_undeclared,
+    merge_effects,
+    quarantine_reason,
+    reported_elsewhere,
+)
 from services.executor.domain.results.size_limits import UNDO_BYTES
 from services.executor.domain.results.store import LargeResults
 from services.executor.domain.scheduling.heavy_work import HeavyWork
 from services.executor.domain.tool import Tool
-from services.executor.domain.validation_cost import is_small, size_of_value
+from services.executor.domain.validation_cost import LIGHT_BYTES, is_small, size_of_value
 
 # How long a caller waits until every executor knows of a quarantine. This executor stops using the tool at once.
 _QUARANTINE_PATIENCE = 2.0
@@ -58,6 +66,7 @@ class Verifier:
         """
         invocation.phases.begin("verify")
         has_effects = run.rollback is not None or run.commit is not None
+        invocation.effects = reported_elsewhere(run.effects) if run.effects else ()
         try:
             verified = await self._check_run(invocation, tool, run)
             if has_effects and invocation.claim is not None and not self._is_held(invocation.claim):
@@ -71,8 +80,8 @@ class Verifier:
             return verified
         await self._prepare(invocation, tool, run, verified)
         invocation.committing = True
-        if run.commit is not None and await self._steps.finish_before_cancel(run.commit()):
-            invocation.note_caller_left()
+        if run.commit is not None:
+            await self._commit(invocation, run, run.commit)
         if run.forget is not None and not invocation.prepared:
             # No call asks for it.
             self._steps.start(run.forget())
@@ -91,6 +100,17 @@ class Verifier:
             raise
         invocation.forget_commit = run.forget
 
+    async def _commit(self, invocation: Invocation, run: RunResult, commit: Callable[[], Awaitable[None]]) -> None:
+        """Commit the effects. Those that were committed are the call's, also if others could not be."""
+        invocation.foreseen = tuple(effect for effect in merge_effects(run.effects) if effect.observed)
+        try:
+            if await self._steps.finish_before_cancel(commit()):
+                invocation.note_caller_left()
+        finally:
+            committed = None if run.committed is None else run.committed()
+            if committed is not None:
+                invocation.effects, invocation.foreseen = (*committed, *invocation.effects), ()
+
     async def verify_value(self, invocation: Invocation, tool: Tool, value: Any) -> VerifiedResult:
         """Return a value as the result of the call.
 
@@ -106,13 +126,19 @@ class Verifier:
     async def _check(self, invocation: Invocation, tool: Tool, value: Any) -> CheckedResult:
         """Check a result: at once if that is quick, else beside the event loop."""
         caller = invocation.request.caller
-        check = partial(check_result, invocation, tool, value, invocation.scanner_of(self._scanners))
-        if is_small(value) and tool.output.cost.runs_inline(size_of_value(value)):
+        scanner = invocation.scanner_of(self._scanners)
+        check = partial(check_result, invocation, tool, value, scanner)
+        if is_small(value) and self._is_quick(tool, value, scanner):
             return check()
         return await self._heavy_work.run(caller, check)
 
+    def _is_quick(self, tool: Tool, value: Any, scanner: Scanner) -> bool:
+        size = size_of_value(value)
+        light = size.text_bytes <= LIGHT_BYTES
+        return tool.output.cost.runs_inline(size) and (light or _scans_inline(value, tool, scanner))
+
     async def _check_run(self, invocation: Invocation, tool: Tool, run: RunResult) -> VerifiedResult:
-        invocation.costs, invocation.undo = run.costs, run.undo
+        invocation.undo = run.undo
         if run.undo is not None and (size := len(dump(run.undo))) > UNDO_BYTES:
             # Truncated arguments would undo something else, so the run is refused instead.
             raise errors.result_too_large(size, UNDO_BYTES)
@@ -131,7 +157,6 @@ class Verifier:
 
     async def _check_effects(self, invocation: Invocation, tool: Tool, run: RunResult) -> None:
         """Compare the effects with those that the manifest declares. A tool that violates it is quarantined first."""
-        invocation.effects = merge_effects(run.effects)
         undeclared = find_undeclared(tool, run.effects)
         if not undeclared:
             return
@@ -139,3 +164,11 @@ class Verifier:
         reason = quarantine_reason(undeclared, invocation.invocation_id)
         await self._quarantine.impose(tool, reason, invocation.invocation_id, within=_QUARANTINE_PATIENCE)
         raise errors.word_broken(tool.name, len(undeclared))
+
+
+def _scans_inline(value: Any, tool: Tool, scanner: Scanner) -> bool:
+    try:
+        return scans_inline(dump(value), tool, scanner)
+    except MeshError:
+        # It has no JSON form, and is refused for that.
+        return True

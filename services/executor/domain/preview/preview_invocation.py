@@ -11,6 +11,7 @@ from services.executor.domain.model import Forecast, PreviewResult, Request, Run
 from services.executor.domain.phases.pipeline import Pipeline
 from services.executor.domain.ports import PreviewTokens
 from services.executor.domain.preview.forecast import RedactedForecast, needs_approval, redact_forecast
+from services.executor.domain.results.effects import merge_effects
 from services.executor.domain.states import State
 from services.executor.domain.tool import Tool
 
@@ -62,8 +63,9 @@ class PreviewInvocation:
         """Roll the run back, and return the tool's forecast; without one, the observed effects."""
         if run.rollback is not None:
             await self._pipeline.steps.run_shielded(run.rollback())
-        invocation.costs = run.costs
-        return run.forecast or Forecast(changes=run.effects, result=run.value)
+        forecast = run.forecast or Forecast(changes=run.effects, result=run.value)
+        invocation.foreseen = merge_effects(forecast.changes)
+        return forecast
 
     def _result(self, invocation: Invocation, tool: Tool, redacted: RedactedForecast) -> PreviewResult:
         fingerprint = call_fingerprint(invocation.request.caller, tool, invocation.arguments)
@@ -72,6 +74,7 @@ class PreviewInvocation:
             invocation_id=invocation.invocation_id,
             tool_version=tool.name,
             forecast=redacted.forecast,
+            declared=tool.effects,
             approval_required=needs_approval(invocation),
             token=token,
             expires=expires,

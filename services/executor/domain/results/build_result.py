@@ -41,6 +41,7 @@ def build_result(invocation: Invocation, tool: Tool, verified: VerifiedResult, c
         context=truncate_texts(invocation.context) if invocation.context else (),
         effects=truncate_effects(invocation.effects) if invocation.effects else (),
         effect_count=len(invocation.effects),
+        declared=tool.effects,
         costs=invocation.costs,
         undone_by=tool.compensation,
         undo=b"" if invocation.undo is None else dump(invocation.undo),

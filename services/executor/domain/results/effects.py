@@ -23,6 +23,12 @@ def merge_effects(effects: Iterable[Effect]) -> tuple[Effect, ...]:
     return tuple(effect for effect in unique if effect.observed or (effect.resource, effect.operation) not in observed)
 
 
+def reported_elsewhere(effects: Iterable[Effect]) -> tuple[Effect, ...]:
+    """Return the reported effects on resources that no sandbox holds. They happened whatever becomes of the run."""
+    merged = merge_effects(effects)
+    return tuple(each for each in merged if not each.observed and not each.resource.startswith(SEEN_BY_SANDBOXES))
+
+
 def find_undeclared(tool: Tool, effects: Iterable[Effect]) -> list[Effect]:
     """Return the effects that violate the manifest, observed and reported ones alike.
 

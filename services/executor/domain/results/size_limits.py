@@ -59,6 +59,7 @@ def size_beside(result: Result) -> int:
     texts = [*result.context, result.rendered.model, result.rendered.ui, result.rendered.search]
     lists = (
         sum(map(_effect_size, result.effects)),
+        sum(map(_effect_size, result.declared)),
         sum(map(_path_size, result.changed)),
         sum(map(_change_size, result.changes)),
     )
@@ -83,7 +84,7 @@ def _first(entries: Sequence[T], size: Callable[[T], int], room: int) -> tuple[T
 
 
 def _effect_size(effect: Effect) -> int:
-    return len(effect.resource.encode()) + len(effect.operation) + _AROUND
+    return len(effect.resource.encode()) + len(effect.operation) + len(effect.before) + len(effect.after) + _AROUND
 
 
 def _path_size(pointer: str) -> int:

@@ -52,11 +52,19 @@ def touches_nothing(tool: Tool) -> bool:
 
 
 def footprint_of(
-    tool: Tool, arguments: dict[str, Any], tenant: str = "", shared: frozenset[str] = frozenset()
+    tool: Tool,
+    arguments: dict[str, Any],
+    tenant: str = "",
+    shared: frozenset[str] = frozenset(),
+    named: tuple[str, ...] | None = None,
 ) -> Footprint:
-    """Return the footprint of a tenant's call with these arguments. `shared` names the volumes that all tenants see."""
+    """Return the footprint of a tenant's call with these arguments. `shared` names the volumes that all tenants see.
+
+    `named` are the resources that the arguments name, where they are known already.
+    """
     private = tuple(f"file:{volume}/" for volume in tool.confinement.reads if volume not in shared)
-    named = () if tool.resources is None else tool.resources(arguments)
+    if named is None:
+        named = () if tool.resources is None else tool.resources(arguments)
     reads = _few(tuple(_scoped(_resource(each), private, tenant) for each in named))
     writes = _few(tuple(_scoped(_filled(effect.resource, arguments), private, tenant) for effect in tool.effects))
     if not writes and tool.mutation is not Mutation.READ_ONLY:

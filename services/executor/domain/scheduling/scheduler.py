@@ -171,15 +171,17 @@ class Scheduler:
         priority: int = 0,
         on_wait: Callable[[], None] | None = None,
         owner: Owner = NO_OWNER,
+        named: tuple[str, ...] | None = None,
     ) -> Slot:
         """Return the slot of a tenant's call.
 
-        `on_wait` is called once if the call has to wait; priority 0 means that of the tool.
+        `on_wait` is called once if the call has to wait; priority 0 means that of the tool. `named` are the resources
+        that the arguments name, where they are known already.
         """
         self._count += 1
         level = min(max(priority or tool.placement.priority, _LEAST), _MOST)
         rank = self._clock.monotonic() - level * self._bounds.aging
-        footprint = footprint_of(tool, arguments, owner.tenant, self._bounds.shared_volumes)
+        footprint = footprint_of(tool, arguments, owner.tenant, self._bounds.shared_volumes, named)
         return Slot(self, tool, owner, footprint, (rank, self._count), on_wait)
 
     def enter(self, slot: Slot) -> bool:

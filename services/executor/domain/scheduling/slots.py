@@ -41,6 +41,7 @@ class SlotPool:
             priority_of(invocation, tool),
             lambda: invocation.enter(State.QUEUED),
             Owner(caller.tenant, caller.subject),
+            invocation.resources,
         )
         return InvocationSlot(slot, invocation, self._clock)
 

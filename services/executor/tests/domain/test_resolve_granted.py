@@ -8,6 +8,7 @@ from libs.common.auth.authority import Grant
 from libs.common.errors import MeshError, Reason
 from services.executor.domain import errors
 from services.executor.domain.resolve_granted import resolve_granted
+from services.executor.domain.tool import VersionIdentity
 from services.executor.tests.fakes import KnownTools
 from services.executor.tests.samples import a_caller, a_request, a_tool
 
@@ -36,7 +37,7 @@ def test_a_missing_tool_and_one_that_is_not_granted_look_the_same(grants: tuple[
 
 
 def test_a_tool_that_is_unavailable_looks_the_same_too() -> None:
-    hidden = refusal("say", failure=errors.tool_unavailable(TOOL.name, "quarantined"))
+    hidden = refusal("say", failure=errors.tool_unavailable(VersionIdentity(TOOL.name, TOOL.digest), "quarantined"))
     assert (hidden.reason, hidden.metadata) == (Reason.TOOL_NOT_IN_TOKEN, {"tool": "say"})
 
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 # Limits of what a call reports beside its result; the executor reads no more than this.
 MAX_NOTES = 1000
-LOG_CHARACTERS = 4096
 UNDO_BYTES = 64 * 1024
 MAX_MICROS = 2**53
 _MAX_TEXT = 512
@@ -37,15 +36,15 @@ class ToolFailure(Exception):  # noqa: N818  (public name that tool authors rais
 class Call:
     """Properties of the call beside its arguments, and methods to report beside the result."""
 
-    def __init__(self, request: dict[str, Any]) -> None:
+    def __init__(self, request: dict[str, Any], log: Callable[[str], None] = lambda text: None) -> None:
         self.invocation_id: str = request["id"]
         self.idempotency_key: str = request["key"]
         """The caller's key. Pass it on to other services, so that a retry has no second effect there."""
         self.preview: bool = request["preview"]
         """True if the call must only determine what it would do. Its changes are discarded."""
         self._ends: float = time.monotonic() + request["seconds"]
-        self._log_left = LOG_CHARACTERS
-        self.notes: dict[str, Any] = {"effects": [], "costs": [], "expects": [], "log": []}
+        self._log = log
+        self.notes: dict[str, Any] = {"effects": [], "costs": [], "expects": []}
 
     def remaining(self) -> float:
         """Return the seconds until the call is stopped."""
@@ -81,11 +80,8 @@ class Call:
         self.notes["impact"] = to_unicode(text, _MAX_TEXT)
 
     def log(self, text: str) -> None:
-        """Write a line to the operator's log, which callers never see. Limited to LOG_CHARACTERS per call."""
-        line = to_unicode(text, self._log_left)
-        if line:
-            self._log_left -= len(line)
-            self._note("log", line)
+        """Write a line to the log of the tool, as `print` does. Callers do not see it; see `toolmesh logs --tool`."""
+        self._log(to_unicode(text) + "\n")
 
     def _note(self, kind: str, note: Any) -> None:
         notes = self.notes[kind]

@@ -1,6 +1,7 @@
 """The worker process: loads one function of a tool pack and serves calls to it one at a time.
 
-It exchanges frames on its original standard input and output. The tool gets neither: its prints go to standard error.
+It exchanges frames on its original standard input and output. The tool gets neither: what it prints is sent as frames
+of its call, and what it or its child processes write to the descriptors goes to standard error.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from types import GeneratorType
 
 from . import frames
 from .call import Call, ToolFailure
+from .output import LOG, ToolOutput
 from .reset import WorkerReset, resident_bytes
 
 TYPE_CHECKING = False
@@ -30,6 +32,8 @@ def main() -> None:
         # Between calls all other processes are killed; they must belong to this sandbox.
         os._exit(NOT_ALONE)
     setup = frames.receive(requests)
+    output = ToolOutput(responses)
+    output.install()
     try:
         function = _load(setup)
     except BaseException as cause:
@@ -43,7 +47,9 @@ def main() -> None:
         if request is None:
             return
         _set_cpu_limit(request["cpu"])
-        response, last = _respond(forecast if request["preview"] and forecast else function, request)
+        output.begin(request["id"])
+        response, last = _respond(forecast if request["preview"] and forecast else function, request, output)
+        output.end()
         frames.send(responses, response)
         if last:
             return
@@ -76,9 +82,9 @@ def _load(setup: dict[str, Any]) -> Callable[..., Any]:
     return function
 
 
-def _respond(function: Callable[..., Any], request: dict[str, Any]) -> tuple[bytes, bool]:
+def _respond(function: Callable[..., Any], request: dict[str, Any], output: ToolOutput) -> tuple[bytes, bool]:
     """Return the response to a call, and whether the process should exit after it."""
-    call = Call(request)
+    call = Call(request, lambda text: output.write(LOG, text))
     failed: dict[str, Any]
     last = False
     try:
@@ -120,7 +126,9 @@ def _success(value: Any, call: Call, request: dict[str, Any]) -> bytes:
 
 
 def _failure(failed: dict[str, Any], call: Call, request: dict[str, Any]) -> bytes:
-    return frames.encode({"id": request["id"], "failed": failed, "notes": {"log": call.notes["log"]}})
+    # What the call did before it failed is still reported.
+    reported = {name: call.notes[name] for name in ("effects", "costs")}
+    return frames.encode({"id": request["id"], "failed": failed, "notes": reported})
 
 
 class _InterruptedError(Exception):

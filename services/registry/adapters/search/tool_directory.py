@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import aclosing
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from libs.common.errors import MeshError
@@ -90,10 +91,10 @@ class ToolDirectory:
             self._task = asyncio.create_task(self._follow(), name="tool-directory")
 
     async def _follow(self) -> None:
-        # Imported here, because numpy takes 15 MB that a registry without searches does not need.
-        from services.registry.domain.discovery.index.engine import SearchEngine
-
-        self._index = SearchEngine()
+        # Imported here, because numpy takes 15 MB that a registry without searches does not need; beside the event
+        # loop, which it would hold for a third of a second.
+        engine = await asyncio.to_thread(import_module, "services.registry.domain.discovery.index.engine")
+        self._index = engine.SearchEngine()
         token = ""
         while True:
             try:

@@ -98,3 +98,13 @@ def test_an_unknown_tool_points_to_the_list(toolmesh: Any, mesh: Any) -> None:
     ran = toolmesh("tools", "show", "nosuch")
     assert ran.exit_code == 1
     assert "toolmesh tools list" in ran.stderr
+
+
+def test_a_tool_that_nothing_runs_is_listed_as_such(toolmesh: Any, mesh: Any) -> None:
+    stranded = version("acme.send")
+    stranded.no_runner = "no executor has loaded the tool pack acme"
+    listed = registry_service_pb2.ListedTool(tool=tool("acme.send"), version=stranded)
+    mesh.answer("ListTools", registry_service_pb2.ListToolsResponse(tools=[listed]))
+    assert "available, no runner" in toolmesh("tools", "list").stdout
+    mesh.answer("GetTool", registry_service_pb2.GetToolResponse(tool=tool("acme.send"), versions=[stranded]))
+    assert f"no runner {stranded.no_runner}" in toolmesh("tools", "show", "acme.send").stdout

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from toolmesh_sdk.cli.commands.tools import discover, lifecycle, register, trust
+from toolmesh_sdk.cli.commands.tools import discover, lifecycle, logs, register, trust
 from toolmesh_sdk.cli.failures import report_errors
 from toolmesh_sdk.cli.inputs.target import Target, open_client
 from toolmesh_sdk.cli.inputs.target_options import add_target_options
@@ -107,7 +107,7 @@ def _describe(response: registry_service_pb2.GetToolResponse, chosen: tool_versi
             console.print(output.text(line))
         for name, value in facts.items():
             if value:
-                console.print(output.text((f"  {name:<9}", "dim"), value))
+                console.print(output.text((f"  {name:<10}", "dim"), value))
         _print_schema("arguments", manifest.input.schema)
         _print_schema("result", manifest.output.schema)
     rows = [(each.manifest.version, _effect_and_state(each)[1], each.state_reason) for each in response.versions]
@@ -125,6 +125,7 @@ def _print_schema(title: str, schema: bytes) -> None:
 
 
 discover.add_to(app)
+app.command()(logs.logs)
 register.add_to(app)
 lifecycle.add_to(app)
 trust.add_to(app)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 from libs.common.errors import MeshError, Violation
@@ -12,7 +12,7 @@ from services.executor.adapters.runners.worker.frames import FrameError
 from services.executor.adapters.sandbox.exit_report import error_for_exit
 from services.executor.adapters.sandbox.port import ExitKind, ExitReport
 from services.executor.domain import errors
-from services.executor.domain.model import RunRequest
+from services.executor.domain.model import LogLine, LogSource, RunRequest
 from services.executor.domain.tool import Effect, Tool
 
 _OPERATIONS = ("create", "update", "delete")
@@ -21,8 +21,6 @@ _MAX_MESSAGE = 500
 _MAX_RESOURCE = 512
 _MAX_NOTES = 1000
 _MAX_UNDO = 64 * 1024
-# For all log lines of a call together. The worker respects it; code that writes frames in its place might not.
-_MAX_LOG = 4096
 _MAX_COST = 2**53
 _MAX_LOGGED_DETAIL = 2000
 
@@ -33,7 +31,7 @@ class MalformedAnswerError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ToolAnswer:
-    """One answer of a tool: a value or a failure, with effects, costs and log lines."""
+    """One answer of a tool: a value or a failure, with effects and costs."""
 
     value: Any = None
     failure: MeshError | None = None
@@ -46,7 +44,6 @@ class ToolAnswer:
     undo: dict[str, Any] | None = None
     expects: tuple[tuple[str, bool], ...] = ()
     impact: str = ""
-    lines: tuple[str, ...] = field(default=())
 
 
 def parse_answer(frame: dict[str, Any], invocation_id: str, limit: int) -> ToolAnswer:
@@ -56,19 +53,20 @@ def parse_answer(frame: dict[str, Any], invocation_id: str, limit: int) -> ToolA
     notes = frame.get("notes", {})
     if not isinstance(notes, dict):
         raise MalformedAnswerError
+    effects = tuple(_effect(note) for note in _pairs(notes, "effects"))
+    costs = tuple(_cost(note) for note in _pairs(notes, "costs"))
     failed = frame.get("failed")
     if failed is not None:
-        return _failure(failed, notes, limit)
+        return replace(_failure(failed, limit), effects=effects, costs=costs)
     if "value" not in frame:
         raise MalformedAnswerError
     return ToolAnswer(
         frame["value"],
-        effects=tuple(_effect(note) for note in _pairs(notes, "effects")),
-        costs=tuple(_cost(note) for note in _pairs(notes, "costs")),
+        effects=effects,
+        costs=costs,
         undo=_undo(notes),
         expects=tuple(_expectation(note) for note in _pairs(notes, "expects")),
         impact=printable(notes.get("impact", "")),
-        lines=_lines(notes),
     )
 
 
@@ -87,7 +85,8 @@ def unreadable_result_error(error: FrameError, limit: int) -> MeshError:
 
 
 def log_failure(log: Log, tool: Tool, work: RunRequest, error: MeshError, detail: str = "") -> None:
-    """Log a tool's failure. As a warning, because warnings are redacted."""
+    """Log a tool's failure as a warning, because warnings are redacted, and add its cause to the log of the tool."""
+    work.notes.lines += split_lines(LogSource.FAILURE, detail[-_MAX_LOGGED_DETAIL:] or error.message)
     log.warning(
         "tool failed",
         scanner=work.scanner,
@@ -98,33 +97,42 @@ def log_failure(log: Log, tool: Tool, work: RunRequest, error: MeshError, detail
     )
 
 
+def split_lines(source: LogSource, text: str) -> list[LogLine]:
+    """Return text as lines without control characters, which a terminal might obey."""
+    return [LogLine(source, _printable(line)) for line in text.splitlines()]
+
+
+def _printable(line: str) -> str:
+    return "".join(letter if letter.isprintable() or letter == "\t" else "\N{REPLACEMENT CHARACTER}" for letter in line)
+
+
 def printable(text: Any) -> str:
     """Return a tool's text bounded and without control characters, which a terminal or a model might obey."""
     return "".join(letter for letter in str(text)[:_MAX_MESSAGE] if letter.isprintable() or letter == " ")
 
 
-def _failure(failed: Any, notes: dict[str, Any], limit: int) -> ToolAnswer:
+def _failure(failed: Any, limit: int) -> ToolAnswer:
     if not isinstance(failed, dict):
         raise MalformedAnswerError
     kind, message = failed.get("kind"), printable(failed.get("message", ""))
-    detail, lines = str(failed.get("detail", "")), _lines(notes)
+    detail = str(failed.get("detail", ""))
     if kind == "failure":
-        return ToolAnswer(failure=errors.execution_failed(message or "the tool failed"), detail=detail, lines=lines)
+        return ToolAnswer(failure=errors.execution_failed(message or "the tool failed"), detail=detail)
     if kind == "partial":
-        return ToolAnswer(failure=errors.partly_done(message), detail=detail, lines=lines)
+        return ToolAnswer(failure=errors.partly_done(message), detail=detail)
     if kind == "error":
-        return ToolAnswer(failure=errors.tool_raised(message), detail=detail, lines=lines)
+        return ToolAnswer(failure=errors.tool_raised(message), detail=detail)
     if kind == "stream":
-        return ToolAnswer(failure=errors.stream_discarded(_count(failed.get("parts"))), detail=detail, lines=lines)
+        return ToolAnswer(failure=errors.stream_discarded(_count(failed.get("parts"))), detail=detail)
     if kind == "result":
         violation = Violation("", "json", "the result has no JSON form")
-        return ToolAnswer(failure=errors.result_invalid([violation]), detail=detail, lines=lines)
+        return ToolAnswer(failure=errors.result_invalid([violation]), detail=detail)
     if kind == "size":
-        return ToolAnswer(failure=errors.result_too_large(_count(message), limit), lines=lines)
+        return ToolAnswer(failure=errors.result_too_large(_count(message), limit))
     if kind == "limit" and message in _LIMITS:
-        return ToolAnswer(failure=errors.limit_reached(message), ends_worker=True, detail=detail, lines=lines)
+        return ToolAnswer(failure=errors.limit_reached(message), ends_worker=True, detail=detail)
     if kind == "memory":
-        return ToolAnswer(failure=errors.out_of_memory(), ends_worker=True, lines=lines)
+        return ToolAnswer(failure=errors.out_of_memory(), ends_worker=True)
     raise MalformedAnswerError
 
 
@@ -169,19 +177,6 @@ def _expectation(note: list[Any]) -> tuple[str, bool]:
     if not isinstance(condition, str) or not isinstance(holds, bool):
         raise MalformedAnswerError
     return printable(condition), holds
-
-
-def _lines(notes: dict[str, Any]) -> tuple[str, ...]:
-    lines = notes.get("log", [])
-    if not isinstance(lines, list) or len(lines) > _MAX_NOTES or any(not isinstance(line, str) for line in lines):
-        raise MalformedAnswerError
-    truncated, left = [], _MAX_LOG
-    for line in lines:
-        if left <= 0:
-            break
-        truncated.append(line[:left])
-        left -= len(line)
-    return tuple(truncated)
 
 
 def _count(value: Any) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -78,14 +78,21 @@ class Worker:
         self.previews = frame.get("previews") is True
         self._ready = True
 
-    async def call(self, request: Mapping[str, Any], limit: int) -> dict[str, Any]:
-        """Send a call and return the answer frame. Raises WorkerGoneError, and FrameError for an invalid frame."""
+    async def call(
+        self, request: Mapping[str, Any], limit: int, on_output: Callable[[dict[str, Any]], None]
+    ) -> dict[str, Any]:
+        """Send a call and return the answer frame. `on_output` gets the frames of output before it.
+
+        Raises WorkerGoneError, and FrameError for an invalid frame.
+        """
         self._ready = False
         self.calls += 1
         with suppress(ConnectionError):
             self._process.stdin.write(encode_frame(request))
             await self._process.stdin.drain()
-        return await self._receive(limit)
+        while "output" in (frame := await self._receive(limit)):
+            on_output(frame)
+        return frame
 
     async def end(self) -> ExitReport:
         """Kill the process and its children, close its egress gate and return how it ended."""

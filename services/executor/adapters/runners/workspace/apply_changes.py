@@ -13,7 +13,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from services.executor.adapters.runners.workspace.file_tree import FOLDER, LOCK, STAGING, copy_file, digest_of
+from services.executor.adapters.runners.workspace.file_tree import LOCK, STAGING, copy_file, digest_of
+from services.executor.domain.tool import FOLDER
 
 _NO_SIZE_LIMIT = 1 << 62
 _WRITE_ONLY = 0o222

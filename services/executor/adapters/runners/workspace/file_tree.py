@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-FOLDER = "folder"
-"""Marks a folder where a file has the digest of its content."""
+from services.executor.domain.tool import FOLDER
+
 # The mesh's own entries in a volume: the staging folder, the lock and the notes of commits. They are never copied.
 STAGING, LOCK, COMMITS = ".toolmesh-staging", ".toolmesh-lock", ".toolmesh-commits"
 _OTHER_TYPE = "neither"

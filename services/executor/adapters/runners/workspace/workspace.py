@@ -32,7 +32,7 @@ from services.executor.adapters.sandbox.scratch.bounded_scratch import BoundedSc
 from services.executor.adapters.sandbox.scratch.remove_tree import remove_tree
 from services.executor.domain import errors
 from services.executor.domain.model import CommitState
-from services.executor.domain.tool import VOLUMES, Confinement, Effect, Tool
+from services.executor.domain.tool import FOLDER, VOLUMES, Confinement, Effect, Tool
 from services.executor.domain.volumes import Volume
 
 _POLL_SECONDS = 0.1
@@ -66,6 +66,7 @@ class Workspace:
         self._copies = copies
         self._max_bytes = max_bytes
         self._changes: list[tuple[_VolumeCopy, list[Change]]] = []
+        self._applied: list[Effect] = []
         self._committing: asyncio.Future[None] | None = None
         self._size_error: MeshError | None = None
         self.mount_namespace = 0 if scratch is None else scratch.namespace
@@ -141,9 +142,7 @@ class Workspace:
             after = await self._read(copy)
             changes = difference(copy.before, after)
             self._changes.append((copy, changes))
-            effects += [
-                Effect(f"file:{copy.volume}/{change.relative}", change.operation, observed=True) for change in changes
-            ]
+            effects += _effects_of(copy, changes)
         return tuple(effects)
 
     @property
@@ -151,6 +150,10 @@ class Workspace:
         """The volume that notes whether the changes were applied; empty without changes."""
         changed = [copy for copy, changes in self._changes if changes]
         return min(changed, key=lambda copy: copy.original).volume if changed else ""
+
+    def committed(self) -> tuple[Effect, ...] | None:
+        """Return the changes that the commit applied; None while it is under way."""
+        return tuple(self._applied) if self._committing is not None and self._committing.done() else None
 
     async def commit(self, invocation_id: str) -> None:
         """Apply the changes to the volumes, all or none. Continues if the caller is canceled.
@@ -185,6 +188,8 @@ class Workspace:
         parts = [VolumeChanges(copy.original, copy.folder, changes) for copy, changes in self._changes]
         try:
             outcome = await asyncio.to_thread(commit_changes, invocation_id, parts)
+            effects = [effect for copy, changes in self._changes for effect in _effects_of(copy, changes)]
+            self._applied = effects[: outcome.applied]
         finally:
             await self.start_rollback()
         if outcome.cause == FORBIDDEN:
@@ -282,6 +287,23 @@ class Volumes:
             except OSError as cause:
                 raise errors.sandbox_failed(f"the volume {volume} cannot be read") from cause
         return Workspace(scratch, copies, shown, limit)
+
+
+def _effects_of(copy: _VolumeCopy, changes: Sequence[Change]) -> list[Effect]:
+    return [
+        Effect(
+            f"file:{copy.volume}/{change.relative}",
+            change.operation,
+            observed=True,
+            before=_named_digest(change.before),
+            after=_named_digest(change.after),
+        )
+        for change in changes
+    ]
+
+
+def _named_digest(digest: str) -> str:
+    return digest if digest in ("", FOLDER) else f"sha256:{digest}"
 
 
 def difference(before: Tree, after: Tree) -> list[Change]:

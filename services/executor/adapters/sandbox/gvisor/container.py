@@ -23,7 +23,7 @@ from services.executor.adapters.sandbox.launcher.process_usage import cpu_second
 from services.executor.adapters.sandbox.port import ExitReport, Plan
 from services.executor.adapters.sandbox.wait_pids import wait_pids
 
-STDERR_TAIL_BYTES = 4096
+STDERR_TAIL_BYTES = 16_384
 _FATAL = 128
 """Exit code of `runsc` for its own failures. A process inside may use it too; then the log has no error entry."""
 _LOG_BYTES = 1 << 16

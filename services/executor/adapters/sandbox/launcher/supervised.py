@@ -18,7 +18,7 @@ from services.executor.adapters.sandbox.launcher.cgroup import Cgroup
 from services.executor.adapters.sandbox.launcher.process_tree import descendants, kill_all
 from services.executor.adapters.sandbox.launcher.rlimits import limit_processes
 
-STDERR_TAIL_BYTES = 4096
+STDERR_TAIL_BYTES = 16_384
 FORK_BOMB_REFUSALS = 1000
 """Refused forks after which a sandbox counts as a fork bomb and is killed."""
 _CHUNK = 1 << 16

@@ -16,7 +16,7 @@ from services.executor.adapters.audit.record_encoder import RecordEncoder
 from services.executor.domain.argument_spec import Change
 from services.executor.domain.model import Event, PayloadDigest, Record, Status, Verdict
 from services.executor.domain.states import State
-from services.executor.domain.tool import Contract, Effect
+from services.executor.domain.tool import Contract, Effect, VersionIdentity
 from services.executor.tests.samples import a_caller, a_decision, a_record, a_request, a_write_tool
 from tests.harness.records import read
 
@@ -68,7 +68,7 @@ def test_a_record_carries_all_fields() -> None:
     )
     assert record.tool is not None
     assert (message.tool_version, message.tool_digest) == (record.tool.name, record.tool.digest)
-    assert (message.mutation_class, list(message.side_effects)) == ("write_reversible", ["create orders/*"])
+    assert (message.mutation_class, list(message.declared_effects)) == ("write_reversible", ["create orders/*"])
     assert (message.arguments_digest, message.arguments_summary) == ("sha256:a", b"{}")
     assert (message.result_digest, message.result_summary) == ("sha256:b", b"[]")
     assert message.authorization == rpb.AUTHORIZATION_OUTCOME_ALLOW
@@ -98,8 +98,44 @@ def test_a_truncated_list_states_how_many_are_left_out(count: int, listed: int, 
     made = tuple(Effect(f"file:a/{nth}", "create", observed=True) for nth in range(count))
     record = written(a_record(effects=made, violations=made))
     protovalidate.validate(record)
-    for shown in (list(record.side_effects), list(record.violations)):
-        assert shown == [f"create {effect.resource}" for effect in made[:listed]] + more
+    assert list(record.violations) == [f"create {effect.resource}" for effect in made[:listed]] + more
+    assert [effect.resource for effect in record.observed_effects] == [effect.resource for effect in made[:256]]
+    assert record.observed_effect_count == count
+
+
+def test_declared_foreseen_and_observed_effects_and_costs_are_apart() -> None:
+    change = Effect("file:a/b", "update", True, "sha256:" + "0" * 64, "sha256:" + "f" * 64)
+    record = written(
+        a_record(
+            tool=a_write_tool(),
+            effects=(change, Effect("order:7", "create")),
+            foreseen=(Effect("file:a/mail bob@example.com", "delete", True, "folder"),),
+            costs=(("price", 2), ("compute", 2**62), ("network", 2**62)),
+        )
+    )
+    protovalidate.validate(record)
+    assert list(record.declared_effects) == ["create orders/*"]
+    observed, reported, foreseen = rpb.EFFECT_SOURCE_OBSERVED, rpb.EFFECT_SOURCE_REPORTED, record.foreseen_effects[0]
+    assert list(record.observed_effects) == [
+        rpb.RecordedEffect(
+            resource="file:a/b",
+            operation="update",
+            source=observed,
+            digest_before=change.before,
+            digest_after=change.after,
+        ),
+        rpb.RecordedEffect(resource="order:7", operation="create", source=reported),
+    ]
+    assert (foreseen.digest_before, foreseen.digest_after, foreseen.operation) == ("folder", "", "delete")
+    assert "bob@example.com" not in foreseen.resource
+    assert (record.costs[0].category, record.costs[0].amount_micros) == ("price", 2)
+    assert record.cost_micros == 2**63 - 1
+
+
+def test_a_version_that_may_not_run_is_named_with_its_digest() -> None:
+    version = VersionIdentity("tools/core.echo/versions/1.0.0", "sha256:d")
+    record = written(a_record(tool=None, unavailable=version, request=a_request(tool="echo")))
+    assert (record.tool_version, record.tool_digest) == (version.name, version.digest)
 
 
 @pytest.mark.parametrize(("version", "shown"), [("", "nobody"), ("^1.2", "nobody@^1.2")])

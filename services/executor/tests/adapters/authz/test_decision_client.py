@@ -43,7 +43,9 @@ class Asking:
         self.news.apply((), policy_set_version=version, snapshot=False)
 
     async def ask(self, tool: Tool | None = None, digest: str = "sha256:a", **caller: Any) -> Decision:
-        question = Question("invocation-1", {"text": "hello"}, digest)
+        arguments = {"text": "hello"}
+        resources = () if tool is None or tool.resources is None else tool.resources(arguments)
+        question = Question("invocation-1", arguments, digest, resources=resources)
         return await self.authorizer.decide(tool or a_tool(), a_caller(**caller), question)
 
 

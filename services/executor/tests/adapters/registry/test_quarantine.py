@@ -18,6 +18,7 @@ from libs.common.errors import MeshError, Reason
 from libs.common.telemetry.log import Log
 from services.executor.adapters.registry.quarantine import QuarantiningView
 from services.executor.domain import errors
+from services.executor.domain.tool import VersionIdentity
 from services.executor.tests.fakes import KnownTools
 from services.executor.tests.peers import refuse, serving
 from services.executor.tests.samples import a_tool
@@ -53,7 +54,7 @@ class View(KnownTools):
         return super().resolve(reference.rpartition(".")[2], constraint)
 
     def update(self) -> None:
-        self.failure = errors.tool_unavailable(SAY.name, "quarantined")
+        self.failure = errors.tool_unavailable(VersionIdentity(SAY.name, SAY.digest), "quarantined")
 
 
 @pytest.fixture

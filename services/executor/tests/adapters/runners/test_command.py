@@ -12,9 +12,10 @@ import pytest
 
 from libs.common.errors import Reason
 from services.executor.adapters.runners.packs.argv import MAX_BYTES
-from services.executor.domain.tool import Access, Effect
+from services.executor.domain.model import LogSource
+from services.executor.domain.tool import Access
 from services.executor.domain.volumes import Volume
-from services.executor.tests.packing import MIB, command_tool, confined, work
+from services.executor.tests.packing import MIB, a_change, command_tool, confined, work
 from services.executor.tests.running import Running, Starting, own_tmp, processes_with, running, starting
 from services.executor.tests.waiting import until
 
@@ -82,8 +83,13 @@ async def test_each_failure_of_a_program_has_its_own_error(
 
 
 async def test_the_stderr_of_a_failing_program_is_logged(running: Running) -> None:
-    await running.failure(command_tool(SPEAK, "exit", "3"), work())
+    run = work()
+    await running.failure(command_tool(SPEAK, "exit", "3"), run)
     assert "secret of the program" in running.logged
+    assert [(line.source, line.text) for line in run.notes.lines][-2:] == [
+        (LogSource.STDERR, "secret of the program"),
+        (LogSource.FAILURE, run.notes.lines[-1].text),
+    ]
 
 
 async def test_a_program_may_ignore_its_stdin(running: Running) -> None:
@@ -141,12 +147,15 @@ async def test_a_program_changes_a_copy_of_its_volume(starting: Starting, tmp_pa
     tool = command_tool(SPEAK, "write", "files/a.txt", "{text}", confinement=reach, dry_run=True)
     preview = (await running(tool, work(preview=True, text="hello"))).forecast
     assert preview is not None
-    assert preview.changes == (Effect("file:files/a.txt", "create", observed=True),)
+    made = a_change("file:files/a.txt", "create", None, "hello")
+    assert preview.changes == (made,)
     assert preview.result == {"preview": "1"}
     ran: Any = await running(tool, work(text="hello"))
-    assert ran.effects == (Effect("file:files/a.txt", "create", observed=True),)
+    assert ran.effects == (made,)
+    assert ran.committed() is None
     assert not (volume / "a.txt").exists()
     await ran.commit()
+    assert ran.committed() == (made,)
     assert (volume / "a.txt").read_text() == "hello"
 
 

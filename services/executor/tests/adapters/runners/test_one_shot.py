@@ -14,9 +14,9 @@ import pytest
 
 from libs.common.errors import Reason
 from services.executor.adapters.runners.workspace.file_tree import read_tree
-from services.executor.domain.tool import Access, Effect
+from services.executor.domain.tool import Access
 from services.executor.domain.volumes import Volume
-from services.executor.tests.packing import MIB, confined, python_tool, work
+from services.executor.tests.packing import MIB, a_change, confined, python_tool, work
 from services.executor.tests.running import Running, Starting, own_tmp, processes_with, starting
 from services.executor.tests.waiting import until
 
@@ -64,8 +64,8 @@ async def test_a_module_that_exits_during_import_is_logged(running: Running) -> 
 async def test_effects_are_observed_and_then_committed(running: Running, volume: Path) -> None:
     ran = await running(writer(), asked(step("write", "sub/b.txt", text="b"), step("remove", "a.txt")))
     assert ran.effects == (
-        Effect("file:files/a.txt", "delete", observed=True),
-        Effect("file:files/sub/b.txt", "create", observed=True),
+        a_change("file:files/a.txt", "delete", "a"),
+        a_change("file:files/sub/b.txt", "create", None, "b"),
     )
     assert (volume / "a.txt").exists()
     assert ran.commit is not None
@@ -95,7 +95,8 @@ async def test_a_run_without_effects_has_nothing_to_commit(running: Running) -> 
 
 async def test_a_write_of_a_read_only_tool_is_observed(running: Running, volume: Path) -> None:
     ran = await running(writer(writes=()), asked(step("hide", "a.txt", text="!")))
-    assert ran.effects == (Effect("file:files/a.txt", "update", observed=True),)
+    [effect] = ran.effects
+    assert (effect.resource, effect.operation, effect.observed) == ("file:files/a.txt", "update", True)
     assert ran.rollback is not None
     await ran.rollback()
     assert (volume / "a.txt").read_text() == "a"
@@ -104,7 +105,7 @@ async def test_a_write_of_a_read_only_tool_is_observed(running: Running, volume:
 async def test_a_preview_leaves_the_volume_unchanged(running: Running, volume: Path) -> None:
     ran = await running(writer(), asked(step("write", "a.txt", text="A"), preview=True))
     assert ran.forecast is not None
-    assert ran.forecast.changes == (Effect("file:files/a.txt", "update", observed=True),)
+    assert ran.forecast.changes == (a_change("file:files/a.txt", "update", "a", "A"),)
     assert (ran.effects, ran.commit, ran.rollback) == ((), None, None)
     assert (volume / "a.txt").read_text() == "a"
 
@@ -144,7 +145,7 @@ async def test_a_failed_run_has_no_effects(
 
 async def test_modes_set_by_a_tool_are_not_committed(running: Running, volume: Path) -> None:
     ran = await running(writer(), asked(step("setuid", "program"), step("close", "sub"), step("close", "a.txt")))
-    assert ran.effects == (Effect("file:files/program", "create", observed=True),)
+    assert [(each.resource, each.operation) for each in ran.effects] == [("file:files/program", "create")]
     assert ran.commit is not None
     await ran.commit()
     assert (volume / "program").stat().st_mode & 0o7777 == 0o644

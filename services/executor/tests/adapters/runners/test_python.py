@@ -13,6 +13,7 @@ from libs.common.errors import Reason
 from libs.common.redaction.known_values import KnownValues
 from libs.common.redaction.scanner import Scanner
 from services.executor.adapters.runners.worker.pool import PoolLimits
+from services.executor.domain.model import LogLine, LogSource
 from services.executor.domain.tool import Effect
 from services.executor.tests.packing import MIB, confined, python_tool, work
 from services.executor.tests.running import Running, Starting, own_tmp, processes_with, running, starting
@@ -46,16 +47,36 @@ async def test_a_call_reports_notes_and_gets_its_context(running: Running) -> No
     assert ran.effects == (Effect("orders/1", "update", observed=False),)
     assert (ran.costs, ran.undo) == ((("tokens", 7),), {"order": 1})
     assert (ran.commit, ran.rollback) == (None, None)
-    assert "a line for the operator" in running.logged
+    assert asked.notes.lines == [LogLine(LogSource.LOG, "a line for the author")]
 
 
 async def test_notes_may_contain_names_that_are_not_utf8(running: Running) -> None:
     tool = python_tool("tricks/plain:stutters")
     ran = await running(tool, work(fails=False))
     assert (ran.value, ran.effects, ran.costs) == ({}, (Effect("caf?", "update"),), (("caf?", 1),))
-    error = await running.failure(tool, work(fails=True))
+    failing = work(fails=True)
+    error = await running.failure(tool, failing)
     assert (error.reason, error.message) == (Reason.EXECUTION_FAILED, "caf?")
-    assert "caf?" in running.logged
+    assert failing.notes.lines == [LogLine(LogSource.LOG, "caf?")]
+    assert (failing.notes.effects, failing.notes.costs) == ((Effect("caf?", "update"),), (("caf?", 1),))
+
+
+async def test_each_call_of_a_warm_worker_has_its_own_lines(running: Running) -> None:
+    """Also where a call keeps a thread, a stream or a half line for the next one, or prints too much."""
+    tool = python_tool("tricks/chatty:chats")
+    calls = [work(say=f"call {number}", how=how) for number, how in enumerate(("print", "half", "thread", "flood"))]
+    tokens = [await running.value(tool, call) for call in calls]
+    assert tokens[0] == tokens[1]
+    spoken = [[line.text for line in call.notes.lines] for call in calls]
+    first = ["loaded", "out call 0", "err call 0", "logged call 0", "raw call 0"]
+    assert spoken[0] == first
+    assert [line.source.value for line in calls[0].notes.lines] == ["stdout", "stdout", "stderr", "log", "stdout"]
+    assert spoken[1] == ["half of call 1"]
+    assert "out call 2" in spoken[2]
+    for number, lines in enumerate(spoken):
+        assert not any(f"call {other}" in line for line in lines for other in range(4) if other != number)
+    assert calls[3].notes.omitted > 0
+    assert sum(map(len, spoken[3])) <= 32_768
 
 
 async def test_maximal_notes_fit_beside_the_smallest_result(running: Running) -> None:
@@ -215,7 +236,10 @@ async def test_each_failure_of_a_function_has_its_own_error(
 async def test_failures_reach_the_caller_and_exceptions_the_log(running: Running) -> None:
     told = await running.failure(python_tool("tricks/plain:fails"), work())
     assert told.message == "the order is closed"
-    surprise = await running.failure(python_tool("tricks/plain:raises"), work())
+    raising = work()
+    surprise = await running.failure(python_tool("tricks/plain:raises"), raising)
+    assert raising.notes.lines[-1].source is LogSource.FAILURE
+    assert "secret of the tool" in raising.notes.lines[-1].text
     assert surprise.metadata == {"exception": "ValueError"}
     assert "log" in surprise.message
     assert "secret of the tool" in running.logged

@@ -16,10 +16,11 @@ import pytest
 from libs.common.errors import Reason
 from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.factory import RunnerConfig, SandboxedRunners
+from services.executor.adapters.runners.worker.output import OutputCollector
 from services.executor.adapters.sandbox.port import Sandbox
-from services.executor.domain.tool import Access, Effect
+from services.executor.domain.tool import FOLDER, Access, Effect
 from services.executor.domain.volumes import Volume
-from services.executor.tests.packing import MIB, command_tool, confined, python_tool, work
+from services.executor.tests.packing import MIB, a_change, command_tool, confined, python_tool, work
 from services.executor.tests.running import PACKS, Running, own_tmp, processes_with
 from services.executor.tests.sandboxes import sandbox
 from services.executor.tests.waiting import until
@@ -87,15 +88,34 @@ async def test_a_canceled_call_leaves_no_process(running: Running) -> None:
     await until(lambda: len(running.pool) == 0)
 
 
+async def test_the_lines_of_a_call_arrive_while_it_runs(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    said, stopped, arrived = work(say="call 0", how="print"), work(say="call 1", how="hang"), asyncio.Event()
+    await running.value(tool("chatty:chats"), said)
+    assert [line.text for line in said.notes.lines][1:4] == ["out call 0", "err call 0", "logged call 0"]
+    add = OutputCollector.add
+
+    def add_and_tell(collector: OutputCollector, frame: dict[str, Any]) -> None:
+        add(collector, frame)
+        arrived.set()
+
+    monkeypatch.setattr(OutputCollector, "add", add_and_tell)
+    run = asyncio.create_task(running.value(tool("chatty:chats"), stopped))
+    await arrived.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert [line.text for line in stopped.notes.lines] == ["out call 1"]
+
+
 async def test_a_volume_is_changed_only_by_a_commit(running: Running, volume: Path) -> None:
     writer = tool("hostile:writes", access=Access.FILES, reads=("files",), writes=("files",))
     steps = [{"do": "write", "path": "sub/b.txt", "text": "b"}, {"do": "hide", "path": "a.txt", "text": "!"}]
     ran = await running(writer, work(volume="files", steps=steps))
-    assert ran.effects == (
-        Effect("file:files/a.txt", "update", observed=True),
-        Effect("file:files/sub", "create", observed=True),
-        Effect("file:files/sub/b.txt", "create", observed=True),
+    assert ran.effects[1:] == (
+        Effect("file:files/sub", "create", True, "", FOLDER),
+        a_change("file:files/sub/b.txt", "create", None, "b"),
     )
+    assert (ran.effects[0].resource, ran.effects[0].operation) == ("file:files/a.txt", "update")
     assert (volume / "a.txt").read_text() == "a"
     assert ran.commit is not None
     await ran.commit()

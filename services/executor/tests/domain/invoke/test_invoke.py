@@ -288,7 +288,13 @@ async def test_effects_are_made_real_before_the_caller_hears_and_once() -> None:
     async def run(tool: Any, work: Any) -> RunResult:
         made = (Effect("file:a/b", "create", True),)
         return RunResult(
-            {"said": "x"}, made, (("compute", 7),), {"n": 1}, commit=lambda: end("keep"), rollback=lambda: end("drop")
+            {"said": "x"},
+            made,
+            (("compute", 7),),
+            {"n": 1},
+            commit=lambda: end("keep"),
+            committed=lambda: made,
+            rollback=lambda: end("drop"),
         )
 
     world.runner.run = run  # type: ignore[method-assign]
@@ -301,7 +307,11 @@ async def test_effects_are_made_real_before_the_caller_hears_and_once() -> None:
     )
     assert parse(result.undo) == {"n": 1}
     record = world.trail.durable[-1]
-    assert (record.undone_by, record.cost_micros, record.effects[0].observed) == ("tools/core.unsay", 7, True)
+    assert (record.undone_by, record.costs, record.effects) == (
+        "tools/core.unsay",
+        (("compute", 7),),
+        (Effect("file:a/b", "create", True),),
+    )
 
 
 async def test_a_result_that_breaks_its_contract_leaves_no_effect() -> None:

@@ -20,7 +20,7 @@ from services.executor.domain.phases.pipeline import Pipeline
 from services.executor.domain.scheduling.scheduler import Bounds, Scheduler
 from services.executor.domain.scheduling.slots import SlotPool
 from services.executor.domain.states import State
-from services.executor.domain.tool import Placement, Tool
+from services.executor.domain.tool import Placement, Tool, VersionIdentity
 from services.executor.tests.fakes import World, never_ends
 from services.executor.tests.samples import a_caller, a_decision, a_request, a_tool
 from services.executor.tests.waiting import until
@@ -86,7 +86,9 @@ async def test_a_call_that_waits_for_its_turn_does_not_run_what_was_taken_out_of
 
     async def breaks_its_word(arguments: dict[str, Any]) -> Any:
         await go.wait()
-        made.tools.failure = errors.tool_unavailable("tools/core.say/versions/1.0.0", "quarantined")
+        made.tools.failure = errors.tool_unavailable(
+            VersionIdentity("tools/core.say/versions/1.0.0", "sha256:x"), "quarantined"
+        )
         return {"said": arguments["text"]}
 
     made.runner.behave = breaks_its_word

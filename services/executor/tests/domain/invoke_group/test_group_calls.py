@@ -13,6 +13,7 @@ from libs.common.runtime.clock import SystemClock
 from services.executor.domain.invoke_group.invoke_group import GroupOutcome, InvokeGroup
 from services.executor.domain.invoke_group.plan import GroupCall
 from services.executor.domain.model import Caller, Event, RunResult
+from services.executor.domain.scheduling.heavy_work import HeavyWork
 from services.executor.domain.states import State
 from services.executor.domain.tool import Placement, SiblingFailure
 from services.executor.tests.fakes import World
@@ -30,7 +31,7 @@ def call(text: str, *depends_on: int, strict: bool = False, **changes: Any) -> G
 async def run(
     world: World, *calls: GroupCall, revoked: Callable[[Caller], bool] = lambda caller: False
 ) -> tuple[GroupOutcome, ...]:
-    return await InvokeGroup(world.invoke, world.tools, SystemClock(), revoked=revoked).execute(calls)
+    return await InvokeGroup(world.invoke, world.tools, SystemClock(), HeavyWork(), revoked=revoked).execute(calls)
 
 
 def world_in_which(tool: Any = None) -> tuple[World, asyncio.Event]:

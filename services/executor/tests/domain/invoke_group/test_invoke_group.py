@@ -13,6 +13,7 @@ from services.executor.domain import errors
 from services.executor.domain.invoke_group.invoke_group import MAX_RUNNING, GroupOutcome, InvokeGroup
 from services.executor.domain.invoke_group.plan import GroupCall
 from services.executor.domain.model import Request, Result
+from services.executor.domain.scheduling.heavy_work import HeavyWork
 from services.executor.domain.tool import Placement, SiblingFailure
 from services.executor.tests.fakes import KnownTools
 from services.executor.tests.samples import a_request, a_result, a_tool
@@ -82,7 +83,7 @@ class Party:
     def __init__(self, *calls: GroupCall) -> None:
         self.calls = OneByOne()
         self.revoked = False
-        group = InvokeGroup(self.calls, TOOLS, ManualClock(), revoked=lambda caller: self.revoked)
+        group = InvokeGroup(self.calls, TOOLS, ManualClock(), HeavyWork(), revoked=lambda caller: self.revoked)
         self.task = asyncio.ensure_future(group.execute(calls))
 
     async def outcomes(self) -> list[Any]:

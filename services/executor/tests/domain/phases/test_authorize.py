@@ -28,7 +28,8 @@ def a_confined_caller(**confinement: Any) -> Any:
 
 
 def reason_of(caller: Any, tool: Any, arguments: dict[str, Any]) -> Reason | None:
-    refused = find_refusal(a_decision(), tool, caller, arguments, ConstraintChecker())
+    resources = () if tool.resources is None else tool.resources(arguments)
+    refused = find_refusal(a_decision(), tool, caller, arguments, resources, ConstraintChecker())
     return None if refused is None else refused[0].reason
 
 
@@ -58,7 +59,7 @@ def test_resources_are_held_to_the_token(places: Any, closed: bool, text: str, r
 
 def test_where_the_arguments_break_the_token_is_told() -> None:
     caller = a_confined_caller(argument_constraints=(SHORT,))
-    refused = find_refusal(a_decision(), a_tool(), caller, {"text": "hello"}, ConstraintChecker())
+    refused = find_refusal(a_decision(), a_tool(), caller, {"text": "hello"}, (), ConstraintChecker())
     assert refused is not None
     assert refused[1] is State.DENIED
     assert [violation.path for violation in refused[0].violations] == ["/text"]
@@ -73,7 +74,7 @@ def test_where_the_arguments_break_the_token_is_told() -> None:
 )
 def test_policy_comes_before_the_token(decision: Any, reason: Reason, state: State) -> None:
     caller = a_confined_caller(argument_constraints=(SHORT,))
-    refused = find_refusal(decision, a_tool(), caller, {"text": "hello"}, ConstraintChecker())
+    refused = find_refusal(decision, a_tool(), caller, {"text": "hello"}, (), ConstraintChecker())
     assert refused is not None
     assert (refused[0].reason, refused[1]) == (reason, state)
 

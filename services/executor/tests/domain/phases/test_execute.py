@@ -27,6 +27,9 @@ class StartingRunner:
     def sandbox_for(self, tool: Tool) -> str | None:
         return "process/bubblewrap"
 
+    def missing_for(self, tool: Tool) -> str:
+        return ""
+
     def runs_inline(self, tool: Tool) -> bool:
         return False
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from toolmesh.registry.v1 import tool_manifest_pb2 as mpb
 
 from libs.common.errors import Reason
@@ -46,8 +47,11 @@ class _Saying:
 def writing(ran: RunResult) -> World:
     world = World(a_write_tool(key_required=False, effects=(Effect("file:*", "create"),), output=ANYTHING))
 
+    async def commit() -> None:
+        return
+
     async def run(tool: Any, work: Any) -> RunResult:
-        return ran
+        return replace(ran, commit=commit, committed=lambda: ran.effects) if ran.effects else ran
 
     world.runner.run = run  # type: ignore[method-assign]
     return world

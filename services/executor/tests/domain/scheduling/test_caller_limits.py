@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from libs.common.errors import MeshError, Reason
-from services.executor.domain.model import Caller
+from services.executor.domain.model import Caller, Request
 from services.executor.domain.scheduling.caller_limits import CallerBounds, CallerLimits, LimitedCalls
-from services.executor.tests.samples import a_caller
+from services.executor.domain.scheduling.refused_calls import RefusedCalls
+from services.executor.tests.samples import a_caller, a_request
 
 ADA, BOB = (a_caller(tenant="acme", subject=subject) for subject in ("ada", "bob"))
 EVE = a_caller(tenant="umbrella", subject="ada")
@@ -38,15 +39,25 @@ def test_a_group_counts_as_its_calls() -> None:
             assert refused(limits, ADA) == "subject"
 
 
-async def test_a_use_case_beyond_the_limit_does_not_begin() -> None:
+async def test_a_use_case_beyond_the_limit_does_not_begin_and_is_recorded() -> None:
     begun: list[int] = []
+    recorded: list[int] = []
 
     async def execute(asked: int) -> int:
         begun.append(asked)
         return asked
 
-    limited = LimitedCalls(CallerLimits(CallerBounds(subject=2)), execute, lambda asked: (ADA, asked))
+    async def record(request: Request, error: MeshError, calls: int = 1) -> MeshError:
+        recorded.append(calls)
+        return error
+
+    request, refused_calls = a_request(caller=ADA), RefusedCalls(record)
+    limits = CallerLimits(CallerBounds(subject=2))
+    limited = LimitedCalls(limits, execute, lambda asked: [request] * asked, refused_calls)
     assert await limited.execute(2) == 2
-    with pytest.raises(MeshError):
+    with pytest.raises(MeshError) as caught:
         await limited.execute(3)
-    assert begun == [2]
+    assert caught.value.reason is Reason.RATE_LIMITED
+    assert (begun, recorded) == ([2], [3])
+    await refused_calls.stop()
+    assert recorded == [3]

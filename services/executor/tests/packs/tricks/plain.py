@@ -28,7 +28,7 @@ def about(arguments, call):
     call.report_effect("orders/1", "update")
     call.cost("tokens", 7)
     call.undo({"order": 1})
-    call.log("a line for the operator")
+    call.log("a line for the author")
     return {
         "id": call.invocation_id,
         "key": call.idempotency_key,

@@ -24,7 +24,6 @@ def test_a_value_comes_with_its_notes() -> None:
         "undo": {"name": "a"},
         "expects": [["it rains", False]],
         "impact": "much",
-        "log": ["line"],
     }
     answer = read(value={"x": 1}, notes=notes)
     assert answer.value == {"x": 1}
@@ -32,7 +31,7 @@ def test_a_value_comes_with_its_notes() -> None:
     assert answer.costs == (("tokens", 5),)
     assert answer.undo == {"name": "a"}
     assert answer.expects == (("it rains", False),)
-    assert (answer.impact, answer.lines) == ("much", ("line",))
+    assert answer.impact == "much"
 
 
 @pytest.mark.parametrize(
@@ -77,7 +76,7 @@ def test_the_message_of_an_exception_does_not_reach_the_caller() -> None:
         {"value": 1, "notes": {"costs": [["a", True]]}},
         {"value": 1, "notes": {"costs": [["a", 2**60]]}},
         {"value": 1, "notes": {"expects": [["a", 1]]}},
-        {"value": 1, "notes": {"log": [1]}},
+        {"failed": {"kind": "failure"}, "notes": {"costs": [["a", -1]]}},
         {"value": 1, "notes": {"undo": {"all": "x" * 100_000}}},
     ],
 )
@@ -107,7 +106,6 @@ def test_a_message_is_bounded_and_printable() -> None:
     assert len(printable("x" * 10_000)) == 500
 
 
-def test_log_lines_are_bounded_in_total() -> None:
-    for frame in ({"value": 1}, {"failed": {"kind": "failure"}}):
-        lines = read(**frame, notes={"log": ["x" * 1000] * 1000}).lines
-        assert [len(line) for line in lines] == [1000, 1000, 1000, 1000, 96]
+def test_a_failure_comes_with_what_was_reported_before_it() -> None:
+    answer = read(failed={"kind": "failure"}, notes={"effects": [["order:1", "create"]], "costs": [["tokens", 5]]})
+    assert (answer.effects, answer.costs) == ((Effect("order:1", "create"),), (("tokens", 5),))

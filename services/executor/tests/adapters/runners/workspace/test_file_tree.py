@@ -11,7 +11,6 @@ import pytest
 
 from services.executor.adapters.runners.workspace import file_tree
 from services.executor.adapters.runners.workspace.file_tree import (
-    FOLDER,
     STAGING,
     TreeTooLargeError,
     UnsupportedFileError,
@@ -20,6 +19,7 @@ from services.executor.adapters.runners.workspace.file_tree import (
     read_tree,
 )
 from services.executor.adapters.sandbox.scratch.remove_tree import remove_tree
+from services.executor.domain.tool import FOLDER
 
 ROOM = 1 << 20
 

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from libs.common.errors import MeshError, Reason
 from services.executor.adapters.runners.worker.worker import WorkerGoneError
-from services.executor.adapters.runners.workspace.file_tree import FOLDER, STAGING, read_tree
+from services.executor.adapters.runners.workspace.file_tree import STAGING, read_tree
 from services.executor.adapters.runners.workspace.journal import VolumeChanges, commit_changes
 from services.executor.adapters.runners.workspace.workspace import Volumes, Workspace, difference
 from services.executor.adapters.sandbox.port import ExitKind, ExitReport
 from services.executor.adapters.sandbox.scratch.bounded_scratch import BoundedScratch, ScratchFolder
-from services.executor.domain.tool import Access
+from services.executor.domain.tool import FOLDER, Access
 from services.executor.domain.volumes import Volume
 from services.executor.tests.packing import MIB, confined, python_tool
 from services.executor.tests.waiting import until
@@ -183,6 +183,7 @@ async def test_a_commit_fails_if_the_volume_changed_meanwhile(volume: Path, scra
         await workspace.commit("run")
     assert caught.value.reason is Reason.PARTIAL_FAILURE
     assert caught.value.metadata == {"kept": "0", "changes": "3", "cause": "changed"}
+    assert workspace.committed() == ()
     assert before is None or read_tree(volume, MIB) == before
     assert is_empty(scratch)
 
