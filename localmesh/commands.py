@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 import os
-import shutil
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from toolmesh_sdk.cli.commands.tools.logs import print_tool_logs
@@ -17,32 +14,47 @@ from toolmesh_sdk.cli.failures import report_errors
 from toolmesh_sdk.cli.inputs.target import Target
 from toolmesh_sdk.cli.inputs.target_options import add_target_options
 
+from localmesh.backup.commands import backup, restore
 from localmesh.exit_codes import FAILED, WRONG_STATE
+from localmesh.options import JsonOption, StateOption, print_outcome
 from localmesh.process import background
 from localmesh.process.orphans import age_seconds
+from localmesh.restart import restart
+from localmesh.scale import parse_scale
 from localmesh.settings import state_path
+from localmesh.shell_environment import env
 from localmesh.state.state import State, StateError, open_state, runner_pid, take_lock
 from localmesh.view import logs as logview
-
-StateOption = Annotated[Path | None, typer.Option("--state", help="The state folder.", show_default="TOOLMESH_STATE")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+from localmesh.view.log_lines import render_for_program, render_for_terminal
 
 
 def register(app: typer.Typer) -> None:
-    """Adds up, down, status, logs and reset."""
-    for command in (up, down, status, logs, reset):
+    """Adds the commands of the local mesh, in the order of `--help`."""
+    for command in (up, down, env, status, logs, restart, backup, restore, reset):
         app.command()(command)
 
 
 def up(
     state: StateOption = None,
     detach: Annotated[bool, typer.Option("--detach", help="Return once the mesh is ready; it keeps running.")] = False,
+    scale: Annotated[
+        list[str] | None,
+        typer.Option("--scale", metavar="SERVICE=COUNT", help="Run several processes of a service; repeatable."),
+    ] = None,
     as_json: JsonOption = False,
     composition: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Start the whole mesh on this machine."""
+    """Start the whole mesh on this machine.
+
+    \b
+    Examples:
+      toolmesh up
+      toolmesh up --detach --scale executor=2
+    """
+    _check_scale(scale or [])
     _warn_of_unknown_variables()
     arguments = [f"--state={state_path(state)}", f"--already={age_seconds(os.getpid()):.3f}"]
+    arguments += [f"--scale={text}" for text in scale or []]
     arguments += [f"--composition={composition}"] if composition else []
     if detach:
         raise typer.Exit(background.run(_state(state), arguments, as_json=as_json))
@@ -52,21 +64,32 @@ def up(
 
 
 def down(state: StateOption = None, as_json: JsonOption = False) -> None:
-    """Stop the mesh."""
+    """Stop the mesh.
+
+    \b
+    Example:
+      toolmesh down
+    """
     place = State(state_path(state))
     pid = runner_pid(place)
     if pid is not None and not background.stop(place, pid):
-        _say(as_json, {"stopped": False, "runner_pid": pid}, f"pid {pid} did not stop")
+        print_outcome({"stopped": False, "runner_pid": pid}, f"pid {pid} did not stop", as_json=as_json)
         raise typer.Exit(FAILED)
-    _say(
-        as_json,
+    print_outcome(
         {"stopped": pid is not None, "state": str(place.path)},
         f"nothing runs in {place.path}" if pid is None else f"stopped (pid {pid})",
+        as_json=as_json,
     )
 
 
 def status(state: StateOption = None, as_json: JsonOption = False) -> None:
-    """Show the parts and their addresses."""
+    """Show the parts and their addresses.
+
+    \b
+    Examples:
+      toolmesh status
+      toolmesh status --json
+    """
     from localmesh.view import status as statusview
 
     place = State(state_path(state))
@@ -74,10 +97,10 @@ def status(state: StateOption = None, as_json: JsonOption = False) -> None:
     document = place.runtime()
     if pid is None or not document:
         message = f"nothing runs in {place.path}" if pid is None else f"pid {pid} is just starting in {place.path}"
-        _say(as_json, {"running": False, "state": str(place.path)}, message)
+        print_outcome({"running": False, "state": str(place.path)}, message, as_json=as_json)
         raise typer.Exit(WRONG_STATE)
     current = asyncio.run(statusview.current(document, place))
-    _say(as_json, current, None if as_json else statusview.table(current))
+    print_outcome(current, None if as_json else statusview.table(current), as_json=as_json)
 
 
 @report_errors
@@ -94,8 +117,12 @@ def logs(
 ) -> None:
     """Show the logs of the parts, or what a tool printed.
 
+    Columns on a terminal; elsewhere, or with --json, one JSON object a line with the part's name.
+
     \b
-    Example:
+    Examples:
+      toolmesh logs executor --follow
+      toolmesh logs -n 1000 --json | grep E3101
       toolmesh logs --tool acme.resize --invocation 01a2b3
     """
     if tool or invocation:
@@ -107,9 +134,10 @@ def logs(
         known = ", ".join(names) or "none"
         raise typer.BadParameter(f"no part called {part} has written anything; there are: {known}")
     chosen = [part] if part else names
+    render = render_for_terminal if sys.stdout.isatty() and not as_json else render_for_program
     try:
         for name, line in logview.read(place, chosen, lines, follow=follow):
-            typer.echo(_log_line(name, line, as_json=as_json, prefixed=part is None))
+            typer.echo(render(name, line))
     except KeyboardInterrupt:
         return
 
@@ -119,36 +147,37 @@ def reset(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete the state: databases, keys, logs."""
+    """Delete the state: databases, keys, logs.
+
+    \b
+    Example:
+      toolmesh reset --state /tmp/trial --yes
+    """
     place = State(state_path(state))
     if not place.marker.exists():
-        _say(as_json, {"deleted": False, "state": str(place.path)}, f"{place.path} holds no state")
+        print_outcome({"deleted": False, "state": str(place.path)}, f"{place.path} holds no state", as_json=as_json)
         return
     if not yes:
         typer.confirm(f"Delete {place.path} with its databases, keys and logs?", abort=True)
     lock = take_lock(place)
     if lock is None:
-        _say(
-            as_json, {"deleted": False, "runner_pid": runner_pid(place)}, "the mesh runs; stop it with `toolmesh down`"
+        print_outcome(
+            {"deleted": False, "runner_pid": runner_pid(place)},
+            "the mesh runs; stop it with `toolmesh down`",
+            as_json=as_json,
         )
         raise typer.Exit(WRONG_STATE)
-    from localmesh.parts.cluster import choose_folder
-    from localmesh.process.child import RunAs
+    from localmesh.state.clear import clear_state
 
-    shutil.rmtree(choose_folder(place.path, RunAs.NOBODY), ignore_errors=True)
-    _clear(place.path)
-    _say(as_json, {"deleted": True, "state": str(place.path)}, f"deleted {place.path}")
+    clear_state(place)
+    print_outcome({"deleted": True, "state": str(place.path)}, f"deleted {place.path}", as_json=as_json)
 
 
-def _clear(folder: Path) -> None:
-    """Deletes the folder's content, and the folder unless it is a symlink or a mount point."""
-    for entry in list(folder.iterdir()):
-        if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry)
-        else:
-            entry.unlink()
-    with contextlib.suppress(OSError):
-        folder.rmdir()
+def _check_scale(texts: list[str]) -> None:
+    try:
+        parse_scale(texts)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--scale") from None
 
 
 def _warn_of_unknown_variables() -> None:
@@ -164,16 +193,3 @@ def _state(path: Path | None) -> State:
     except StateError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(FAILED) from error
-
-
-def _say(as_json: bool, document: dict[str, Any], message: str | None) -> None:
-    if as_json:
-        typer.echo(json.dumps(document))
-    elif message is not None:
-        typer.echo(message)
-
-
-def _log_line(name: str, line: str, *, as_json: bool, prefixed: bool) -> str:
-    if as_json:
-        return json.dumps({"part": name, "line": line})
-    return f"{name:<9} | {line}" if prefixed else line

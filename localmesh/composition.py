@@ -12,6 +12,7 @@ from localmesh.parts.envoy import EnvoyPlan, envoy_part
 from localmesh.parts.postgres import database_url, postgres_part
 from localmesh.parts.service import ServicePlan, service_part
 from localmesh.parts.valkey import valkey_part, valkey_url
+from localmesh.ports import replica_names
 from localmesh.process.child import RunAs
 from localmesh.process.part import Part
 from localmesh.settings import LOOPBACK, Settings
@@ -46,20 +47,20 @@ def compose(mesh: Mesh) -> Sequence[Part]:
         # Needs nothing, so it starts beside PostgreSQL; the registry needs it.
         _valkey(mesh),
         # The first service: all others fetch the keys for caller tokens from it.
-        _service(mesh, "authz", _authz(mesh) | _redis(mesh, "authz")),
+        *_service(mesh, "authz", _authz(mesh) | _redis(mesh, "authz") | _peers(mesh, "audit")),
         # Stops after the executor, whose last records it must still take. Its relay waits for Valkey by itself.
-        _service(mesh, "audit", _audit(mesh) | _peers(mesh, "authz")),
+        *_service(mesh, "audit", _audit(mesh) | _peers(mesh, "authz")),
         # Before the executor, which keeps a view of it.
-        _service(
+        *_service(
             mesh,
             "registry",
             _redis(mesh, "registry") | _peers(mesh, "authz", "audit"),
             after=("postgres", "valkey"),
         ),
         # No part waits for it at start. It precedes the executor, which will redeem its tickets.
-        _service(mesh, "approval", _peers(mesh, "authz")),
+        *_service(mesh, "approval", _peers(mesh, "authz")),
         # After those it calls, so that on the way down it ends its work while they still answer.
-        _service(
+        *_service(
             mesh,
             "executor",
             {"TOOLMESH_SEALING_KEYS": str(mesh.secrets.sealing_keys)}
@@ -68,9 +69,11 @@ def compose(mesh: Mesh) -> Sequence[Part]:
             | _peers(mesh, "registry", "authz", "audit"),
         ),
         # The last service: it only translates. It has no database, so it need not wait for one.
-        _service(mesh, "gateway", _peers(mesh, "executor", "registry", "authz", "audit"), after=()),
+        *_service(mesh, "gateway", _peers(mesh, "executor", "registry", "authz", "audit"), after=()),
         # Last in, first out: callers come only when all is ready, and are sent away before anything stops.
-        envoy_part(_envoy_plan(mesh), after=SERVICES),
+        envoy_part(
+            _envoy_plan(mesh), after=tuple(part for name in SERVICES for part in replica_names(mesh.ports, name))
+        ),
     ]
 
 
@@ -92,12 +95,18 @@ def postgres_plan(mesh: Mesh) -> PostgresPlan:
     )
 
 
-def _service(mesh: Mesh, name: str, environment: Mapping[str, str], after: tuple[str, ...] = ("postgres",)) -> Part:
+def _service(
+    mesh: Mesh, name: str, environment: Mapping[str, str], after: tuple[str, ...] = ("postgres",)
+) -> list[Part]:
+    """Returns the parts of a service: one for each of its replicas. The first one migrates the schema for all."""
     own, owner_url = dict(environment), ""
     if name in mesh.secrets.database:
         own["TOOLMESH_DATABASE_URL"] = _database_url(mesh, name)
         owner_url = _database_url(mesh, SCHEMA_OWNERS.get(name, name))
-    return service_part(ServicePlan(name, after, own, owner_url), mesh.ports, mesh.pki, mesh.settings)
+    plans = [ServicePlan(name, after, own, owner_url)]
+    for replica in range(2, 1 + len(replica_names(mesh.ports, name))):
+        plans.append(ServicePlan(name, (*after, name), own, replica=replica))
+    return [service_part(plan, mesh.ports, mesh.pki, mesh.settings) for plan in plans]
 
 
 def _authz(mesh: Mesh) -> dict[str, str]:
@@ -149,7 +158,11 @@ def _redis(mesh: Mesh, service: str) -> dict[str, str]:
 
 
 def _peers(mesh: Mesh, *names: str) -> dict[str, str]:
-    return {f"TOOLMESH_{name.upper()}_ADDRESS": f"{LOOPBACK}:{mesh.ports[name]}" for name in names}
+    return {f"TOOLMESH_{name.upper()}_ADDRESS": _addresses(mesh, name) for name in names}
+
+
+def _addresses(mesh: Mesh, name: str) -> str:
+    return ",".join(f"{LOOPBACK}:{mesh.ports[part]}" for part in replica_names(mesh.ports, name))
 
 
 def _envoy_plan(mesh: Mesh) -> EnvoyPlan:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from localmesh.settings import LOOPBACK
 from localmesh.state.files import read_json, write_json
@@ -31,6 +32,31 @@ USUAL_PORTS: Mapping[str, int] = {
     "audit-ops": 7205,
     "gateway-ops": 7206,
 }
+
+# Between the usual ports of two replicas of a service: past the operator's ports of all services.
+REPLICA_STEP = 200
+
+
+def replica_name(service: str, number: int) -> str:
+    """Returns the name of a service's part: `executor`, then `executor-2`."""
+    return service if number == 1 else f"{service}-{number}"
+
+
+def replica_names(ports: Iterable[str], service: str) -> list[str]:
+    """Returns the parts of a service among the names of a mesh's ports."""
+    numbered = re.compile(rf"{service}(-\d+)?")
+    return [name for name in ports if numbered.fullmatch(name)]
+
+
+def usual_ports(scale: Mapping[str, int]) -> dict[str, int]:
+    """Returns the usual ports, with those of the replicas of each scaled service."""
+    ports = dict(USUAL_PORTS)
+    for service, count in scale.items():
+        for number in range(2, count + 1):
+            name, step = replica_name(service, number), (number - 1) * REPLICA_STEP
+            ports[name] = USUAL_PORTS[service] + step
+            ports[f"{name}-ops"] = USUAL_PORTS[f"{service}-ops"] + step
+    return ports
 
 
 class PortClaims:

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,19 +18,22 @@ from localmesh import composition
 from localmesh.composition import Mesh
 from localmesh.exit_codes import FAILED, KILLED, OK, WRONG_STATE, WRONG_USAGE
 from localmesh.parts.cluster import choose_user
-from localmesh.ports import PortClaims, claim_ports
+from localmesh.ports import PortClaims, claim_ports, usual_ports
 from localmesh.process.child import succeeds_in_fork
 from localmesh.process.orphans import remember_children, wait_for_orphans
 from localmesh.process.part import PartError
 from localmesh.process.supervisor import Supervisor
+from localmesh.scale import parse_scale
 from localmesh.settings import SettingError, Settings, settings_from, state_path
+from localmesh.state.disk import check_free_space
 from localmesh.state.files import rotate, write_json
 from localmesh.state.log_rotation import rotate_logs
 from localmesh.state.pki import Pki
+from localmesh.state.restart_requests import take_requests
 from localmesh.state.runtime import runtime_document, static_runtime_fields, with_memory
 from localmesh.state.secrets import read_secrets
 from localmesh.state.state import State, StateError, open_state, runner_pid, take_lock
-from localmesh.view.banner import mint_token, render_banner
+from localmesh.view.banner import local_token, render_banner
 from localmesh.view.progress import Event, Report, report_to_file, report_to_pipe, report_to_terminal, without_raising
 from localmesh.wheels import ProgramError
 
@@ -41,14 +44,26 @@ class RunnerOptions:
 
     state: Path
     composition: str
+    scale: Mapping[str, int]
     began: float
     """When the person asked, on the clock of `time.monotonic`."""
+    detached: bool
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a mesh until SIGINT or SIGTERM and returns the exit code."""
     options = _parser().parse_args(arguments)
-    order = RunnerOptions(state_path(options.state), options.composition, time.monotonic() - options.already)
+    try:
+        scale = parse_scale(options.scale)
+    except ValueError as error:
+        _parser().error(str(error))
+    order = RunnerOptions(
+        state_path(options.state),
+        options.composition,
+        scale,
+        time.monotonic() - options.already,
+        options.events is not None,
+    )
     report = without_raising(_report(options.events, as_json=options.json))
     if sys.platform != "linux":
         report(Event("refused", text="the local mesh needs Linux: it leans on namespaces, pidfds and death signals"))
@@ -76,7 +91,9 @@ async def _run(order: RunnerOptions, settings: Settings, report: Report) -> int:
     claims = PortClaims()
     try:
         await _await_orphans(state, report)
-        claims = claim_ports(state)
+        if warning := check_free_space(state.path):
+            report(Event("note", text=warning))
+        claims = claim_ports(state, usual_ports(order.scale))
         _make_identities(state)
         mesh = Mesh(state, claims.numbers, read_secrets(state), Pki(state.pki), settings, choose_user())
         return await MeshRun(order, mesh, report).until_stopped()
@@ -92,12 +109,14 @@ class MeshRun:
     def __init__(self, order: RunnerOptions, mesh: Mesh, report: Report) -> None:
         self._order = order
         self._state = mesh.state
+        self._max_token_lifetime = mesh.settings.max_token_lifetime
         self._report = report
         self._facts = static_runtime_fields(
             mesh, order.composition, datetime.now(UTC).isoformat(timespec="milliseconds")
         )
         self._ready_seconds: float | None = None
         self._stop = asyncio.Event()
+        self._restarts: set[asyncio.Task[None]] = set()
         self._killed = False
         parts = composition.load(order.composition)(mesh)
         self._logs = [self._state.log_file(name) for name in ("runner", *(part.name for part in parts))]
@@ -110,6 +129,7 @@ class MeshRun:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._on_signal)
+        loop.add_signal_handler(signal.SIGUSR1, self._on_restart)
         self._write_down()
         working = asyncio.create_task(self._start_and_show_banner())
         stopping = asyncio.create_task(self._stop.wait())
@@ -130,10 +150,16 @@ class MeshRun:
         await self._supervisor.start()
         self._ready_seconds = round(time.monotonic() - self._order.began, 3)
         self._write_down()
-        token, reason = await mint_token(self._state)
+        token, reason = await local_token(self._state, self._max_token_lifetime)
         document = with_memory(self._document())
-        text = render_banner(document, token, reason)
+        text = render_banner(document, reason, detached=self._order.detached)
         self._report(Event("up", text=text, document={**document, "token": token}))
+
+    def _on_restart(self) -> None:
+        for name in take_requests(self._state):
+            restarting = asyncio.create_task(self._supervisor.restart(name))
+            self._restarts.add(restarting)
+            restarting.add_done_callback(self._restarts.discard)
 
     def _on_signal(self) -> None:
         if self._stop.is_set():
@@ -213,6 +239,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--state", type=Path, help="the state folder")
     parser.add_argument("--json", action="store_true", help="print the runtime document when ready")
     parser.add_argument("--events", type=int, help="a descriptor to send events to, for the command that waits")
+    parser.add_argument("--scale", action="append", default=[], help="SERVICE=COUNT, repeatable")
     parser.add_argument("--already", type=float, default=0.0, help="seconds that had passed before this process")
     parser.add_argument("--composition", default=composition.DEFAULT, help="module:function that lists the parts")
     return parser

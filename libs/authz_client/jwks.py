@@ -14,11 +14,14 @@ from libs.common.auth.tokens import TokenVerifier
 from libs.common.rpc.client import channel_to
 from libs.common.rpc.status import from_rpc_error
 from libs.common.runtime.clock import SystemClock
-from libs.common.runtime.settings import Address, ProcessSettings
+from libs.common.runtime.setting_types import Address, PeerAddress
+from libs.common.runtime.settings import ProcessSettings
 from libs.common.telemetry.log import Log
 
 
-def authz_channel(address: Address, settings: ProcessSettings, *, repeatable: Sequence[str] = ()) -> grpc.aio.Channel:
+def authz_channel(
+    address: Address | PeerAddress, settings: ProcessSettings, *, repeatable: Sequence[str] = ()
+) -> grpc.aio.Channel:
     """Open the channel to the issuer. Fetching keys and the methods in `repeatable` are retried."""
     service = "toolmesh.authz.v1.AuthzService"
     return channel_to("authz", address, settings, service=service, retry=["GetJwks", *repeatable])

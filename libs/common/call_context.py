@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,8 @@ class Call:
     """One call. Its fields are assigned by hand, because a dataclass costs every call more."""
 
     __slots__ = (
-        "_trace", "deadline", "deadline_header", "deadline_timer", "identity", "method", "offered", "peer",
-        "request_id", "span", "started", "token",
+        "_trace", "auth_context", "deadline", "deadline_header", "deadline_timer", "identity", "method", "offered",
+        "peer", "request_id", "span", "started", "token",
     )  # fmt: skip
 
     def __init__(
@@ -42,6 +43,8 @@ class Call:
         """The caller's `x-deadline-ms`, not yet parsed."""
         self.offered: float | None = None
         """The seconds that the caller left for this hop when the call arrived."""
+        self.auth_context: Callable[[], Mapping[str, Sequence[bytes]]] | None = None
+        """Returns the TLS properties of the peer's connection; costly, so read only where a certificate is needed."""
         self.span: Any = None
         self.deadline_timer: DeadlineTimer | None = None
 

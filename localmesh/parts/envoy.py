@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 
+from localmesh.ports import replica_names
 from localmesh.process.child import Launch
 from localmesh.process.part import Part
 from localmesh.process.probes import http_answers, http_request
@@ -128,8 +129,14 @@ def render(plan: EnvoyPlan) -> str:
         **_tracing(settings),
     }
     for name in UPSTREAMS:
-        values |= {f"{name}_host": LOOPBACK, f"{name}_port": plan.ports[name]}
+        values[f"{name}_endpoints"] = json.dumps(
+            [_endpoint(plan.ports[part]) for part in replica_names(plan.ports, name)]
+        )
     return Template(TEMPLATE.read_text()).substitute(values)
+
+
+def _endpoint(port: int) -> dict[str, object]:
+    return {"endpoint": {"address": {"socket_address": {"address": LOOPBACK, "port_value": port}}}}
 
 
 def _tracing(settings: Settings) -> dict[str, object]:

@@ -50,11 +50,11 @@ def postgres_part(plan: PostgresPlan) -> Part:
         _configure(plan)
 
     async def probe() -> bool:
-        return (await run_to_end(_client(plan, "pg_isready", "-q"), seconds=3)).code == 0
+        return (await run_to_end(client_launch(plan, "pg_isready", "-q"), seconds=3)).code == 0
 
     async def provision() -> None:
         script = provisioning_sql(plan.passwords)
-        require_success("provisioning", await run_to_end(_client(plan, "psql", "-Xqtf", "-"), stdin=script))
+        require_success("provisioning", await run_to_end(client_launch(plan, "psql", "-Xqtf", "-"), stdin=script))
 
     return Part(
         name="postgres",
@@ -83,9 +83,10 @@ def _server(plan: PostgresPlan) -> Launch:
     )
 
 
-def _client(plan: PostgresPlan, program: str, *arguments: str) -> Launch:
+def client_launch(plan: PostgresPlan, program: str, *arguments: str, database: str = "postgres") -> Launch:
+    """Returns a client program that connects as the owner of the databases."""
     environment = {**inherited_environment(), "PGPASSWORD": plan.passwords[DATABASE_OWNER], "PGCONNECT_TIMEOUT": "3"}
-    place = ("-h", LOOPBACK, "-p", str(plan.port), "-U", DATABASE_OWNER, "-d", "postgres")
+    place = ("-h", LOOPBACK, "-p", str(plan.port), "-U", DATABASE_OWNER, "-d", database)
     return Launch((str(plan.programs / program), *place, *arguments), Path("/"), environment)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from localmesh.exit_codes import WRONG_USAGE
+from localmesh.ports import replica_name
 from localmesh.process.child import Launch, describe_exit, run_to_end
 from localmesh.process.part import Part, PartError
 from localmesh.process.probes import http_answers
@@ -36,16 +37,21 @@ class ServicePlan:
     after: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     owner_url: str = field(default="", repr=False)
-    """Database URL of the role that owns its schema; empty without a database."""
+    """Database URL of the role that owns its schema; empty without a database, and for all replicas but the first."""
+    replica: int = 1
+
+    @property
+    def part(self) -> str:
+        return replica_name(self.name, self.replica)
 
 
 def service_part(plan: ServicePlan, ports: Mapping[str, int], pki: Pki, settings: Settings) -> Part:
     """Returns the part. It is ready when its operator's port reports ready."""
-    ops = ports[f"{plan.name}-ops"]
+    ops = ports[f"{plan.part}-ops"]
     environment = {
         **inherited_environment(),
         "PYTHONUNBUFFERED": "1",
-        **_contract(plan.name, ports, pki, settings),
+        **_contract(plan, ports, pki, settings),
         **plan.environment,
     }
 
@@ -57,11 +63,11 @@ def service_part(plan: ServicePlan, ports: Mapping[str, int], pki: Pki, settings
         return await http_answers(ops, "/readyz")
 
     return Part(
-        name=plan.name,
+        name=plan.part,
         launch=Launch(_command(f"services.{plan.name}"), ROOT, environment),
         initialize=migrate,
         probe=probe,
-        address=f"{LOOPBACK}:{ports[plan.name]}",
+        address=f"{LOOPBACK}:{ports[plan.part]}",
         ops=f"{LOOPBACK}:{ops}",
         after=plan.after,
         stop_seconds=settings.drain_seconds + STOP_MARGIN_SECONDS,
@@ -83,11 +89,11 @@ def _command(module: str) -> tuple[str, ...]:
     return (sys.executable, *LEAN, "-m", module)
 
 
-def _contract(name: str, ports: Mapping[str, int], pki: Pki, settings: Settings) -> dict[str, str]:
-    identity = pki.of(name)
+def _contract(plan: ServicePlan, ports: Mapping[str, int], pki: Pki, settings: Settings) -> dict[str, str]:
+    identity = pki.of(plan.name)
     contract = {
-        "TOOLMESH_LISTEN": f"{LOOPBACK}:{ports[name]}",
-        "TOOLMESH_OPS_LISTEN": f"{LOOPBACK}:{ports[f'{name}-ops']}",
+        "TOOLMESH_LISTEN": f"{LOOPBACK}:{ports[plan.part]}",
+        "TOOLMESH_OPS_LISTEN": f"{LOOPBACK}:{ports[f'{plan.part}-ops']}",
         "TOOLMESH_TLS_CERT": str(identity.cert),
         "TOOLMESH_TLS_KEY": str(identity.key),
         "TOOLMESH_TLS_CA": str(pki.ca),
@@ -97,7 +103,7 @@ def _contract(name: str, ports: Mapping[str, int], pki: Pki, settings: Settings)
         "TOOLMESH_MAX_TOKEN_LIFETIME": str(settings.max_token_lifetime),
         "TOOLMESH_PUBLIC_ORIGINS": ",".join(_public_origins(ports)),
         "TOOLMESH_ENVIRONMENT": "local",
-        "TOOLMESH_INSTANCE_ID": f"{name}-0",
+        "TOOLMESH_INSTANCE_ID": f"{plan.name}-{plan.replica - 1}",
         "TOOLMESH_LOG_LEVEL": settings.log_level,
         "TOOLMESH_DRAIN_SECONDS": f"{settings.drain_seconds:g}",
         "TOOLMESH_TRACE_SAMPLE_RATIO": f"{settings.trace_sample_ratio:g}",

@@ -12,7 +12,7 @@ from pathlib import Path
 from localmesh.process.child import Child, describe_exit, spawn
 from localmesh.process.part import Part, PartError
 from localmesh.state.files import last_lines, size_of
-from localmesh.view.progress import Event, Report
+from localmesh.view.progress import Event, Kind, Report
 
 PROBE_SECONDS = 0.04
 FIRST_BACKOFF = 0.1
@@ -31,6 +31,8 @@ class Member:
     child: Child | None = None
     ready: bool = False
     restarts: int = 0
+    restarting: bool = False
+    """An operator asked for a new process: its end is no crash."""
     log_begins: int = 0
     """Where in its log the present life of the part begins."""
 
@@ -79,6 +81,17 @@ class Supervisor:
             await self._stop_one(member)
         self._tell_no_more()
 
+    async def restart(self, name: str) -> None:
+        """Ends a part as `stop` does; its keeper starts it again at once. A part that is not ready is left alone: it is
+        being started already."""
+        member = self.members.get(name)
+        if member is None or not member.ready or member.child is None:
+            return
+        member.restarting = True
+        with contextlib.suppress(OSError):
+            await member.part.quiesce()
+        await member.child.stop(member.part.stop_signal, member.part.stop_seconds)
+
     def kill(self) -> None:
         """Kills every child at once."""
         for member in self.members.values():
@@ -101,8 +114,9 @@ class Supervisor:
         except Exception as error:  # whatever it is, the mesh must come down and say so
             self._fail(member, error)
             return
-        self._report(Event("ready", part.name, seconds=_now() - began))
         self._up[part.name].set()
+        count = sum(up.is_set() for up in self._up.values())
+        self._report(Event("ready", part.name, f"{count} of {len(self._up)}", _now() - began))
         await self._keep_alive(member)
 
     async def _keep_alive(self, member: Member) -> None:
@@ -112,16 +126,18 @@ class Supervisor:
             cause = describe_exit(await member.child.wait())
             died = _now()
             self._note(member, ready=False)
-            if died - well_since > HEALTHY_SECONDS:
+            if died - well_since > HEALTHY_SECONDS or member.restarting:
                 backoff = FIRST_BACKOFF
-            backoff = await self._bring_back(member, backoff)
-            self._report(Event("back", member.part.name, cause, _now() - died, member.restarts))
+            kind: Kind = "restarted" if member.restarting else "back"
+            wait, member.restarting = 0.0 if member.restarting else backoff, False
+            backoff = await self._bring_back(member, wait, backoff)
+            self._report(Event(kind, member.part.name, cause, _now() - died, member.restarts))
 
-    async def _bring_back(self, member: Member, backoff: float) -> float:
-        """Tries until the part is ready again; returns how long to wait the next time."""
+    async def _bring_back(self, member: Member, wait: float, backoff: float) -> float:
+        """Tries until the part is ready again, first after `wait`; returns how long to wait the next time."""
         while True:
-            await asyncio.sleep(backoff)
-            backoff = min(backoff * 2, LONGEST_BACKOFF)
+            await asyncio.sleep(wait)
+            wait = backoff = min(backoff * 2, LONGEST_BACKOFF)
             member.restarts += 1
             try:
                 await self._bring_up(member)

@@ -44,6 +44,14 @@ class State:
         return self.path / "ports.json"
 
     @property
+    def token_file(self) -> Path:
+        return self.path / "token"
+
+    @property
+    def restart_requests(self) -> Path:
+        return self.path / "restart"
+
+    @property
     def secrets(self) -> Path:
         return self.path / "secrets"
 

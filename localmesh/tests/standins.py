@@ -9,7 +9,7 @@ from pathlib import Path
 
 from localmesh import composition
 from localmesh.composition import SERVICES, Mesh
-from localmesh.process.part import Part
+from localmesh.process.part import Part, no_op
 from localmesh.state import files
 from localmesh.state import log_rotation as logkeeping
 from localmesh.view import banner
@@ -66,7 +66,8 @@ def _stand_in(part: Part, extra: dict[str, str]) -> Part:
     banner.MINT = ("-S", "-c", f"print({TOKEN!r})")
     environment = {**part.launch.environment, **extra}
     launch = replace(part.launch, argv=(sys.executable, str(PROGRAM), part.name), environment=environment)
-    return replace(part, launch=launch)
+    # A stand-in has no database, so there is nothing to migrate.
+    return replace(part, launch=launch, initialize=no_op)
 
 
 def one_that_lingers(mesh: Mesh) -> Sequence[Part]:

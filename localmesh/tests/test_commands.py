@@ -33,7 +33,8 @@ def test_up_prints_what_status_prints_and_down_ends_it(commands: Commands) -> No
     runtime = json.loads((commands.state / "runtime.json").read_text())
     assert "token" not in runtime
     assert started["token"] == TOKEN
-    assert not any(TOKEN in path.read_text(errors="replace") for path in commands.state.rglob("*") if path.is_file())
+    holders = [path.name for path in commands.state.rglob("*") if path.is_file() and TOKEN in path.read_text("latin-1")]
+    assert holders == ["token"]
     finished = commands.run("down", "--json")
     assert json.loads(finished.stdout)["stopped"] is True
     assert all_gone(pids(started))
@@ -86,7 +87,7 @@ def test_logs_of_one_part_and_of_all(commands: Commands) -> None:
     one = commands.run("logs", "valkey", "-n", "2").stdout.splitlines()
     assert len(one) == 2
     everything = commands.run("logs").stdout.splitlines()
-    assert {line.split("|")[0].strip() for line in everything} >= {"valkey", "runner"}
+    assert {json.loads(line)["part"] for line in everything} >= {"valkey", "runner"}
     entries = [json.loads(line) for line in commands.run("logs", "--json").stdout.splitlines()]
     assert {"part", "line"} == entries[0].keys()
     assert commands.run("logs", "nobody").returncode == 2
@@ -140,3 +141,34 @@ def test_a_folder_of_somebody_else_is_never_touched(tmp_path: Path, arguments: t
 
 def test_wrong_usage_is_2(commands: Commands) -> None:
     assert commands.run("status", "--no-such-option").returncode == 2
+
+
+def test_restart_gives_one_part_a_new_process_and_leaves_the_others(commands: Commands) -> None:
+    before = {entry["name"]: entry["pid"] for entry in commands.up()["services"]}
+    finished = commands.run("restart", "executor", "--json")
+    assert finished.returncode == 0, finished.stderr + finished.stdout
+    after = {entry["name"]: entry["pid"] for entry in commands.status()["services"]}
+    assert {name for name in after if after[name] != before[name]} == {"executor"}
+    assert json.loads(finished.stdout)["pid"] == after["executor"]
+    assert all(entry["ready"] for entry in commands.status()["services"])
+    assert commands.run("restart", "executer").returncode == 2
+    commands.down()
+    assert commands.run("restart", "executor").returncode == 3
+
+
+def test_env_exports_the_address_and_the_token_of_a_running_mesh(commands: Commands) -> None:
+    nothing = commands.run("env")
+    assert (nothing.returncode, nothing.stdout) == (3, "")
+    document = commands.up()
+    finished = commands.run("env")
+    script = f'{finished.stdout}\necho "$TOOLMESH_URL $TOOLMESH_TOKEN $TOOLMESH_STATE"; command -v toolmesh'
+    shell = subprocess.run(
+        ["sh"], input=script, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, check=True
+    )
+    assert shell.stdout.split()[:3] == [document["gateway"]["url"], TOKEN, str(commands.state)]
+    assert Path(shell.stdout.split()[3]) == Path(sys.executable).parent / "toolmesh"
+
+
+def test_a_scale_that_cannot_be_meant_is_wrong_usage(commands: Commands) -> None:
+    assert commands.run("up", "--scale", "executor=0").returncode == 2
+    assert not commands.state.exists()

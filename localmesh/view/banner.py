@@ -1,34 +1,49 @@
-"""The screen that `up` prints when the mesh is ready: addresses and a first call."""
+"""The screen that `up` prints when the mesh is ready: addresses, the way to the command line, and a first call."""
 
 from __future__ import annotations
 
+import base64
 import json
 import shlex
 import sys
+import time
+from pathlib import Path
 from typing import Any
 
+from localmesh.ports import USUAL_PORTS
 from localmesh.process.child import Launch, run_to_end
 from localmesh.settings import ROOT, inherited_environment, state_path
+from localmesh.state.files import write_private
 from localmesh.state.state import State
 
 MINT = ("-m", "toolmesh_sdk.admin", "mint")
 SUBJECT = "did:web:toolmesh.local:users:local"
 SCOPES = "tools:call,tools:read,audit:read"
 LIFETIME_SECONDS = 12 * 3600
-CALL: dict[str, Any] = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "tools.invoke",
-    "params": {"tool": "echo", "arguments": {"text": "hello"}},
-}
+ARGUMENTS = {"text": "hello"}
 
 
-async def mint_token(state: State) -> tuple[str | None, str]:
+async def local_token(state: State, max_lifetime: int) -> tuple[str | None, str]:
+    """Returns the local user's token, or None and the reason, and keeps it in the state folder.
+
+    A token of an earlier run is kept for the first half of its time, so that a shell that has it need not ask again.
+    """
+    if kept := _kept_token(state, max_lifetime):
+        return kept, ""
+    token, reason = await mint_token(state, min(LIFETIME_SECONDS, max_lifetime))
+    if token is None:
+        state.token_file.unlink(missing_ok=True)
+    else:
+        write_private(state.token_file, token.encode() + b"\n")
+    return token, reason
+
+
+async def mint_token(state: State, lifetime: int) -> tuple[str | None, str]:
     """Returns a token for the local user, or None and the reason.
 
     The client library mints it in a subprocess, which keeps gRPC out of the runner's memory.
     """
-    grant = ("--sub", SUBJECT, "--tools", "*", "--scopes", SCOPES, "--ttl", str(LIFETIME_SECONDS))
+    grant = ("--sub", SUBJECT, "--tools", "*", "--scopes", SCOPES, "--ttl", str(lifetime))
     argv = (sys.executable, *MINT, "--runtime", str(state.runtime_file), *grant)
     finished = await run_to_end(Launch(argv, ROOT, inherited_environment()), seconds=30)
     lines = finished.output.strip().splitlines()
@@ -36,26 +51,47 @@ async def mint_token(state: State) -> tuple[str | None, str]:
     return (last, "") if finished.code == 0 else (None, last)
 
 
-def render_banner(document: dict[str, Any], token: str | None, reason: str) -> str:
-    """Renders the addresses, a token, and two first calls to copy."""
-    url = document["gateway"]["url"]
+def render_banner(document: dict[str, Any], reason: str, *, detached: bool) -> str:
+    """Renders one screen. `reason` says why there is no token; the token itself is only in its file."""
+    end = "`toolmesh down` stops it." if detached else "Ctrl-C stops it."
+    seconds, megabytes = document["ready_seconds"], document["rss_bytes"] / 1e6
     lines = [
-        f"The mesh is ready after {document['ready_seconds']:.1f} s, holding {document['rss_bytes'] / 1e6:.0f} MB.",
+        f"The mesh is ready after {seconds:.1f} s, holding {megabytes:.0f} MB. {end}",
         "",
-        f"  JSON-RPC  {url}/rpc",
-        f"  with TLS  {document['gateway']['tls_url']}/rpc   (authority: {document['ca']})",
+        f"  JSON-RPC  {document['gateway']['url']}/rpc{_moved(document, 'edge')}",
         f"  gRPC      {document['grpc']['address']}",
-        f"  state     {document['state']}",
-    ]
-    if token is None:
-        return "\n".join([*lines, f"  token     none could be made: {reason}"])
-    elsewhere = "" if document["state"] == str(state_path()) else f" --state {shlex.quote(document['state'])}"
-    calls = [
-        f"  token     {token}",
+        f"  with TLS  {document['gateway']['tls_url']}/rpc{_moved(document, 'edge-tls')}",
+        f"  CA        {document['ca']}",
+        f"  token     {Path(document['state']) / 'token' if not reason else f'none could be made: {reason}'}",
         "",
-        f"curl -s {url}/rpc -H 'authorization: Bearer {token}' -H 'content-type: application/json' \\",
-        f"  -d '{json.dumps(CALL)}'",
+        "In another terminal:",
         "",
-        f"toolmesh call echo '{json.dumps(CALL['params']['arguments'])}'{elsewhere}",
+        f'  eval "$({_command()} env{_state_option(document)})"',
+        f"  toolmesh call echo '{json.dumps(ARGUMENTS)}'",
     ]
-    return "\n".join([*lines, *calls])
+    return "\n".join(lines)
+
+
+def _moved(document: dict[str, Any], name: str) -> str:
+    usual, port = USUAL_PORTS[name], document["ports"][name]
+    return "" if port == usual else f"   (port {usual} was taken)"
+
+
+def _command() -> str:
+    # A shell may have no toolmesh on its PATH yet; `env` puts it there.
+    return shlex.quote(str(Path(sys.executable).parent / "toolmesh"))
+
+
+def _state_option(document: dict[str, Any]) -> str:
+    return "" if document["state"] == str(state_path()) else f" --state {shlex.quote(document['state'])}"
+
+
+def _kept_token(state: State, max_lifetime: int) -> str:
+    try:
+        token = state.token_file.read_text().strip()
+        payload = token.split(".")[1]
+        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        begin, end = int(claims["iat"]), int(claims["exp"])
+    except (OSError, ValueError, IndexError, KeyError, TypeError):
+        return ""
+    return token if time.time() < (begin + end) / 2 and end - begin <= max_lifetime else ""

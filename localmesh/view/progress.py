@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TextIO
 
-Kind = Literal["ready", "failed", "died", "back", "stopped", "note", "refused", "up"]
+Kind = Literal["ready", "failed", "died", "back", "restarted", "stopped", "note", "refused", "up"]
 
 
 @dataclass(frozen=True)
@@ -26,20 +26,22 @@ class Event:
 
 Report = Callable[[Event], None]
 
-_STYLES = {"ready": "green", "failed": "bold red", "died": "red", "back": "yellow", "refused": "bold red", "up": "bold"}
+_STYLES = {"ready": "green", "failed": "bold red", "died": "red", "back": "yellow", "refused": "bold red"}
 
 
 def describe_event(event: Event) -> str:
     """Renders the event as a line, followed by the log of a failed part."""
     match event.kind:
         case "ready":
-            return f"{event.part:<9} ready     {event.seconds:6.2f} s"
+            return f"{event.part:<10} ready     {event.seconds:6.2f} s   {event.text}".rstrip()
         case "stopped":
-            return f"{event.part:<9} stopped   {event.seconds:6.2f} s{event.text}"
+            return f"{event.part:<10} stopped   {event.seconds:6.2f} s{event.text}"
         case "died":
             return f"{event.part} died again ({event.text}), next try in {event.seconds:.1f} s"
         case "back":
             return f"{event.part} died ({event.text}), back after {event.seconds:.1f} s (restart {event.restarts})"
+        case "restarted":
+            return f"{event.part} restarted, ready after {event.seconds:.1f} s"
         case "failed":
             return "\n".join((f"{event.part} failed: {event.text}", *(f"  {line}" for line in event.lines)))
         case _:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from toolmesh.authz.v1 import authz_service_pb2
 from toolmesh_sdk import InvalidInputError, Reason
-from toolmesh_sdk.admin import introspect_token, mint_token, service_address
+from toolmesh_sdk.admin import introspect_token, mint_token, operator, service_address
 
 from libs.common.errors import MeshError
 
@@ -61,7 +61,8 @@ def test_the_issuers_refusal_is_typed(runtime: Any, mesh: Any) -> None:
 
 def test_the_mesh_says_whether_it_accepts_a_token(runtime: Any, mesh: Any) -> None:
     mesh.answer("IntrospectToken", authz_service_pb2.IntrospectTokenResponse(active=False, error_code="E3201"))
-    answer = introspect_token(runtime, "a.b.c")
+    with operator(runtime) as transport:
+        answer = introspect_token(transport, "a.b.c")
     assert (answer.active, answer.error_code, mesh.seen[0].request.token) == (False, "E3201", "a.b.c")
 
 

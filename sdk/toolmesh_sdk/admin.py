@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Required, TypedDict, Unpack
 
 from google.protobuf.duration_pb2 import Duration
 from toolmesh.authz.v1 import authz_service_pb2
@@ -32,57 +32,62 @@ from toolmesh_sdk.token_request import (
 TIMEOUT = 10.0
 
 
-def mint_token(
-    runtime: Mapping[str, Any],
-    *,
-    sub: str,
-    tools: Iterable[str],
-    scopes: Iterable[str],
-    ttl_seconds: int,
-    tenant: str = "",
-    groups: Iterable[str] = (),
-    trust: int = 0,
-    audience: Iterable[str] = (),
-    depth: int | None = None,
-    bounds: Bounds | None = None,
-    timeout: float = TIMEOUT,
-) -> str:
-    """Return a new user-tier token. A tool is a pattern such as `arith*`, with a version constraint as `echo@^1.2`.
+class TokenWishes(TypedDict, total=False):
+    """The authority of a new token. `bounds` adds resources, arguments, a budget, a session and a proof."""
 
-    `bounds` adds resources, arguments, a budget, a session and a proof. Raises ToolmeshError, and KeyError if the
-    runtime document is incomplete.
+    sub: Required[str]
+    tools: Required[Iterable[str]]
+    """Patterns such as `arith*`, with a version constraint as `echo@^1.2`."""
+    scopes: Required[Iterable[str]]
+    ttl_seconds: Required[int]
+    tenant: str
+    groups: Iterable[str]
+    trust: int
+    audience: Iterable[str]
+    depth: int | None
+    bounds: Bounds | None
+
+
+def mint_token(runtime: Mapping[str, Any], *, timeout: float = TIMEOUT, **wishes: Unpack[TokenWishes]) -> str:
+    """Return a new user-tier token of the local mesh.
+
+    Raises ToolmeshError, and KeyError if the runtime document is incomplete.
     """
-    limits = bounds or Bounds()
+    with operator(runtime) as transport:
+        return issue_token(transport, timeout=timeout, **wishes)
+
+
+def issue_token(transport: Transport, *, timeout: float = TIMEOUT, **wishes: Unpack[TokenWishes]) -> str:
+    """Return a new user-tier token from the authz that a transport reaches with the operator's certificate."""
+    limits = wishes.get("bounds") or Bounds()
     request = authz_service_pb2.IssueTokenRequest(
-        subject=sub,
-        tools=tool_grants(tools),
-        scopes=list(scopes),
-        lifetime=Duration(seconds=ttl_seconds),
-        tenant=tenant,
-        groups=list(groups),
-        trust_level=trust,
-        audiences=list(audience),
+        subject=wishes["sub"],
+        tools=tool_grants(wishes["tools"]),
+        scopes=list(wishes["scopes"]),
+        lifetime=Duration(seconds=wishes["ttl_seconds"]),
+        tenant=wishes.get("tenant", ""),
+        groups=list(wishes.get("groups", ())),
+        trust_level=wishes.get("trust", 0),
+        audiences=list(wishes.get("audience", ())),
         resource_constraints=list(limits.get("resources", ())),
         argument_constraints=argument_constraint_messages(limits.get("arguments", {})),
         budget=budget_message(limits),
-        delegation_depth=depth,
+        delegation_depth=wishes.get("depth"),
         confirmation=confirmation_message(limits.get("proof", "")),
         session_id=limits.get("session", ""),
     )
-    with operator(runtime) as transport:
-        stub = AuthzServiceStub(transport.channel)
-        # A retry may mint a second token with the same authority, which is harmless.
-        return transport.unary(stub.IssueToken, request, timeout, repeatable=True).token
+    stub = AuthzServiceStub(transport.channel)
+    # A retry may mint a second token with the same authority, which is harmless.
+    return transport.unary(stub.IssueToken, request, timeout, repeatable=True).token
 
 
 def introspect_token(
-    runtime: Mapping[str, Any], token: str, *, timeout: float = TIMEOUT
+    transport: Transport, token: str, *, timeout: float = TIMEOUT
 ) -> authz_service_pb2.IntrospectTokenResponse:
-    """Return whether the mesh accepts a token, and why not. Raises ToolmeshError and KeyError like `mint_token`."""
+    """Return whether the mesh accepts a token, and why not. Raises ToolmeshError."""
     request = authz_service_pb2.IntrospectTokenRequest(token=token)
-    with operator(runtime) as transport:
-        stub = AuthzServiceStub(transport.channel)
-        return transport.unary(stub.IntrospectToken, request, timeout, repeatable=True)
+    stub = AuthzServiceStub(transport.channel)
+    return transport.unary(stub.IntrospectToken, request, timeout, repeatable=True)
 
 
 def service_address(runtime: Mapping[str, Any], name: str) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, DirectoryPath, Field, FilePath, model_validator
 
-from libs.common.runtime.setting_types import HostPort, PostgresUrl, RedisUrl, file_with
+from libs.common.runtime.setting_types import Peer, PostgresUrl, RedisUrl, file_with
 from libs.common.runtime.settings import ProcessSettings
 from services.audit.adapters.evidence.checkpoint_key import FileCheckpointKey
 from services.audit.domain.evidence.cosignature import WitnessKey, witness_keys
@@ -28,7 +28,7 @@ class Settings(ProcessSettings):
     """The settings of audit."""
 
     database_url: PostgresUrl = Field(description="PostgreSQL database of the log.")
-    authz_address: HostPort = Field(description="Address of authz: public keys and revocations.")
+    authz_address: Peer = Field(description="Address of authz: public keys and revocations.")
     checkpoint_key: CheckpointKeyFile = Field(description="Private key that signs checkpoints (Ed25519, PEM).")
     shard_records: int = Field(10_000_000, ge=1, le=1_000_000_000, description="Most records in a shard of the log.")
     checkpoint_records: int = Field(10_000, ge=1, le=1_000_000_000, description="Records between two checkpoints.")

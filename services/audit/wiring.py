@@ -168,6 +168,7 @@ def _evidence(
         Witnesses(known, verify_signature),
         origin,
         slots,
+        settings.relay,
     )
 
 

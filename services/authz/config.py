@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import DirectoryPath, Field, FilePath, PlainValidator, WithJsonSchema
 
-from libs.common.runtime.setting_types import PostgresUrl, RedisUrl, SealingKeys
+from libs.common.runtime.setting_types import Peer, PostgresUrl, RedisUrl, SealingKeys
 from libs.common.runtime.settings import ProcessSettings
 
 
@@ -30,6 +30,9 @@ class Settings(ProcessSettings):
 
     database_url: PostgresUrl = Field(description="PostgreSQL database of policies, tokens and decisions.")
     redis_url: RedisUrl = Field("", description="Redis that wakes the other replicas. Empty: they only poll.")
+    audit_address: Peer | None = Field(
+        None, description="Address of audit, for the acts of administrators. Empty: they wait in the database."
+    )
     signing_keys: DirectoryPath = Field(description="Folder of private keys (`*.pem`) that sign tokens.")
     trusted_issuers: FilePath | None = Field(None, description="JSON file of outside token issuers.")
     did_resolver: FolderOrHttps = Field("", description="DID documents: a folder, or the URL of a resolver.")

@@ -12,11 +12,14 @@ from toolmesh.authz.v1 import authz_service_pb2_grpc as rpc
 from toolmesh.authz.v1 import policy_service_pb2_grpc as policy_rpc
 from toolmesh.authz.v1 import token_service_pb2_grpc as token_rpc
 
+from libs.audit_client.act import ActEncoder
+from libs.audit_client.outbox import ActDelivery, ActRecorder
 from libs.common.auth.constraints import ConstraintChecker, constraint_cost
 from libs.common.auth.jose import MAX_TOKEN_BYTES
 from libs.common.auth.revocations import RevocationView
 from libs.common.redis_wakeup import RedisWakeup
-from libs.common.rpc.application import Resource, RpcApplication, engine_resource
+from libs.common.rpc.application import Resource, RpcApplication, channel_resource, engine_resource
+from libs.common.rpc.client import channel_to
 from libs.common.rpc.server import Service
 from libs.common.runtime.clock import Clock, SystemClock
 from libs.common.sql.engine import engine_for
@@ -89,8 +92,9 @@ def compose(settings: Settings, log: Log, tracing: Tracing, *, clock: Clock, pol
         revocations=view,
     )
     database = engine_for(settings.database_url, schema=SCHEMA.name)
-    minting = _tokens(settings, keys, database, clock, log)
-    policy = _policies(settings, policies, database, clock, log)
+    acts = ActRecorder(ActEncoder(SCHEMA.name))
+    minting = _tokens(settings, keys, PostgresLedger(database, acts), clock, log)
+    policy = _policies(settings, policies, PostgresPolicySets(database, acts), database, clock, log)
     check = policy.check
     handlers = AuthzHandlers(
         issue_token=minting.issue,
@@ -100,9 +104,9 @@ def compose(settings: Settings, log: Log, tracing: Tracing, *, clock: Clock, pol
         batch_check=BatchCheck(check),
         filter_tools=FilterTools(check),
     )
-    feed, following = _invalidations(settings, database, view, clock, log, policies=policy.active)
+    revocations = PostgresRevocations(database, acts)
+    feed, following = _invalidations(settings, revocations, view, clock, log, policies=policy.active)
     policy_handlers = _policy_handlers(policy, clock, feed.announce)
-    revocations = PostgresRevocations(database)
     tokens = TokenHandlers(
         exchange_token=minting.exchange,
         delegate_token=minting.delegate,
@@ -131,14 +135,25 @@ def compose(settings: Settings, log: Log, tracing: Tracing, *, clock: Clock, pol
             engine_resource(database, SCHEMA),
             *policy.resources,
             *following,
+            *_act_delivery(settings, database, acts, log),
         ],
         before_drain=feed.end,
     )
 
 
+def _act_delivery(settings: Settings, database: AsyncEngine, acts: ActRecorder, log: Log) -> list[Resource]:
+    """Return the resources that deliver acts to the audit log; without its address, acts wait in the database."""
+    if settings.audit_address is None:
+        log.warning("acts are not delivered: no audit address")
+        return []
+    channel = channel_to("audit", settings.audit_address, settings, for_callers=False)
+    delivery = ActDelivery(database, acts, channel, log)
+    return [channel_resource(channel), Resource(delivery.start, delivery.stop)]
+
+
 def _invalidations(
     settings: Settings,
-    database: AsyncEngine,
+    revocations: PostgresRevocations,
     view: RevocationView,
     clock: Clock,
     log: Log,
@@ -147,7 +162,7 @@ def _invalidations(
 ) -> tuple[PolledInvalidationFeed, list[Resource]]:
     """Return the invalidation feed and its resources. Without Redis it only polls."""
     feed = PolledInvalidationFeed(
-        PostgresRevocations(database),
+        revocations,
         view,
         clock,
         log,
@@ -173,11 +188,12 @@ class _Policies:
     resources: list[Resource]
 
 
-def _policies(settings: Settings, folder: Path, database: AsyncEngine, clock: Clock, log: Log) -> _Policies:
+def _policies(
+    settings: Settings, folder: Path, sets: PostgresPolicySets, database: AsyncEngine, clock: Clock, log: Log
+) -> _Policies:
     """Return the components of policy decisions. Raises PolicySetError when the shipped policies are invalid."""
     compiler, documents = compiler_for(folder), read_documents(folder)
     shipped = compiler.compile(documents)
-    sets = PostgresPolicySets(database)
     active = ActivePolicySets(sets, compiler, log)
     journal = DecisionJournal(database, log, seal=settings.sealing_keys)
     check = Check(
@@ -222,10 +238,10 @@ class _Tokens:
     narrow: NarrowToken
 
 
-def _tokens(settings: Settings, keys: KeyRing, database: AsyncEngine, clock: Clock, log: Log) -> _Tokens:
+def _tokens(settings: Settings, keys: KeyRing, ledger: PostgresLedger, clock: Clock, log: Log) -> _Tokens:
     """Return the use cases that mint tokens. Raises TrustedIssuersError when the file of external issuers is
     invalid."""
-    minter = TokenMinter(keys, PostgresLedger(database), clock, settings.issuer, MAX_TOKEN_BYTES)
+    minter = TokenMinter(keys, ledger, clock, settings.issuer, MAX_TOKEN_BYTES)
     deriver = TokenDeriver(minter, constraint_cost)
     lifetime = settings.max_token_lifetime
     trusted = read_trusted_issuers(settings.trusted_issuers, max_lifetime=lifetime) if settings.trusted_issuers else ()

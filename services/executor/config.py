@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field, FilePath, PlainValidator, WithJsonSchema
 
 from libs.common.redaction.tenant_scanners import TenantScanners, read_tenant_scanners_file
-from libs.common.runtime.setting_types import HostPort, PostgresUrl, RedisUrl, SealingKeys
+from libs.common.runtime.setting_types import Peer, PostgresUrl, RedisUrl, SealingKeys
 from libs.common.runtime.settings import ProcessSettings
 from services.executor.domain.volumes import Volume
 
@@ -87,9 +87,9 @@ class Settings(ProcessSettings):
     )
     redis_url: RedisUrl = Field(description="Redis that counts calls against limits and budgets.")
     sealing_keys: SealingKeys = Field(description="Folder of keys (`*.key`) that seal stored results and tools' logs.")
-    registry_address: HostPort = Field(description="Address of the registry.")
-    authz_address: HostPort = Field(description="Address of authz: public keys, revocations and decisions.")
-    audit_address: HostPort = Field(description="Address of audit.")
+    registry_address: Peer = Field(description="Address of the registry.")
+    authz_address: Peer = Field(description="Address of authz: public keys, revocations and decisions.")
+    audit_address: Peer = Field(description="Address of audit.")
     audit_wait_seconds: float = Field(
         5.0, ge=0.05, le=30, description="Longest time that a call waits for the log. Covers a restart of the log."
     )

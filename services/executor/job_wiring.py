@@ -24,7 +24,8 @@ from services.executor.domain.jobs.run_jobs import JobRunner
 from services.executor.domain.jobs.start_invocation import StartInvocation
 from services.executor.domain.jobs.watch_invocation import WatchInvocation
 from services.executor.domain.phases.pipeline import Pipeline
-from services.executor.domain.scheduling.caller_limits import CallerLimits
+from services.executor.domain.scheduling.caller_limits import CallerLimits, LimitedCalls
+from services.executor.domain.scheduling.refused_calls import RefusedCalls
 from services.executor.handlers.invocation import InvocationHandlers
 
 LEASE_SECONDS = 10.0
@@ -45,6 +46,7 @@ def build_jobs(
     database: AsyncEngine,
     pipeline: Pipeline,
     limits: CallerLimits,
+    refused: RefusedCalls,
     verifier: TokenVerifier,
     log: Log,
 ) -> Jobs:
@@ -76,7 +78,7 @@ def build_jobs(
     )
     handlers = InvocationHandlers(
         limits,
-        StartInvocation(pipeline, store, signals),
+        LimitedCalls(limits, StartInvocation(pipeline, store, signals).execute, lambda asked: [asked.request], refused),
         FindInvocations(store),
         CancelInvocation(store, signals),
         WatchInvocation(store, signals, ports.clock),

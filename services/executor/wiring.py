@@ -170,7 +170,7 @@ def compose(
     invoke = Invoke(pipeline)
     refused = RefusedCalls(invoke.record_not_started)
     limits = CallerLimits(CallerBounds(subject=settings.subject_calls, tenant=settings.tenant_calls))
-    jobs = build_jobs(settings, database, pipeline, limits, verifier, log)
+    jobs = build_jobs(settings, database, pipeline, limits, refused, verifier, log)
     handlers = build_handlers(
         pipeline,
         invoke,

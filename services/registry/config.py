@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PlainValidator, WithJsonSchema
 
-from libs.common.runtime.setting_types import HostPort, PostgresUrl, RedisUrl
+from libs.common.runtime.setting_types import Peer, PostgresUrl, RedisUrl
 from libs.common.runtime.settings import ProcessSettings
 from services.registry.domain.publishing.scan.policy import DEFAULT_POLICY, ScanPolicy
 
@@ -22,10 +22,11 @@ class Settings(ProcessSettings):
 
     database_url: PostgresUrl = Field(description="PostgreSQL database of the catalog.")
     redis_url: RedisUrl = Field(description="Redis that wakes the other replicas after a change.")
-    authz_address: HostPort = Field(description="Address of authz: public keys, revocations and decisions.")
-    audit_address: HostPort | None = Field(
+    authz_address: Peer = Field(description="Address of authz: public keys, revocations and decisions.")
+    audit_address: Peer | None = Field(
         None,
-        description="Address of audit, which counts calls. Without it usage is unknown, and no version is retired.",
+        description="Address of audit, which counts calls and takes acts. Without it usage is unknown, no version is"
+        " retired, and acts wait in the database.",
     )
     removal_policy: Literal["extend", "force"] = Field(
         "extend", description="What happens to a version that is still called at the end of its deprecation."

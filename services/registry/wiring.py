@@ -14,6 +14,8 @@ from toolmesh.registry.v1 import registry_service_pb2_grpc as rpc
 from toolmesh.registry.v1 import runner_service_pb2_grpc as runner_rpc
 from toolmesh.registry.v1 import trust_service_pb2_grpc as trust_rpc
 
+from libs.audit_client.act import ActEncoder
+from libs.audit_client.outbox import ActDelivery, ActRecorder
 from libs.authz_client.jwks import authz_channel, verifier_from
 from libs.common.redis_wakeup import RedisWakeup
 from libs.common.rpc.application import Resource, RpcApplication, channel_resource, engine_resource
@@ -85,8 +87,9 @@ async def build(
     announcements = PostgresAnnouncements(engine, log, cache.clear)
     audit = channel_to("audit", settings.audit_address, settings) if settings.audit_address else None
     usage = AuditUsageReader(audit) if audit else UnavailableUsageReader()
-    catalogue = PostgresCatalogue(engine)
-    scorer = TrustScorer(catalogue, PostgresTrustStore(engine), usage, clock)
+    acts = ActRecorder(ActEncoder(SCHEMA.name))
+    catalogue = PostgresCatalogue(engine, acts)
+    scorer = TrustScorer(catalogue, PostgresTrustStore(engine, acts), usage, clock)
     trust_scores = CachedTrustScores(engine, log)
 
     sweep = partial(sweep_lifecycle, histories=histories, catalogue=catalogue, usage=usage, wakeup=wakeup, clock=clock)
@@ -132,11 +135,22 @@ async def build(
             Resource(announcements.start, announcements.stop),
             Resource(sweeper.start, sweeper.stop),
             *discovery.resources,
+            *_act_delivery(settings, engine, acts, log),
         ],
         before_drain=feed.end,
     )
     application.wakeup, application.sweeper, application.language = bus, sweeper, discovery.language
     return application
+
+
+def _act_delivery(settings: Settings, engine: AsyncEngine, acts: ActRecorder, log: Log) -> list[Resource]:
+    """Return the resources that deliver acts to the audit log; without its address, acts wait in the database."""
+    if settings.audit_address is None:
+        log.warning("acts are not delivered: no audit address")
+        return []
+    channel = channel_to("audit", settings.audit_address, settings, for_callers=False)
+    delivery = ActDelivery(engine, acts, channel, log)
+    return [channel_resource(channel), Resource(delivery.start, delivery.stop)]
 
 
 async def _sweep_and_log(sweeping: Awaitable[SweepReport], log: Log) -> None:

@@ -15,6 +15,7 @@ ROOMS = {
         for name in ("registry", "authz", "executor", "approval", "audit", "gateway")
     },
     "libs/common": "libs/common",
+    "libs/audit_client": "libs/audit_client",
     "libs/authz_client": "libs/authz_client",
     "localmesh": "localmesh",
     "sdk": "sdk/toolmesh_sdk",

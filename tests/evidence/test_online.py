@@ -308,6 +308,40 @@ def test_a_stored_hash_that_was_changed(copy: MakeCopy) -> None:
     assert first_finding(made)[:2] == ("stored_hash_changed", 300 + 256)
 
 
+SWAP = (
+    "alter table records_2 drop constraint records_2_begin",
+    "update records_2 set sequence = -1 where sequence = 960",
+    "update records_2 set sequence = 960 where sequence = 970",
+    "update records_2 set sequence = 970 where sequence = -1",
+)
+DELETE = ("delete from records where sequence = 960", *shift_statements(2, -1))
+
+
+@pytest.mark.parametrize(
+    ("forgery", "located"), [(SWAP, (960, "reordering at sequence 960")), (DELETE, (941, "941 and 1040"))]
+)
+def test_a_log_that_goes_on_signing_after_a_careful_change(copy: MakeCopy, forgery: Any, located: Any) -> None:
+    """A forger brings the head in line and removes the checkpoints, so that the service signs what is left. A kept
+    checkpoint tells that, and where."""
+    made = copy()
+    with made.serve() as log:
+        _, check = verify_online(log, made.original)
+    made.sql(*forgery, "delete from checkpoints where shard = 2", place=960)
+    leaves = [bytes(row[0]) for row in made.sql("select leaf_hash from records_2 order by sequence")]
+    made.sql(
+        "update tree_head set size = %(end)s, hashes = %(hashes)s",
+        end=941 + len(leaves),
+        hashes=list(CompactRange().extend(leaves).hashes),
+    )
+    kept = PinnedState(made.original.key.text, check.newest)
+    with made.serve() as log:
+        log.append(records(10, 5000))
+        report, _ = verify_online(log, made.original, kept)
+    assert report.first is not None
+    assert (report.first.kind, report.first.sequence) == (Kind.FORK, located[0])
+    assert located[1] in report.first.detail
+
+
 def test_two_histories_of_the_same_size(copy: MakeCopy) -> None:
     one, other = copy(), copy()
     with one.serve() as log:

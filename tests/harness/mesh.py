@@ -155,9 +155,9 @@ def invoke(channel: grpc.Channel, tool: str, arguments: bytes = b"{}", *, token:
 
 
 @contextmanager
-def running_mesh(state: Path, **environ: str) -> Iterator[Mesh]:
-    """Start a mesh, with these variables in its environment, hand it over ready, and stop it."""
-    done = cli("up", "--detach", "--state", str(state), "--json", **environ)  # type: ignore[arg-type]
+def running_mesh(state: Path, *arguments: str, **environ: str) -> Iterator[Mesh]:
+    """Start a mesh, with these options and variables, hand it over ready, and stop it."""
+    done = cli("up", "--detach", "--state", str(state), "--json", *arguments, **environ)  # type: ignore[arg-type]
     try:
         yield Mesh(state, json.loads(done.stdout))
     finally:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import signal
 import subprocess
 from pathlib import Path
@@ -55,11 +54,18 @@ def test_the_printed_call_works_by_copy_and_paste_and_ctrl_c_leaves_nothing(tmp_
             [TOOLMESH, "up"], stdout=output, stderr=subprocess.STDOUT, env=environment, start_new_session=True
         )
     try:
-        wait_until(lambda: "curl" in log.read_text() or runner.poll() is not None, "a mesh that is up", 300)
+        wait_until(lambda: "toolmesh call" in log.read_text() or runner.poll() is not None, "a mesh that is up", 300)
         printed = log.read_text()
-        command = printed[printed.index("curl") :].split("\n\n")[0].replace("\\\n", " ")
-        answer = subprocess.run(shlex.split(command), capture_output=True, text=True, check=True)
-        assert "structured_content" in json.loads(answer.stdout)["result"]
+        token = (tmp_path / "state" / "token").read_text().strip()
+        assert token not in printed
+        # As a person in another terminal: no toolmesh on the PATH, and the usual state folder.
+        script = printed[printed.index("eval ") :] + '\nprintf "%s" "$TOOLMESH_TOKEN" > token.txt'
+        bare = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "TOOLMESH_STATE": str(tmp_path / "state")}
+        answer = subprocess.run(
+            ["sh"], input=script, env=bare, cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        assert json.loads(answer.stdout) == {"text": "hello"}
+        assert (tmp_path / "token.txt").read_text() == token
         status = json.loads(cli("status", "--json", state=tmp_path / "state").stdout)
         assert 0 < status["rss_bytes"] < 1000 * MEGABYTE
         assert status["ready_seconds"] > 0

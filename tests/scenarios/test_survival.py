@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import threading
 import time
@@ -125,6 +126,26 @@ def test_a_killed_part_comes_back_and_the_mesh_says_so(own_mesh: Mesh, name: str
     assert works(own_mesh)
     said = cli("logs", "runner", "-n", "200", state=own_mesh.state).stdout
     assert [line for line in said.splitlines() if name in line and "SIGKILL" in line] != []
+
+
+def test_an_acknowledged_act_is_recorded_although_its_service_was_killed(own_mesh: Mesh) -> None:
+    """Between the two writes: the token is in the ledger, and the log has not seen the act yet."""
+    reader, frozen = own_mesh.token(tools="core.*", scopes="audit:read"), own_mesh.part("audit")["pid"]
+    os.kill(frozen, signal.SIGSTOP)
+    try:
+        token = own_mesh.token()
+        pid = own_mesh.kill("authz", signal.SIGKILL)
+    finally:
+        os.kill(frozen, signal.SIGCONT)
+    own_mesh.wait_ready("authz", other_than=pid)
+
+    def recorded() -> list[Any]:
+        ran = cli("audit", "acts", token, "--token", reader, "--json", state=own_mesh.state, check=False)
+        return json.loads(ran.stdout)["records"] if ran.returncode == 0 else []
+
+    wait_until(recorded, "the act of the killed service")
+    [act] = recorded()
+    assert act["record"]["event_class"] == "token_issued"
 
 
 def test_nothing_recorded_is_lost_when_audit_is_killed_under_load(own_mesh: Mesh) -> None:

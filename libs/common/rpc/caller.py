@@ -45,6 +45,7 @@ class CallerCheck:
             # Not auth_context(): that copies the whole certificate chain for every call.
             identities = tuple(context.peer_identities() or ())
             call.peer = peer = peer_of(self._trust_domain, context.peer_identity_key(), identities)
+            call.auth_context = context.auth_context
             bearer, call.token = call.token, ""
             if row is None:
                 raise MeshError(Reason.METHOD_NOT_FOUND)

@@ -13,7 +13,7 @@ import grpc.aio
 from libs.common.call_context import current_call, margin
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.limits import MAX_MESSAGE_BYTES
-from libs.common.runtime.settings import Address
+from libs.common.runtime.setting_types import Address, PeerAddress
 
 Pair = tuple[str, str | bytes]
 """One metadata entry of a call."""
@@ -32,7 +32,7 @@ class Credentials(Protocol):
 
 def channel_to(
     peer: str,
-    address: Address,
+    address: Address | PeerAddress,
     credentials: Credentials,
     *,
     retry: Iterable[str] = (),

@@ -6,10 +6,25 @@ import time
 from collections.abc import Collection
 from typing import Any
 
-from libs.common.auth.dpop import CERTIFICATE, KEY, Target, check_certificate, check_proof, new_proof_cache, refused
+from libs.common.auth.dpop import (
+    CERTIFICATE,
+    KEY,
+    Target,
+    certificate_thumbprint,
+    check_certificate,
+    check_proof,
+    new_proof_cache,
+    refused,
+)
 from libs.common.auth.identity import Identity
 from libs.common.auth.peers import EDGE, SERVICES
 from libs.common.call_context import Call
+
+
+def peer_thumbprint(call: Call) -> str:
+    """Return the RFC 8705 thumbprint of the certificate that the peer presented; empty outside of a connection."""
+    certificates = call.auth_context().get("x509_pem_cert") if call.auth_context is not None else None
+    return certificate_thumbprint(certificates[0]) if certificates else ""
 
 
 class HolderCheck:

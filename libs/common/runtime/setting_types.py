@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated
 
@@ -32,6 +33,32 @@ def parse_address(text: str) -> Address:
     return Address(host, int(port))
 
 
+@dataclass(frozen=True, slots=True)
+class PeerAddress:
+    """The address of a peer, or those of its replicas."""
+
+    replicas: tuple[Address, ...]
+
+    def __str__(self) -> str:
+        addresses = ",".join(map(str, self.replicas))
+        return addresses if len(self.replicas) == 1 else f"{_family(self.replicas[0].host)}:{addresses}"
+
+
+def parse_peer(text: str) -> PeerAddress:
+    """Parse `host:port`, or the IP addresses of several replicas with commas between them. Raises ValueError."""
+    replicas = tuple(parse_address(part.strip()) for part in text.split(","))
+    if len(replicas) > 1 and len({_family(replica.host) for replica in replicas}) > 1:
+        raise ValueError("mixes IPv4 and IPv6 addresses")
+    return PeerAddress(replicas)
+
+
+def _family(host: str) -> str:
+    try:
+        return f"ipv{ip_address(host.strip('[]')).version}"
+    except ValueError:
+        raise ValueError("names several hosts; use IP addresses, or one DNS name of all replicas") from None
+
+
 def file_with(content: str, read: Callable[[Path], object]) -> Callable[[Path], Path]:
     """Return a validator of a file: `read` must accept it. The problem never quotes the file, which may hold a key."""
 
@@ -46,6 +73,11 @@ def file_with(content: str, read: Callable[[Path], object]) -> Callable[[Path], 
 
 
 HostPort = Annotated[Address, PlainValidator(parse_address), WithJsonSchema({"type": "string", "format": "host:port"})]
+Peer = Annotated[
+    PeerAddress,
+    PlainValidator(parse_peer),
+    WithJsonSchema({"type": "string", "format": "host:port (or IP:port of each replica, separated by commas)"}),
+]
 Origins = Annotated[
     tuple[str, ...],
     PlainValidator(parse_origins),

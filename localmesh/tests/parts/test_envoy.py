@@ -61,7 +61,7 @@ def test_every_placeholder_is_explained() -> None:
     readme = TEMPLATE.with_name("README.md").read_text()
     explained = set(re.findall(r"`([a-z_]+)`", readme))
     names = {
-        re.sub("^(gateway|executor|registry|authz|approval|audit)_(host|port)$", "", name) for name in placeholders()
+        re.sub("^(gateway|executor|registry|authz|approval|audit)_endpoints$", "", name) for name in placeholders()
     }
     assert names - {""} <= explained
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,11 +13,19 @@ from toolmesh_sdk.cli.main import build
 from typer.testing import CliRunner
 
 MAX_SUMMARY = 50
-CONNECTION = {"--timeout", "--url", "--token", "--state", "--ca", "--json"}
-LOCAL = {"--timeout", "--state", "--json"}
-# Commands that only the operator of a local mesh can run, and those that call no mesh.
-LOCAL_COMMANDS = {"namespace claim", "namespace transfer", "token mint", "token inspect", "tools reinstate"}
-OFFLINE_COMMANDS = {"doctor", "version"}
+CONNECTION = {
+    *("--timeout", "--context", "--url", "--token", "--state", "--ca", "--cert", "--cert-key", "--json"),
+}
+# Commands that only the operator's certificate may run, and those that call no mesh.
+OPERATOR_COMMANDS = {"namespace claim", "namespace transfer", "token mint", "token inspect", "tools reinstate"}
+OFFLINE_COMMANDS = {
+    "doctor",
+    "version",
+    "completion",
+    *(f"context {verb}" for verb in ("add", "use", "list", "remove")),
+}
+# Where --key is the idempotency key, the log's key, or a signing key.
+OTHER_KEY = {"call", "keys list", "audit verify", "audit archive", "token revoke"}
 
 
 def walk(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
@@ -49,6 +59,30 @@ def test_no_summary_is_cut_in_a_terminal_of_80_columns(path: str) -> None:
 @pytest.mark.parametrize("path", sorted(set(COMMANDS) - set(GROUPS) - OFFLINE_COMMANDS))
 def test_every_command_that_calls_a_mesh_has_the_shared_options(path: str) -> None:
     options = {name for parameter in COMMANDS[path].params for name in parameter.opts}
-    assert options >= (LOCAL if path in LOCAL_COMMANDS else CONNECTION)
+    assert options >= (CONNECTION - {"--token"} if path in OPERATOR_COMMANDS else CONNECTION)
+    assert ("--token" in options) == (path not in OPERATOR_COMMANDS)
+    assert any({"--key", "--cert-key"} <= set(parameter.opts) for parameter in COMMANDS[path].params) == (
+        path not in OTHER_KEY
+    )
     assert "--target" not in options or "--url" in options
     assert not any(parameter.name == "target" for parameter in COMMANDS[path].params)
+
+
+def examples(help_text: str) -> list[str]:
+    lines = help_text.partition("Example")[2].splitlines()[1:]
+    return [line.strip() for line in lines if "toolmesh" in line]
+
+
+ALL_COMMANDS = dict(walk(typer.main.get_command(build())))
+LEAVES = sorted(path for path, command in ALL_COMMANDS.items() if not hasattr(command, "commands"))
+
+
+@pytest.mark.parametrize("path", LEAVES)
+def test_every_command_shows_an_example_of_itself_that_parses(path: str) -> None:
+    start = f"toolmesh {path}"
+    shown = [line.partition(start)[2] for line in examples(ALL_COMMANDS[path].help or "") if start in line]
+    assert shown, "no example"
+    for rest in shown:
+        # Without the shell's part: the end of a substitution, a pipe or a redirection.
+        words = shlex.split(re.split(r"""\)"| [|>] """, rest)[0])
+        ALL_COMMANDS[path].make_context(path, words)

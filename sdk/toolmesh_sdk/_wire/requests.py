@@ -56,7 +56,8 @@ class RecordFilters(TypedDict, total=False):
     """Filters of audit records; omitted filters match everything.
 
     `tool` is a reference such as `echo`, `acme.send_email` or `arith*`, or a prefix of a resource name. `authorization`
-    is ALLOW, DENY or REQUIRES_APPROVAL; `status` is SUCCESS, ERROR or TIMEOUT. Times are aware.
+    is ALLOW, DENY or REQUIRES_APPROVAL; `status` is SUCCESS, ERROR or TIMEOUT. Times are aware. `resource` is the
+    resource of an administrative act, or the beginning of its name.
     """
 
     tool: str
@@ -68,6 +69,8 @@ class RecordFilters(TypedDict, total=False):
     status: str
     from_time: datetime
     to_time: datetime
+    resource: str
+    acts_only: bool
 
 
 def record_filter(filters: RecordFilters) -> audit_service_pb2.RecordFilter:
@@ -82,6 +85,8 @@ def record_filter(filters: RecordFilters) -> audit_service_pb2.RecordFilter:
         ticket=filters.get("ticket", ""),
         authorization=_enum_number(pb.AuthorizationOutcome, "AUTHORIZATION_OUTCOME_", filters.get("authorization", "")),
         status=_enum_number(pb.RecordStatus, "RECORD_STATUS_", filters.get("status", "")),
+        resource_prefix=filters.get("resource", ""),
+        acts_only=filters.get("acts_only", False),
     )
 
 

@@ -11,8 +11,10 @@ OK, FAILED, USAGE, UNREACHABLE, REFUSED, DEADLINE = 0, 1, 2, 3, 4, 5
 # \b keeps the line breaks of a paragraph.
 EPILOG = """\
 \b
-Connection: --url, else TOOLMESH_URL, else the local mesh whose state is in
-  --state, TOOLMESH_STATE or ~/.local/state/toolmesh.
+Connection: --url, --context, TOOLMESH_URL, --state or TOOLMESH_STATE, else the
+  mesh of `toolmesh context use`, else the local one in ~/.local/state/toolmesh.
+Operators: --cert and --key (or a context) reach the services of any mesh; on
+  the local mesh its own certificate is used.
 Token: --token, else TOOLMESH_TOKEN, else a five-minute token that the local
   mesh mints for you.
 Output: with --json, stdout holds only JSON; a failure is {"error": {...}}.

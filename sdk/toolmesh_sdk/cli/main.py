@@ -11,9 +11,10 @@ from typing import Annotated
 
 import typer
 
-from toolmesh_sdk.cli.commands import jobs, keys, namespace, policy, token, usage
+from toolmesh_sdk.cli.commands import context, jobs, keys, namespace, policy, token, usage
 from toolmesh_sdk.cli.commands.audit import records as audit
 from toolmesh_sdk.cli.commands.call import call
+from toolmesh_sdk.cli.commands.completion import VARIABLE, completion
 from toolmesh_sdk.cli.commands.doctor import doctor_for
 from toolmesh_sdk.cli.commands.group import group
 from toolmesh_sdk.cli.commands.result import result
@@ -50,7 +51,9 @@ def build(plugins: Iterable[EntryPoint] | None = None) -> typer.Typer:
     app.add_typer(audit.app, name="audit")
     app.add_typer(usage.app, name="usage")
     loaded = load_plugins(app, plugins)
+    app.add_typer(context.app, name="context")
     app.command("doctor")(doctor_for(loaded))
+    app.command()(completion)
     app.command()(version)
     return app
 
@@ -60,6 +63,8 @@ def run() -> None:
     _open_streams()
     # gRPC's own log lines only repeat the error.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    if VARIABLE in os.environ:
+        _serve_completion()
     try:
         build()(prog_name="toolmesh")
     except UnicodeEncodeError:
@@ -69,6 +74,13 @@ def run() -> None:
     except Exception as error:
         report_unexpected(error)
         sys.exit(FAILED)
+
+
+def _serve_completion() -> None:
+    """Let Typer answer a shell that completes a command line."""
+    from typer._completion_classes import completion_init
+
+    completion_init()
 
 
 def _open_streams() -> None:

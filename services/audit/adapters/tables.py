@@ -39,6 +39,7 @@ records = Table(
     Column("authz_outcome", Text),
     Column("status", Text),
     Column("ticket", Text),
+    Column("resource", Text),
 )
 
 tree_head = Table(

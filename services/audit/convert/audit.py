@@ -169,6 +169,7 @@ def entry_of(record: record_pb.AuditRecord, writer: str, index: int = 0) -> Entr
         authorization=form_fields.get("authorization", ""),
         status=form_fields.get("status", ""),
         ticket=searchable(record.ticket),
+        resource=searchable(record.act.resource),
     )
 
 
@@ -195,6 +196,8 @@ def canonical_form(record: record_pb.AuditRecord, writer: str) -> dict[str, Any]
             form[name] = _embedded(payload, name)
     if record.HasField("caller"):
         form["caller"] = _caller_form(record.caller)
+    if record.HasField("act"):
+        form["act"] = _act_form(record.act)
     for name in _OWN_PARTS:
         if record.HasField(name):  # type: ignore[arg-type]
             form[name] = _own_form(getattr(record, name), name)
@@ -235,6 +238,11 @@ def _effect_form(effect: record_pb.RecordedEffect, path: str) -> dict[str, str]:
 def _cost_form(cost: record_pb.RecordedCost) -> dict[str, Any]:
     _refuse_unknown_fields(cost, "costs")
     return {name: value for name in ("category", "amount_micros") if (value := getattr(cost, name))}
+
+
+def _act_form(act: record_pb.AdministrativeAct) -> dict[str, str]:
+    _refuse_unknown_fields(act, "act")
+    return {field.name: value for field in act.DESCRIPTOR.fields if (value := getattr(act, field.name))}
 
 
 def _own_form(part: Any, path: str) -> dict[str, Any]:
@@ -309,6 +317,8 @@ def record_of(payload: bytes) -> record_pb.AuditRecord:
     record.costs.extend(record_pb.RecordedCost(**cost) for cost in form.get("costs", ()))
     if "caller" in form:
         record.caller.CopyFrom(_caller_of(form["caller"]))
+    if "act" in form:
+        record.act.CopyFrom(record_pb.AdministrativeAct(**form["act"]))
     for name, message in _OWN_PARTS.items():
         if name in form:
             getattr(record, name).CopyFrom(_own_part(message, form[name]))
@@ -383,6 +393,8 @@ def filter_of(message: pb.RecordFilter, tenant: str = "") -> RecordFilter:
         authorization=_OUTCOMES.get(message.authorization, ""),
         status=_STATUSES.get(message.status, ""),
         ticket=searchable(message.ticket),
+        resource_prefix=searchable(message.resource_prefix),
+        acts_only=message.acts_only,
         tenant=tenant,
     )
 

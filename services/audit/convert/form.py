@@ -188,10 +188,18 @@ def _entry(record: Any, payload: bytes, writer: str) -> Entry:
     if caller is not UNSET and caller.expire_time is not UNSET:
         _moment(caller.expire_time, "caller.expire_time", record_id)
     subject = "" if caller is UNSET else caller.subject
-    index_texts: tuple[str, ...] = (subject, record.tool_version, record.trace_id, record.invocation_id, record.ticket)
+    resource = "" if record.act is UNSET else record.act.resource
+    index_texts: tuple[str, ...] = (
+        subject,
+        record.tool_version,
+        record.trace_id,
+        record.invocation_id,
+        record.ticket,
+        resource,
+    )
     if b"\\u0000" in payload or len(subject) > SEARCHABLE_CHARACTERS:
         index_texts = tuple(map(searchable, index_texts))
-    subject, tool_version, trace_id, invocation_id, ticket = index_texts
+    subject, tool_version, trace_id, invocation_id, ticket, resource = index_texts
     return Entry(
         record_id,
         payload,
@@ -203,6 +211,7 @@ def _entry(record: Any, payload: bytes, writer: str) -> Entry:
         record.authorization,
         record.status,
         ticket,
+        resource,
     )
 
 

@@ -17,7 +17,11 @@ class _Caller(msgspec.Struct, frozen=True, gc=False):
     subject: str = ""
 
 
-_NO_CALLER = _Caller()
+class _Act(msgspec.Struct, frozen=True, gc=False):
+    resource: str = ""
+
+
+_NO_CALLER, _NO_ACT = _Caller(), _Act()
 
 
 class _Columns(msgspec.Struct, gc=False):
@@ -30,6 +34,7 @@ class _Columns(msgspec.Struct, gc=False):
     authorization: str = ""
     status: str = ""
     ticket: str = ""
+    act: _Act = _NO_ACT
 
 
 _decoder = msgspec.json.Decoder(_Columns)
@@ -49,11 +54,12 @@ def decode_entry(canonical: bytes) -> Entry | None:
         columns.trace_id,
         columns.invocation_id,
         columns.ticket,
+        columns.act.resource,
     )
     # One check for all columns: nearly always each is searchable as it is.
     if b"\\u0000" in canonical or max(map(len, index_texts)) > SEARCHABLE_CHARACTERS:
         index_texts = tuple(map(searchable, index_texts))
-    subject, tool, trace, invocation, ticket = index_texts
+    subject, tool, trace, invocation, ticket, resource = index_texts
     return Entry(
         columns.record_id,
         canonical,
@@ -65,4 +71,5 @@ def decode_entry(canonical: bytes) -> Entry | None:
         columns.authorization,
         columns.status,
         ticket,
+        resource,
     )

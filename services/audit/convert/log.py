@@ -32,6 +32,12 @@ from services.audit.domain.model import Entry
 # The log's own records have the service as their writer.
 WRITER = "audit"
 _TIERS = {name.removeprefix("CREDENTIAL_TIER_").lower(): number for name, number in caller_pb2.CredentialTier.items()}
+# What becomes of an erased payload that the relay sent before, by kind of sink.
+RELAYED_COPIES = {
+    "redis": pb.RELAYED_COPY_REMOVED_BY_RELAY,
+    "kafka": pb.RELAYED_COPY_STAYS,
+    "none": pb.RELAYED_COPY_UNSPECIFIED,
+}
 _DEFECTS = {defect: pb.Defect.Value(f"DEFECT_{defect.name}") for defect in Defect}
 
 
@@ -57,15 +63,18 @@ class ProtoSelfRecorder:
     def record_payload_erased(self, erasure: Erasure, by: Requester) -> Entry:
         """Implement `SelfRecorder.record_payload_erased`."""
         part = shard_pb.PayloadErasure(sequence=erasure.sequence, leaf_hash=erasure.leaf_hash, reason=erasure.reason)
-        return self._entry(record_pb.EVENT_CLASS_PAYLOAD_ERASED, by, erasure=part)
+        act = _act(f"records/{erasure.sequence}", by, erasure.reason)
+        return self._entry(record_pb.EVENT_CLASS_PAYLOAD_ERASED, by, erasure=part, act=act)
 
     def record_hold_placed(self, hold: LegalHold, by: Requester) -> Entry:
         """Implement `SelfRecorder.record_hold_placed`."""
-        return self._entry(record_pb.EVENT_CLASS_HOLD_PLACED, by, hold=_hold_change(hold))
+        act = _act(f"legalHolds/{hold.hold_id}", by, hold.reason)
+        return self._entry(record_pb.EVENT_CLASS_HOLD_PLACED, by, hold=_hold_change(hold), act=act)
 
     def record_hold_released(self, hold: LegalHold, by: Requester) -> Entry:
         """Implement `SelfRecorder.record_hold_released`."""
-        return self._entry(record_pb.EVENT_CLASS_HOLD_RELEASED, by, hold=_hold_change(hold))
+        act = _act(f"legalHolds/{hold.hold_id}", by, hold.reason)
+        return self._entry(record_pb.EVENT_CLASS_HOLD_RELEASED, by, hold=_hold_change(hold), act=act)
 
     def record_shard_archived(self, archival: Archival, by: Requester) -> Entry:
         """Implement `SelfRecorder.record_shard_archived`."""
@@ -74,7 +83,8 @@ class ProtoSelfRecorder:
             manifest_digest=archival.manifest_digest,
             records_dropped=archival.records_dropped,
         )
-        return self._entry(record_pb.EVENT_CLASS_SHARD_ARCHIVED, by, archival=part)
+        act = _act(f"shards/{archival.shard}", by)
+        return self._entry(record_pb.EVENT_CLASS_SHARD_ARCHIVED, by, archival=part, act=act)
 
     def _entry(self, event_class: int, by: Requester | None = None, **parts: Any) -> Entry:
         record = record_pb.AuditRecord(
@@ -83,9 +93,16 @@ class ProtoSelfRecorder:
             event_time=to_timestamp(self._clock.now()),
             status=record_pb.RECORD_STATUS_SUCCESS,
             caller=None if by is None else _caller(by),
+            trace_id="" if by is None else by.trace_id,
             **parts,
         )
         return entry_of(record, WRITER)
+
+
+def _act(resource: str, by: Requester, reason: str = "") -> record_pb.AdministrativeAct:
+    return record_pb.AdministrativeAct(
+        resource=resource, reason=reason, certificate_thumbprint=by.certificate_thumbprint
+    )
 
 
 def _hold_change(hold: LegalHold) -> shard_pb.HoldChange:

@@ -36,6 +36,8 @@ class Entry(NamedTuple):
     authorization: str
     status: str
     ticket: str
+    resource: str = ""
+    """The resource of an administrative act."""
 
 
 def payload_bytes_of(entries: Iterable[Entry]) -> int:
@@ -121,6 +123,8 @@ class RecordFilter:
     authorization: str = ""
     status: str = ""
     ticket: str = ""
+    resource_prefix: str = ""
+    acts_only: bool = False
     tenant: str = ""
     """The tenant that the reader is confined to. The database filters only roughly by it; tenancy.py filters exactly.
     """

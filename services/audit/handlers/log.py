@@ -9,6 +9,7 @@ from toolmesh.audit.v1 import log_service_pb2 as pb
 from toolmesh.audit.v1 import log_service_pb2_grpc as rpc
 
 from libs.common.call_context import serving
+from libs.common.rpc.holder_check import peer_thumbprint
 from services.audit.convert import log as convert
 from services.audit.convert.audit import checkpoint_message
 from services.audit.domain.evidence.checkpoints import CheckpointSigner
@@ -26,7 +27,7 @@ from services.audit.streams import stream_holder
 
 def _requester() -> Requester:
     call = serving()
-    return Requester(call.peer, call.identity)
+    return Requester(call.peer, call.identity, call.trace.trace_id, peer_thumbprint(call))
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,8 @@ class LogHandlers(rpc.LogServiceServicer):
     witnesses: Witnesses
     origin: Origin
     slots: StreamSlots
+    relay: str
+    """The kind of the relay's sink, as configured."""
 
     async def ListCheckpoints(self, request: pb.ListCheckpointsRequest, context: Any) -> pb.ListCheckpointsResponse:
         paging = PageRequest(request.page_size, request.page_token)
@@ -97,7 +100,7 @@ class LogHandlers(rpc.LogServiceServicer):
 
     async def ErasePayload(self, request: pb.ErasePayloadRequest, context: Any) -> pb.ErasePayloadResponse:
         erased_by = await self.retention.erase_payload(request.sequence, request.reason, _requester())
-        return pb.ErasePayloadResponse(erased_by=erased_by)
+        return pb.ErasePayloadResponse(erased_by=erased_by, relayed_copy=convert.RELAYED_COPIES[self.relay])
 
     async def AddCosignature(self, request: pb.AddCosignatureRequest, context: Any) -> pb.AddCosignatureResponse:
         signed = await self.checkpoints.add_cosignature(self.witnesses, request.shard, request.tree_size, request.line)

@@ -70,6 +70,15 @@ class IssuedToken:
         return f"IssuedToken(jti={self.claims['jti']!r})"
 
 
+class Minting(StrEnum):
+    """How a token came into being."""
+
+    ISSUED = "issued"
+    EXCHANGED = "exchanged"
+    DELEGATED = "delegated"
+    NARROWED = "narrowed"
+
+
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
     """The ledger's record of a token. The token itself is never stored: reading the ledger must not grant authority."""
@@ -88,6 +97,9 @@ class LedgerEntry:
     root_id: str = ""
     """The first token of its chain; its own id for an issued token."""
     tenant: str = ""
+    minting: Minting = Minting.ISSUED
+    digest: str = ""
+    """`sha256:` and the hex digest of the token's text, by which a token that was found is recognized."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -332,6 +332,10 @@ class Record(Struct, frozen=True):
     costs: tuple[tuple[str, int], ...] = ()
     scanner: Scanner | None = None
     """Redacts its texts; None for the scanner of the tenant."""
+    resource: str = ""
+    """The resource of an administrative act, such as a settled key; empty for a step of a call."""
+    act_reason: str = ""
+    """The reason that was given for the act, redacted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,10 @@ from services.executor.convert import invocation as convert
 from services.executor.convert import jobs as convert_jobs
 from services.executor.domain.jobs.cancel_invocation import CancelInvocation
 from services.executor.domain.jobs.find_invocations import FindInvocations
-from services.executor.domain.jobs.job import JobOwner
-from services.executor.domain.jobs.start_invocation import StartInvocation
+from services.executor.domain.jobs.job import Job, JobOwner
+from services.executor.domain.jobs.start_invocation import StartRequest
 from services.executor.domain.jobs.watch_invocation import WatchInvocation
-from services.executor.domain.scheduling.caller_limits import CallerLimits
+from services.executor.domain.scheduling.caller_limits import CallerLimits, LimitedCalls
 from services.executor.domain.states import TERMINAL
 
 
@@ -26,7 +26,7 @@ class InvocationHandlers(rpc.InvocationServiceServicer):
     """Converts requests, calls the use cases, and converts their results."""
 
     limits: CallerLimits
-    start: StartInvocation
+    start: LimitedCalls[StartRequest, Job]
     find: FindInvocations
     cancel: CancelInvocation
     watch: WatchInvocation
@@ -34,8 +34,7 @@ class InvocationHandlers(rpc.InvocationServiceServicer):
     async def StartInvocation(self, request: pb.StartInvocationRequest, context: Any) -> pb.StartInvocationResponse:
         call = serving()
         asked = convert.request_of(request.request, call)
-        with self.limits.hold(asked.caller, 1):
-            job = await self.start.execute(asked, call.token, convert_jobs.max_seconds_of(request))
+        job = await self.start.execute(StartRequest(asked, call.token, convert_jobs.max_seconds_of(request)))
         return convert_jobs.started_of(job)
 
     async def GetInvocation(self, request: pb.GetInvocationRequest, context: Any) -> pb.GetInvocationResponse:

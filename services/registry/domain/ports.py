@@ -107,7 +107,7 @@ class Ledger(Protocol):
         """Mark the tool as revoked since a change number; False if it already was."""
         ...
 
-    async def reinstate(self, tool: ToolName) -> int | None:
+    async def reinstate(self, tool: ToolName, now: datetime) -> int | None:
         """Remove the mark, and return the number of its first change; None if there was no mark."""
         ...
 

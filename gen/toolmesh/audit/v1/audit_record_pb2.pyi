@@ -125,6 +125,30 @@ class _EventClassEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_EventClass
     """log.hold.released"""
     EVENT_CLASS_SHARD_ARCHIVED: _EventClass.ValueType  # 32
     """log.shard.archived"""
+    EVENT_CLASS_POLICY_PUT: _EventClass.ValueType  # 33
+    """policy.put: a policy set was stored. Administrative acts from here on."""
+    EVENT_CLASS_POLICY_ACTIVATED: _EventClass.ValueType  # 34
+    """policy.activated"""
+    EVENT_CLASS_POLICY_ROLLED_BACK: _EventClass.ValueType  # 35
+    """policy.rolled_back"""
+    EVENT_CLASS_TOKEN_ISSUED: _EventClass.ValueType  # 36
+    """token.issued"""
+    EVENT_CLASS_TOKEN_DELEGATED: _EventClass.ValueType  # 37
+    """token.delegated"""
+    EVENT_CLASS_TOKEN_NARROWED: _EventClass.ValueType  # 38
+    """token.narrowed"""
+    EVENT_CLASS_TOKEN_EXCHANGED: _EventClass.ValueType  # 39
+    """token.exchanged"""
+    EVENT_CLASS_TOKEN_REVOKED: _EventClass.ValueType  # 40
+    """token.revoked: a token, a subject or a signing key was revoked."""
+    EVENT_CLASS_TOOL_STATE_CHANGED: _EventClass.ValueType  # 41
+    """tool.state_changed: a version moved through its life cycle."""
+    EVENT_CLASS_TOOL_TRUST_CHANGED: _EventClass.ValueType  # 42
+    """tool.trust_changed: a tool was promoted, demoted, revoked or reinstated, or a fact about it was recorded."""
+    EVENT_CLASS_TOOL_ALIAS_MOVED: _EventClass.ValueType  # 43
+    """tool.alias_moved"""
+    EVENT_CLASS_NAMESPACE_CHANGED: _EventClass.ValueType  # 44
+    """namespace.changed: claimed, transferred or shared."""
     EVENT_CLASS_KEY_SETTLED: _EventClass.ValueType  # 45
     """key.settled: an operator settled an idempotency key whose outcome was unknown."""
 
@@ -197,6 +221,30 @@ EVENT_CLASS_HOLD_RELEASED: EventClass.ValueType  # 31
 """log.hold.released"""
 EVENT_CLASS_SHARD_ARCHIVED: EventClass.ValueType  # 32
 """log.shard.archived"""
+EVENT_CLASS_POLICY_PUT: EventClass.ValueType  # 33
+"""policy.put: a policy set was stored. Administrative acts from here on."""
+EVENT_CLASS_POLICY_ACTIVATED: EventClass.ValueType  # 34
+"""policy.activated"""
+EVENT_CLASS_POLICY_ROLLED_BACK: EventClass.ValueType  # 35
+"""policy.rolled_back"""
+EVENT_CLASS_TOKEN_ISSUED: EventClass.ValueType  # 36
+"""token.issued"""
+EVENT_CLASS_TOKEN_DELEGATED: EventClass.ValueType  # 37
+"""token.delegated"""
+EVENT_CLASS_TOKEN_NARROWED: EventClass.ValueType  # 38
+"""token.narrowed"""
+EVENT_CLASS_TOKEN_EXCHANGED: EventClass.ValueType  # 39
+"""token.exchanged"""
+EVENT_CLASS_TOKEN_REVOKED: EventClass.ValueType  # 40
+"""token.revoked: a token, a subject or a signing key was revoked."""
+EVENT_CLASS_TOOL_STATE_CHANGED: EventClass.ValueType  # 41
+"""tool.state_changed: a version moved through its life cycle."""
+EVENT_CLASS_TOOL_TRUST_CHANGED: EventClass.ValueType  # 42
+"""tool.trust_changed: a tool was promoted, demoted, revoked or reinstated, or a fact about it was recorded."""
+EVENT_CLASS_TOOL_ALIAS_MOVED: EventClass.ValueType  # 43
+"""tool.alias_moved"""
+EVENT_CLASS_NAMESPACE_CHANGED: EventClass.ValueType  # 44
+"""namespace.changed: claimed, transferred or shared."""
 EVENT_CLASS_KEY_SETTLED: EventClass.ValueType  # 45
 """key.settled: an operator settled an idempotency key whose outcome was unknown."""
 Global___EventClass: _TypeAlias = EventClass  # noqa: Y015
@@ -317,6 +365,7 @@ class AuditRecord(_message.Message):
     OBSERVED_EFFECTS_FIELD_NUMBER: _builtins.int
     OBSERVED_EFFECT_COUNT_FIELD_NUMBER: _builtins.int
     COSTS_FIELD_NUMBER: _builtins.int
+    ACT_FIELD_NUMBER: _builtins.int
     record_id: _builtins.str
     """The id that its writer gave it; appending the same record twice stores it once, another one with its id is refused."""
     event_class: Global___EventClass.ValueType
@@ -466,6 +515,10 @@ class AuditRecord(_message.Message):
     def costs(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecordedCost]:
         """What it cost, part by part."""
 
+    @_builtins.property
+    def act(self) -> Global___AdministrativeAct:
+        """The administrative act, for records of the classes from `policy.put` on, `tool.declared`, and the log's own."""
+
     def __init__(
         self,
         *,
@@ -521,10 +574,11 @@ class AuditRecord(_message.Message):
         observed_effects: _abc.Iterable[Global___RecordedEffect] | None = ...,
         observed_effect_count: _builtins.int = ...,
         costs: _abc.Iterable[Global___RecordedCost] | None = ...,
+        act: Global___AdministrativeAct | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["archival", b"archival", "caller", b"caller", "erasure", b"erasure", "event_time", b"event_time", "hold", b"hold", "latency", b"latency", "previous_shard", b"previous_shard"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["act", b"act", "archival", b"archival", "caller", b"caller", "erasure", b"erasure", "event_time", b"event_time", "hold", b"hold", "latency", b"latency", "previous_shard", b"previous_shard"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["archival", b"archival", "argument_changes", b"argument_changes", "arguments_digest", b"arguments_digest", "arguments_summary", b"arguments_summary", "attempt", b"attempt", "authorization", b"authorization", "caller", b"caller", "compensation", b"compensation", "cost_micros", b"cost_micros", "costs", b"costs", "decision", b"decision", "declared_effects", b"declared_effects", "determining_policies", b"determining_policies", "erasure", b"erasure", "error_reason", b"error_reason", "event_class", b"event_class", "event_time", b"event_time", "executor_id", b"executor_id", "follows", b"follows", "foreseen_effects", b"foreseen_effects", "hold", b"hold", "hooks", b"hooks", "idempotency_key", b"idempotency_key", "invocation_id", b"invocation_id", "latency", b"latency", "mutation_class", b"mutation_class", "native_call_id", b"native_call_id", "observed_effect_count", b"observed_effect_count", "observed_effects", b"observed_effects", "operation", b"operation", "policy_set_version", b"policy_set_version", "preview", b"preview", "previous_shard", b"previous_shard", "previous_state", b"previous_state", "record_id", b"record_id", "reduced_reason", b"reduced_reason", "refused_calls", b"refused_calls", "replayed", b"replayed", "result_digest", b"result_digest", "result_summary", b"result_summary", "sandbox", b"sandbox", "side_effects", b"side_effects", "state", b"state", "state_path", b"state_path", "status", b"status", "task_id", b"task_id", "ticket", b"ticket", "tool_digest", b"tool_digest", "tool_version", b"tool_version", "trace_id", b"trace_id", "violations", b"violations", "writer", b"writer"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["act", b"act", "archival", b"archival", "argument_changes", b"argument_changes", "arguments_digest", b"arguments_digest", "arguments_summary", b"arguments_summary", "attempt", b"attempt", "authorization", b"authorization", "caller", b"caller", "compensation", b"compensation", "cost_micros", b"cost_micros", "costs", b"costs", "decision", b"decision", "declared_effects", b"declared_effects", "determining_policies", b"determining_policies", "erasure", b"erasure", "error_reason", b"error_reason", "event_class", b"event_class", "event_time", b"event_time", "executor_id", b"executor_id", "follows", b"follows", "foreseen_effects", b"foreseen_effects", "hold", b"hold", "hooks", b"hooks", "idempotency_key", b"idempotency_key", "invocation_id", b"invocation_id", "latency", b"latency", "mutation_class", b"mutation_class", "native_call_id", b"native_call_id", "observed_effect_count", b"observed_effect_count", "observed_effects", b"observed_effects", "operation", b"operation", "policy_set_version", b"policy_set_version", "preview", b"preview", "previous_shard", b"previous_shard", "previous_state", b"previous_state", "record_id", b"record_id", "reduced_reason", b"reduced_reason", "refused_calls", b"refused_calls", "replayed", b"replayed", "result_digest", b"result_digest", "result_summary", b"result_summary", "sandbox", b"sandbox", "side_effects", b"side_effects", "state", b"state", "state_path", b"state_path", "status", b"status", "task_id", b"task_id", "ticket", b"ticket", "tool_digest", b"tool_digest", "tool_version", b"tool_version", "trace_id", b"trace_id", "violations", b"violations", "writer", b"writer"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -595,6 +649,49 @@ class RecordedCost(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RecordedCost: _TypeAlias = RecordedCost  # noqa: Y015
+
+@_typing.final
+class AdministrativeAct(_message.Message):
+    """Describes a change that an administrator, an owner or the mesh itself made. The record's `caller` says who made it: the principal
+    with its chain, or only the peer, if a peer such as the operator acted by its certificate alone. `result_summary` says what was
+    granted or set. Never contains a token, a key or a policy text: those appear as digests.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESOURCE_FIELD_NUMBER: _builtins.int
+    BEFORE_DIGEST_FIELD_NUMBER: _builtins.int
+    AFTER_DIGEST_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    CERTIFICATE_THUMBPRINT_FIELD_NUMBER: _builtins.int
+    resource: _builtins.str
+    """What was changed, as a resource name: `policySets/3`, `tokens/{id}`, `tools/acme.pay/versions/1.0.0`, `namespaces/acme`."""
+    before_digest: _builtins.str
+    """The digest of what it was before, as `sha256:{hex}`; empty for a new resource."""
+    after_digest: _builtins.str
+    """The digest of what it is now: of a policy set, of a token's text, of a manifest, of a namespace. Equal to `before_digest` where
+    only a state changed; the record's `previous_state` and `state` say which.
+    """
+    reason: _builtins.str
+    """The reason that was given, redacted."""
+    certificate_thumbprint: _builtins.str
+    """The RFC 8705 thumbprint of the certificate that the peer presented; empty for an act of the mesh itself."""
+    def __init__(
+        self,
+        *,
+        resource: _builtins.str = ...,
+        before_digest: _builtins.str = ...,
+        after_digest: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        certificate_thumbprint: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_digest", b"after_digest", "before_digest", b"before_digest", "certificate_thumbprint", b"certificate_thumbprint", "reason", b"reason", "resource", b"resource"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AdministrativeAct: _TypeAlias = AdministrativeAct  # noqa: Y015
 
 @_typing.final
 class LoggedRecord(_message.Message):

@@ -190,6 +190,8 @@ class RecordFilter(_message.Message):
     AUTHORIZATION_FIELD_NUMBER: _builtins.int
     STATUS_FIELD_NUMBER: _builtins.int
     TICKET_FIELD_NUMBER: _builtins.int
+    RESOURCE_PREFIX_FIELD_NUMBER: _builtins.int
+    ACTS_ONLY_FIELD_NUMBER: _builtins.int
     subject: _builtins.str
     """The caller's subject."""
     tool_prefix: _builtins.str
@@ -204,6 +206,10 @@ class RecordFilter(_message.Message):
     """What became of the step."""
     ticket: _builtins.str
     """The ticket."""
+    resource_prefix: _builtins.str
+    """The resource of an administrative act, or its beginning."""
+    acts_only: _builtins.bool
+    """True for administrative acts only."""
     @_builtins.property
     def from_time(self) -> _timestamp_pb2.Timestamp:
         """At or after this time."""
@@ -224,10 +230,12 @@ class RecordFilter(_message.Message):
         authorization: _audit_record_pb2.AuthorizationOutcome.ValueType = ...,
         status: _audit_record_pb2.RecordStatus.ValueType = ...,
         ticket: _builtins.str = ...,
+        resource_prefix: _builtins.str = ...,
+        acts_only: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["from_time", b"from_time", "to_time", b"to_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["authorization", b"authorization", "from_time", b"from_time", "invocation_id", b"invocation_id", "status", b"status", "subject", b"subject", "ticket", b"ticket", "to_time", b"to_time", "tool_prefix", b"tool_prefix", "trace_id", b"trace_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acts_only", b"acts_only", "authorization", b"authorization", "from_time", b"from_time", "invocation_id", b"invocation_id", "resource_prefix", b"resource_prefix", "status", b"status", "subject", b"subject", "ticket", b"ticket", "to_time", b"to_time", "tool_prefix", b"tool_prefix", "trace_id", b"trace_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

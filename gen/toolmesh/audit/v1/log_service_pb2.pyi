@@ -73,6 +73,30 @@ DEFECT_SHARD_MISSING: Defect.ValueType  # 9
 """The records of the shard were dropped and no record of the log says so."""
 Global___Defect: _TypeAlias = Defect  # noqa: Y015
 
+class _RelayedCopy:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _RelayedCopyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RelayedCopy.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    RELAYED_COPY_UNSPECIFIED: _RelayedCopy.ValueType  # 0
+    """Not set; the log has no relay."""
+    RELAYED_COPY_REMOVED_BY_RELAY: _RelayedCopy.ValueType  # 1
+    """The relay removes it from its stream, also after a crash, when it reaches the record of the erasure."""
+    RELAYED_COPY_STAYS: _RelayedCopy.ValueType  # 2
+    """It stays in the topic until the topic's own retention ends: a topic cannot remove one event. Its owner and its readers must act."""
+
+class RelayedCopy(_RelayedCopy, metaclass=_RelayedCopyEnumTypeWrapper):
+    """Says what becomes of a payload that the relay had sent before it was erased."""
+
+RELAYED_COPY_UNSPECIFIED: RelayedCopy.ValueType  # 0
+"""Not set; the log has no relay."""
+RELAYED_COPY_REMOVED_BY_RELAY: RelayedCopy.ValueType  # 1
+"""The relay removes it from its stream, also after a crash, when it reaches the record of the erasure."""
+RELAYED_COPY_STAYS: RelayedCopy.ValueType  # 2
+"""It stays in the topic until the topic's own retention ends: a topic cannot remove one event. Its owner and its readers must act."""
+Global___RelayedCopy: _TypeAlias = RelayedCopy  # noqa: Y015
+
 @_typing.final
 class ListCheckpointsRequest(_message.Message):
     """Asks for a page of checkpoints."""
@@ -742,16 +766,20 @@ class ErasePayloadResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ERASED_BY_FIELD_NUMBER: _builtins.int
+    RELAYED_COPY_FIELD_NUMBER: _builtins.int
     erased_by: _builtins.int
     """The sequence of the record that says who erased the payload and why."""
+    relayed_copy: Global___RelayedCopy.ValueType
+    """What becomes of the copy that the relay sent."""
     def __init__(
         self,
         *,
         erased_by: _builtins.int = ...,
+        relayed_copy: Global___RelayedCopy.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["erased_by", b"erased_by"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["erased_by", b"erased_by", "relayed_copy", b"relayed_copy"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

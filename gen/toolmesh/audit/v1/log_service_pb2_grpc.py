@@ -193,7 +193,9 @@ class LogServiceServicer:
     def ErasePayload(self, request, context):
         """Erases the payload of one record. Callable like CloseShard. Its place, id, leaf hash and log time stay, so that every proof stays
         good, and a record of the log says who erased it and why. A payload that is erased already is answered as it is. Fails with
-        NOT_FOUND, and with FAILED_PRECONDITION under a legal hold or for a record of the log itself.
+        NOT_FOUND, and with FAILED_PRECONDITION under a legal hold or for a record of the log itself. A copy in the relay's stream is
+        removed when the relay reaches that record; the answer says if the relay's sink cannot do that. Copies that readers made,
+        exports and archives are not reached.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

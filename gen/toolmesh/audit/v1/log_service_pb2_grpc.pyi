@@ -84,7 +84,9 @@ class LogServiceStub:
     ErasePayload: _grpc.UnaryUnaryMultiCallable[_log_service_pb2.ErasePayloadRequest, _log_service_pb2.ErasePayloadResponse]
     """Erases the payload of one record. Callable like CloseShard. Its place, id, leaf hash and log time stay, so that every proof stays
     good, and a record of the log says who erased it and why. A payload that is erased already is answered as it is. Fails with
-    NOT_FOUND, and with FAILED_PRECONDITION under a legal hold or for a record of the log itself.
+    NOT_FOUND, and with FAILED_PRECONDITION under a legal hold or for a record of the log itself. A copy in the relay's stream is
+    removed when the relay reaches that record; the answer says if the relay's sink cannot do that. Copies that readers made,
+    exports and archives are not reached.
     """
     AddCosignature: _grpc.UnaryUnaryMultiCallable[_log_service_pb2.AddCosignatureRequest, _log_service_pb2.AddCosignatureResponse]
     """Adds the co-signature of a witness to a stored checkpoint. Callable like CloseShard. Fails with NOT_FOUND without such a
@@ -147,7 +149,9 @@ class LogServiceAsyncStub(LogServiceStub):
     ErasePayload: _aio.UnaryUnaryMultiCallable[_log_service_pb2.ErasePayloadRequest, _log_service_pb2.ErasePayloadResponse]  # type: ignore[assignment]
     """Erases the payload of one record. Callable like CloseShard. Its place, id, leaf hash and log time stay, so that every proof stays
     good, and a record of the log says who erased it and why. A payload that is erased already is answered as it is. Fails with
-    NOT_FOUND, and with FAILED_PRECONDITION under a legal hold or for a record of the log itself.
+    NOT_FOUND, and with FAILED_PRECONDITION under a legal hold or for a record of the log itself. A copy in the relay's stream is
+    removed when the relay reaches that record; the answer says if the relay's sink cannot do that. Copies that readers made,
+    exports and archives are not reached.
     """
     AddCosignature: _aio.UnaryUnaryMultiCallable[_log_service_pb2.AddCosignatureRequest, _log_service_pb2.AddCosignatureResponse]  # type: ignore[assignment]
     """Adds the co-signature of a witness to a stored checkpoint. Callable like CloseShard. Fails with NOT_FOUND without such a
@@ -273,7 +277,9 @@ class LogServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_log_service_pb2.ErasePayloadResponse, _abc.Awaitable[_log_service_pb2.ErasePayloadResponse]]:
         """Erases the payload of one record. Callable like CloseShard. Its place, id, leaf hash and log time stay, so that every proof stays
         good, and a record of the log says who erased it and why. A payload that is erased already is answered as it is. Fails with
-        NOT_FOUND, and with FAILED_PRECONDITION under a legal hold or for a record of the log itself.
+        NOT_FOUND, and with FAILED_PRECONDITION under a legal hold or for a record of the log itself. A copy in the relay's stream is
+        removed when the relay reaches that record; the answer says if the relay's sink cannot do that. Copies that readers made,
+        exports and archives are not reached.
         """
 
     @_abc_1.abstractmethod

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import Field, ValidationError
 
-from libs.common.runtime.setting_types import PostgresUrl
+from libs.common.runtime.setting_types import PostgresUrl, parse_peer
 from libs.common.runtime.settings import Address, ProcessSettings, SettingsError, describe, load, variables
 
 
@@ -121,3 +121,21 @@ def test_only_secrets_have_a_file_variant(base: dict[str, str]) -> None:
 
 def test_every_setting_of_a_process_has_a_description() -> None:
     assert all(field.description for field in ProcessSettings.model_fields.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "target"),
+    [
+        ("executor:7103", "executor:7103"),
+        ("127.0.0.1:1, 127.0.0.1:2", "ipv4:127.0.0.1:1,127.0.0.1:2"),
+        ("[::1]:1,[::1]:2", "ipv6:[::1]:1,[::1]:2"),
+    ],
+)
+def test_a_peer_is_one_address_or_those_of_its_replicas(text: str, target: str) -> None:
+    assert str(parse_peer(text)) == target
+
+
+@pytest.mark.parametrize("text", ["", "h", "h:1,i:2", "127.0.0.1:1,[::1]:2", "127.0.0.1:1,", "127.0.0.1:1,host:2"])
+def test_a_peer_of_several_names_or_families_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        parse_peer(text)

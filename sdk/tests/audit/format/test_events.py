@@ -13,12 +13,13 @@ from toolmesh_sdk.audit.format.events import RecordLocation, event_type, read_li
 
 from sdk.tests.audit_sample import LOG, a_form, leaf_of, payload_of
 from services.audit.domain.model import LoggedRecord
-from services.audit.domain.relay.cloudevent import cloud_event
+from services.audit.domain.relay.cloudevent import cloud_events
 
 
 def test_types_are_those_that_the_contract_names(repository: Path) -> None:
     text = (repository / "proto/toolmesh/audit/v1/audit_record.proto").read_text()
-    named = re.findall(r"// ((?:tool|log)\.[a-z_.]+[a-z])[^\n]*\n  EVENT_CLASS_([A-Z_]+) =", text)
+    families = "tool|log|policy|token|namespace|key"
+    named = re.findall(rf"// ((?:{families})\.[a-z_.]+[a-z])[^\n]*\n  EVENT_CLASS_([A-Z_]+) =", text)
     assert len(named) > 30
     assert {word.lower(): event_type(word.lower()) for _, word in named} == {
         word.lower(): f"dev.toolmesh.{name}" for name, word in named
@@ -32,7 +33,7 @@ def test_a_line_is_the_event_that_the_relay_sends_but_for_the_clock_of_the_log()
     mine = json.loads(line)
     trust_domain, log_id = LOG.split("/audit/")
     relayed = json.loads(
-        cloud_event(LoggedRecord(log_id, 7, payload, leaf_of(payload), datetime.now(UTC)), trust_domain).body
+        cloud_events(LoggedRecord(log_id, 7, payload, leaf_of(payload), datetime.now(UTC)), trust_domain)[0].body
     )
     shared = set(mine) - {"shard"}
     assert {name: relayed[name] for name in shared} == {name: mine[name] for name in shared}

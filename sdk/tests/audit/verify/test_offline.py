@@ -175,6 +175,24 @@ def test_without_the_list_of_leaves_the_lines_still_tell(export: Path, key: Key)
     assert first_of(verdict(export, key)) == ("deletion", 4)
 
 
+@pytest.mark.parametrize(("pinned", "expected"), [((5, 10, 15), ("deletion", 10)), ((), ("truncation", 19))])
+def test_a_careful_deletion_is_placed_between_the_checkpoints_that_pin_it(
+    tmp_path: Path, key: Key, pinned: tuple[int, ...], expected: tuple[str, int]
+) -> None:
+    good, bad = a_log(20)[0], a_log(20)[0]
+    del bad.payloads[12]
+    notes = [key.note(0, size, root_of(good.leaves[:size])) for size in pinned]
+
+    def earlier(evidence: Any) -> None:
+        evidence.checkpoints = notes
+
+    folder = write(tmp_path / "forged", key, good, evidence=earlier)
+    all_lines(folder, lambda lines: renumbered([*lines[:12], *lines[13:]]))
+    (folder / "leaves.bin").write_bytes(b"".join(bad.leaves))
+    remanifest(folder)
+    assert first_of(verdict(folder, key)) == expected
+
+
 def test_a_forger_who_changes_everything_but_the_signature_is_found(tmp_path: Path, key: Key) -> None:
     good, bad = a_log(20)[0], a_log(20)[0]
     bad.payloads[12] = payload_of(a_form(12, status="error"))

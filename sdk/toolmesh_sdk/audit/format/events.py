@@ -23,7 +23,7 @@ SEQUENCE_DIGITS = 19
 _TOOL_LEVELS = ("surface", "deferred", "invocation", "hook_pre", "hook_post", "permission", "result")
 _LOG_LEVELS = ("shard", "payload", "hold")
 # Prefixes of administrative acts that are the first level.
-_ACT_LEVELS = ("key",)
+_ACT_LEVELS = ("policy", "token", "namespace", "key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +141,13 @@ def _leaf(form: dict[str, Any], claimed: bytes) -> bytes:
 def _record_attributes(form: Mapping[str, Any]) -> dict[str, Any]:
     caller = form.get("caller")
     subject = caller.get("subject") if isinstance(caller, dict) else None
+    act = form.get("act")
+    resource = act.get("resource") if isinstance(act, dict) else None
     return {
         "id": str(form.get("record_id", "")),
         "type": event_type(str(form.get("event_class", ""))),
         "time": str(form.get("event_time", "")),
-        "subject": str(form.get("tool_version") or subject or form.get("writer", "")),
+        "subject": str(form.get("tool_version") or resource or subject or form.get("writer", "")),
     }
 
 

@@ -33,18 +33,11 @@ class SuspectRange:
 def narrow_suspect(log: RemoteLog, shard: int, roots: Mapping[int, bytes], signed: Sequence[Note]) -> SuspectRange:
     """Return the smallest range that holds the first change. `roots` are roots of the current records at some sizes;
     `signed` are trusted checkpoints of the shard, the last of which does not match."""
-    good, bad = 0, signed[-1]
-    for note in signed:
-        if note.size in roots and roots[note.size] == note.root:
-            good = max(good, note.size)
-        else:
-            bad = note
-            break
-    suspect = SuspectRange(good, bad.size, bad.root)
-    sizes = [size for size in sorted(roots) if good < size < bad.size and size % BLOCK == 0]
+    suspect = pinned = bound_by_checkpoints(roots, signed)
+    sizes = [size for size in sorted(roots) if pinned.first < size < pinned.end and size % BLOCK == 0]
     while sizes:
         middle = sizes[len(sizes) // 2]
-        authentic = _authentic_root(log, shard, middle, bad)
+        authentic = _authentic_root(log, shard, middle, pinned)
         if authentic is None:
             # The log can no longer prove this size; try smaller ones.
             sizes = sizes[: len(sizes) // 2]
@@ -55,6 +48,17 @@ def narrow_suspect(log: RemoteLog, shard: int, roots: Mapping[int, bytes], signe
             suspect = SuspectRange(suspect.first, middle, authentic)
             sizes = [size for size in sizes if size < middle]
     return suspect
+
+
+def bound_by_checkpoints(roots: Mapping[int, bytes], signed: Sequence[Note]) -> SuspectRange:
+    """Return the range between the last checkpoint that matches the records and the first that does not."""
+    good, bad = 0, signed[-1]
+    for note in signed:
+        if note.size not in roots or roots[note.size] != note.root:
+            bad = note
+            break
+        good = max(good, note.size)
+    return SuspectRange(good, bad.size, bad.root)
 
 
 def guess_change(before: Frontier, leaves: Sequence[bytes], suspect: SuspectRange) -> tuple[Kind, int] | None:
@@ -133,11 +137,11 @@ def _root(start: Frontier, leaves: Sequence[bytes]) -> bytes:
     return tree.root()
 
 
-def _authentic_root(log: RemoteLog, shard: int, size: int, signed: Note) -> bytes | None:
-    """Return the root of the shard at a size, if the log can prove it against a signed checkpoint."""
+def _authentic_root(log: RemoteLog, shard: int, size: int, signed: SuspectRange) -> bytes | None:
+    """Return the root of the shard at a size, if the log can prove it against the signed root at the end of a range."""
     try:
-        proof = log.consistency(shard, size, signed.size)
+        proof = log.consistency(shard, size, signed.end)
     except ToolmeshError:
         return None
-    holds = consistency_holds(size, signed.size, list(proof.hashes), proof.first_root, signed.root)
+    holds = consistency_holds(size, signed.end, list(proof.hashes), proof.first_root, signed.root)
     return proof.first_root if holds else None

@@ -20,7 +20,7 @@ from toolmesh_sdk.audit.verify.locate import BLOCK
 from toolmesh_sdk.audit.verify.pinned_state import PinnedState
 from toolmesh_sdk.audit.verify.report import Finding, Kind, Report, ShardReport
 from toolmesh_sdk.audit.verify.self_check import log_reported_finding
-from toolmesh_sdk.audit.verify.tree_check import tree_findings
+from toolmesh_sdk.audit.verify.tree_check import locate_fork, tree_findings
 from toolmesh_sdk.errors import ToolmeshError
 
 ALL = 0
@@ -240,13 +240,25 @@ class OnlineCheck:
                 self._add_finding(Kind.TRUNCATION, detail, shard=shard.number, sequence=sequence)
             elif checkpoint.size == note.size and checkpoint.root != note.root:
                 detail = f"the known checkpoint has the same size {checkpoint.size} but another root"
-                self._add_finding(Kind.FORK, detail, shard=shard.number)
+                self._add_fork(shard, checkpoint, roots, known, detail)
             elif checkpoint.root != roots.get(checkpoint.size, checkpoint.root):
                 detail = f"the known checkpoint of size {checkpoint.size} is not a prefix of this log"
-                self._add_finding(Kind.FORK, detail, shard=shard.number)
+                self._add_fork(shard, checkpoint, roots, known, detail)
             elif checkpoint.size not in roots and not self._extends(shard, checkpoint, note):
                 detail = f"the log does not extend the known checkpoint of size {checkpoint.size}"
                 self._add_finding(Kind.FORK, detail, shard=shard.number)
+
+    def _add_fork(
+        self, shard: shard_pb2.Shard, bad: Note, roots: dict[int, bytes], known: Sequence[Note], detail: str
+    ) -> None:
+        """Add the finding, located where the scan has the roots to compare. Only known checkpoints bound it: the log
+        may have signed a shorter one after it removed records."""
+        if bad.size not in roots:
+            self._add_finding(Kind.FORK, detail, shard=shard.number)
+            return
+        matching = [each for each in known if each.size < bad.size and roots.get(each.size) == each.root]
+        signed = [*sorted(matching, key=lambda each: each.size), bad]
+        self.report.findings.append(locate_fork(self._log, shard, roots, signed, detail))
 
     def _check_longer(self, shard: shard_pb2.Shard, note: Note, notes: list[Note]) -> None:
         # The checkpoints were listed before this one was made, so none of them can be larger.

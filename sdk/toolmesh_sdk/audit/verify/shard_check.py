@@ -19,6 +19,9 @@ from toolmesh_sdk.audit.verify.export_folder import ExportFolder
 from toolmesh_sdk.audit.verify.export_scan import CLAIMED, DATA, LISTED, ExportScan, ExportScanResult, Tree
 from toolmesh_sdk.audit.verify.report import Finding, Kind, ShardReport
 
+# Findings about records of which no copy of the leaf hashes is authentic.
+_PLACED_BY_CHECKPOINTS = (Kind.REWRITTEN, Kind.TRUNCATION, Kind.INSERTION)
+
 
 class ShardCheck:
     """Verifies the export in a folder with a key and known checkpoints."""
@@ -130,22 +133,29 @@ class ShardCheck:
 
     def _check_records(self, scan: ExportScanResult, authentic: set[str], note: Note) -> None:
         for finding in diagnose(self.folder, scan, authentic):
-            self.findings.append(self._located(finding, scan, note) if finding.kind is Kind.REWRITTEN else finding)
+            guessed = not authentic and finding.kind in _PLACED_BY_CHECKPOINTS
+            self.findings.append(self._located(finding, scan, note) if guessed else finding)
 
     def _located(self, finding: Finding, scan: ExportScanResult, note: Note) -> Finding:
-        """Locate the change between the last signed checkpoint that matches and the first that does not."""
+        """Locate the change between the last signed checkpoint that matches and the first that does not. Without such
+        a checkpoint, a finding that has a sequence keeps it."""
         first = self.manifest.shard_first_sequence
-        good, bad = self.manifest.first_sequence - first, note.size
+        good, bad, pinned = self.manifest.first_sequence - first, note.size, False
         proofs = self._read_proofs()
         checkpoints = (*(proofs.checkpoints if proofs else []), *self._known)
         for checkpoint in sorted(checkpoints, key=lambda known: known.size):
             if checkpoint.trust(self._key) is Trust.SIGNED and checkpoint.size in scan.roots:
                 if scan.roots[checkpoint.size] != checkpoint.root:
-                    bad = min(bad, checkpoint.size)
+                    bad, pinned = min(bad, checkpoint.size), True
                     break
                 good = max(good, checkpoint.size)
-        detail = f"{finding.detail}; the first change is between sequence {first + good} and {first + bad - 1}"
-        return replace(finding, sequence=first + good, detail=detail)
+        if not pinned and finding.sequence is not None:
+            return finding
+        # Records that end early, but differ before: one was taken out, and those behind it moved up.
+        kind = Kind.DELETION if finding.kind is Kind.TRUNCATION else finding.kind
+        what = "records that the log signed are missing here" if kind is Kind.DELETION else finding.detail
+        detail = f"{what}; the first change is between sequence {first + good} and {first + bad - 1}"
+        return replace(finding, kind=kind, sequence=first + good, detail=detail)
 
     def _check_erasures(self, scan: ExportScanResult, proofs: Proofs) -> None:
         for sequence, leaf in scan.erased.items():

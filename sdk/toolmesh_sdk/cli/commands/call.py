@@ -14,6 +14,7 @@ from toolmesh_sdk.cli.inputs.json_input import read_arguments
 from toolmesh_sdk.cli.inputs.options import refuse_blank
 from toolmesh_sdk.cli.inputs.target import Target, open_client, open_direct
 from toolmesh_sdk.cli.inputs.target_options import add_target_options
+from toolmesh_sdk.cli.inputs.tool_completion import complete_tool
 from toolmesh_sdk.cli.views import output
 from toolmesh_sdk.errors import ToolmeshError
 
@@ -31,7 +32,10 @@ class Route(StrEnum):
 @report_errors
 @add_target_options()
 def call(
-    tool: Annotated[str, typer.Argument(metavar="TOOL", help="The tool, such as echo or acme.send_email.")],
+    tool: Annotated[
+        str,
+        typer.Argument(metavar="TOOL", help="The tool, such as echo or acme.send_email.", autocompletion=complete_tool),
+    ],
     arguments: Annotated[
         str, typer.Argument(metavar="ARGUMENTS_JSON", help="A JSON object, or - to read one from stdin.")
     ] = "",

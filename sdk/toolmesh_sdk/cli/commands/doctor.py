@@ -28,6 +28,11 @@ def doctor_for(plugins: list[Plugin]) -> Callable[..., None]:
         """Check this machine and the mesh.
 
         Prints advice for every problem; exits with 1 if a check fails.
+
+        \b
+        Examples:
+          toolmesh doctor
+          toolmesh doctor --url https://mesh.example
         """
         from toolmesh_sdk.cli.views.doctor_checks import all_checks
 

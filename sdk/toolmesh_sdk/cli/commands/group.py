@@ -53,6 +53,11 @@ def group(
     depends_on lists the indexes, from 0, of calls that must succeed first. on_failure is ignore, cancel_siblings or
     cancel_dependent. Other fields: version, idempotency_key, step, session_id, task_id, native_call_id, tool_digest,
     priority, preview_token.
+
+    \b
+    Examples:
+      toolmesh group calls.json
+      echo '[{"tool": "echo", "arguments": {"text": "a"}}]' | toolmesh group -
     """
     group_calls = _parse_calls(read_json_file(calls, _HINT), session, key_secret)
     with open_client(target, key_secret) as client:

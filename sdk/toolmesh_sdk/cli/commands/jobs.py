@@ -33,7 +33,12 @@ def list_jobs(
     target: Target,
     as_json: bool,
 ) -> None:
-    """List your invocations, newest first."""
+    """List your invocations, newest first.
+
+    \b
+    Example:
+      toolmesh jobs list
+    """
     from itertools import islice
 
     from toolmesh_sdk.cli.views.documents import format_time, message_to_dict
@@ -53,7 +58,12 @@ def list_jobs(
 @report_errors
 @add_target_options()
 def show(name: Name, *, target: Target, as_json: bool) -> None:
-    """Show one invocation."""
+    """Show one invocation.
+
+    \b
+    Example:
+      toolmesh jobs show invocations/0198c
+    """
     with open_client(target) as client:
         _print_job(client.job(name).get(), as_json)
 
@@ -71,7 +81,12 @@ def wait(
     target: Target,
     as_json: bool,
 ) -> None:
-    """Wait for the end and print the result."""
+    """Wait for the end and print the result.
+
+    \b
+    Example:
+      toolmesh jobs wait invocations/0198c
+    """
     from toolmesh_sdk.cli.views.results import load_content, print_result, result_document
 
     with open_client(target) as client:
@@ -92,7 +107,12 @@ def watch(
     target: Target,
     as_json: bool,
 ) -> None:
-    """Print the events of an invocation until its end."""
+    """Print the events of an invocation until its end.
+
+    \b
+    Example:
+      toolmesh jobs watch invocations/0198c
+    """
     from toolmesh_sdk.cli.views.documents import format_time, message_to_dict
     from toolmesh_sdk.jobs import event_state
 
@@ -109,7 +129,12 @@ def watch(
 @report_errors
 @add_target_options()
 def cancel(name: Name, *, target: Target, as_json: bool) -> None:
-    """Cancel an invocation."""
+    """Cancel an invocation.
+
+    \b
+    Example:
+      toolmesh jobs cancel invocations/0198c
+    """
     with open_client(target) as client:
         _print_job(client.job(name).cancel(), as_json)
 

@@ -36,7 +36,12 @@ def list_keys(
     target: Target,
     as_json: bool,
 ) -> None:
-    """List keys, by default those to be settled."""
+    """List keys, by default those to be settled.
+
+    \b
+    Example:
+      toolmesh keys list
+    """
     from toolmesh.executor.v1 import key_service_pb2 as pb
     from toolmesh.executor.v1.key_service_pb2_grpc import KeyServiceStub
 
@@ -65,7 +70,12 @@ def list_keys(
 @report_errors
 @add_target_options()
 def show(name: Name, *, target: Target, as_json: bool) -> None:
-    """Show one key."""
+    """Show one key.
+
+    \b
+    Example:
+      toolmesh keys show keys/0198c
+    """
     from toolmesh.executor.v1 import key_service_pb2 as pb
     from toolmesh.executor.v1.key_service_pb2_grpc import KeyServiceStub
 
@@ -94,6 +104,10 @@ def settle(
 
     First find out whether the effect happened, with the audit records of its invocations (`toolmesh keys show`) and in
     the system that the tool changes. State it with either --result or --absent.
+
+    \b
+    Example:
+      toolmesh keys settle keys/0198c --absent --reason 'the ledger has no such entry'
     """
     from toolmesh.executor.v1 import key_service_pb2 as pb
     from toolmesh.executor.v1.key_service_pb2_grpc import KeyServiceStub

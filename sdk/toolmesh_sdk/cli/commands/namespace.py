@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolmesh_sdk.cli.failures import report_errors
-from toolmesh_sdk.cli.inputs.admin_connection import as_admin, as_caller
+from toolmesh_sdk.cli.inputs.admin_connection import as_admin, as_caller, as_operator
 from toolmesh_sdk.cli.inputs.target import Target
-from toolmesh_sdk.cli.inputs.target_options import add_local_options, add_target_options
+from toolmesh_sdk.cli.inputs.target_options import add_operator_options, add_target_options
 from toolmesh_sdk.cli.views import output
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _PREFIX = "namespaces/"
 
 @app.command()
 @report_errors
-@add_local_options()
+@add_operator_options()
 def claim(
     namespace: Namespace,
     owner: Owner,
@@ -37,21 +37,25 @@ def claim(
 ) -> None:
     """Assign a free namespace to an owner.
 
-    Only the operator of the local mesh may do so. An unassigned namespace belongs to the subject that registers its
+    Only the operator may do so. An unassigned namespace belongs to the subject that registers its
     first tool.
+
+    \b
+    Example:
+      toolmesh namespace claim acme --owner did:web:acme.example --provider 'Acme Ltd'
     """
     from toolmesh.registry.v1 import namespace_service_pb2 as pb
     from toolmesh.registry.v1.namespace_service_pb2_grpc import NamespaceServiceStub
 
     request = pb.ClaimNamespaceRequest(namespace=namespace, owner=owner, provider=provider)
-    with as_admin(target) as transport:
+    with as_operator(target) as transport:
         stub = NamespaceServiceStub(transport.channel)
         _print_namespace(transport.unary(stub.ClaimNamespace, request, None, repeatable=True).namespace, as_json)
 
 
 @app.command()
 @report_errors
-@add_local_options()
+@add_operator_options()
 def transfer(
     namespace: Namespace,
     owner: Owner,
@@ -63,13 +67,17 @@ def transfer(
 ) -> None:
     """Transfer a namespace to another owner.
 
-    Its delegates are removed. Only the operator of the local mesh may do so.
+    Its delegates are removed. Only the operator may do so.
+
+    \b
+    Example:
+      toolmesh namespace transfer acme --owner did:web:newacme.example
     """
     from toolmesh.registry.v1 import namespace_service_pb2 as pb
     from toolmesh.registry.v1.namespace_service_pb2_grpc import NamespaceServiceStub
 
     request = pb.TransferNamespaceRequest(name=_resource_name(namespace), owner=owner, provider=provider, etag=etag)
-    with as_admin(target) as transport:
+    with as_operator(target) as transport:
         stub = NamespaceServiceStub(transport.channel)
         _print_namespace(transport.unary(stub.TransferNamespace, request, None, repeatable=True).namespace, as_json)
 
@@ -91,8 +99,12 @@ def _delegate_command(rpc: str) -> Callable[..., None]:
     return run
 
 
-app.command("delegate", help="Let another subject publish into a namespace.")(_delegate_command("AddDelegate"))
-app.command("undelegate", help="Withdraw the permission of a delegate.")(_delegate_command("RemoveDelegate"))
+for _name, _rpc, _text in (
+    ("delegate", "AddDelegate", "Let another subject publish into a namespace."),
+    ("undelegate", "RemoveDelegate", "Withdraw the permission of a delegate."),
+):
+    _example = f"\b\nExample:\n  toolmesh namespace {_name} acme did:web:acme.example:bots:publisher"
+    app.command(_name, help=f"{_text}\n\n{_example}")(_delegate_command(_rpc))
 
 
 @app.command("move-alias")
@@ -107,7 +119,12 @@ def move_alias(
     target: Target,
     as_json: bool,
 ) -> None:
-    """Point an alias to another tool."""
+    """Point an alias to another tool.
+
+    \b
+    Example:
+      toolmesh namespace move-alias acme.send_mail --from acme.mail_v1 --to acme.mail_v2
+    """
     from toolmesh.registry.v1 import namespace_service_pb2 as pb
     from toolmesh.registry.v1.namespace_service_pb2_grpc import NamespaceServiceStub
 
@@ -127,7 +144,12 @@ def move_alias(
 @report_errors
 @add_target_options()
 def show(namespace: Namespace, *, target: Target, as_json: bool) -> None:
-    """Show the owner and delegates of a namespace."""
+    """Show the owner and delegates of a namespace.
+
+    \b
+    Example:
+      toolmesh namespace show acme
+    """
     from toolmesh.registry.v1 import namespace_service_pb2 as pb
     from toolmesh.registry.v1.namespace_service_pb2_grpc import NamespaceServiceStub
 
@@ -141,7 +163,12 @@ def show(namespace: Namespace, *, target: Target, as_json: bool) -> None:
 @report_errors
 @add_target_options()
 def list_namespaces(*, target: Target, as_json: bool) -> None:
-    """List namespaces and their owners."""
+    """List namespaces and their owners.
+
+    \b
+    Example:
+      toolmesh namespace list
+    """
     from toolmesh.registry.v1 import namespace_service_pb2 as pb
     from toolmesh.registry.v1.namespace_service_pb2_grpc import NamespaceServiceStub
 

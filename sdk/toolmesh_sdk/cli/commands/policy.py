@@ -58,7 +58,12 @@ def put(
     target: Target,
     as_json: bool,
 ) -> None:
-    """Upload documents as a new set. The set takes effect when it is activated."""
+    """Upload documents as a new set. The set takes effect when it is activated.
+
+    \b
+    Example:
+      toolmesh policy put rules/ -m 'payments need two signatures'
+    """
     from toolmesh.authz.v1 import policy_service_pb2 as pb
 
     sources = read_documents(paths)
@@ -92,6 +97,10 @@ def validate(
     """Check documents without storing them.
 
     Prints every problem with line and column; exits with 1 if there is one.
+
+    \b
+    Example:
+      toolmesh policy validate rules/
     """
     from toolmesh.authz.v1 import policy_service_pb2 as pb
 
@@ -121,7 +130,12 @@ def list_sets(
     target: Target,
     as_json: bool,
 ) -> None:
-    """List policy sets, newest first."""
+    """List policy sets, newest first.
+
+    \b
+    Example:
+      toolmesh policy list
+    """
     from toolmesh.authz.v1 import policy_service_pb2 as pb
 
     from toolmesh_sdk.cli.views.documents import format_time, message_to_dict
@@ -149,7 +163,12 @@ def list_sets(
 @report_errors
 @add_target_options()
 def show(name: Set = "active", *, target: Target, as_json: bool) -> None:
-    """Show a policy set with its documents."""
+    """Show a policy set with its documents.
+
+    \b
+    Example:
+      toolmesh policy show active
+    """
     from toolmesh_sdk.cli.views.documents import message_to_dict
 
     with as_admin(target, service="authz") as transport:
@@ -169,7 +188,12 @@ def show(name: Set = "active", *, target: Target, as_json: bool) -> None:
 @report_errors
 @add_target_options(timeout=60.0)
 def activate(name: Set, expect: Expected = None, *, target: Target, as_json: bool) -> None:
-    """Activate a policy set and show what changes. All replicas follow within a second."""
+    """Activate a policy set and show what changes. All replicas follow within a second.
+
+    \b
+    Example:
+      toolmesh policy activate 2
+    """
     from toolmesh.authz.v1 import policy_service_pb2 as pb
 
     with as_admin(target, service="authz") as transport:
@@ -184,7 +208,12 @@ def activate(name: Set, expect: Expected = None, *, target: Target, as_json: boo
 @report_errors
 @add_target_options(timeout=60.0)
 def rollback(expect: Expected = None, *, target: Target, as_json: bool) -> None:
-    """Activate the previously active policy set. Repeat it to go back further."""
+    """Activate the previously active policy set. Repeat it to go back further.
+
+    \b
+    Example:
+      toolmesh policy rollback
+    """
     from toolmesh.authz.v1 import policy_service_pb2 as pb
 
     with as_admin(target, service="authz") as transport:
@@ -210,6 +239,10 @@ def replay(
     """Replay recent decisions against a policy set.
 
     Lists the decisions that would change; changes nothing itself.
+
+    \b
+    Example:
+      toolmesh policy replay 2
     """
     from toolmesh.authz.v1 import policy_service_pb2 as pb
 
@@ -245,7 +278,12 @@ def explain(
     target: Target,
     as_json: bool,
 ) -> None:
-    """Explain a decision: request, result and policies."""
+    """Explain a decision: request, result and policies.
+
+    \b
+    Example:
+      toolmesh policy explain decisions/0198c
+    """
     from toolmesh.authz.v1 import policy_service_pb2 as pb
 
     from toolmesh_sdk.cli.views.documents import message_to_dict

@@ -39,6 +39,10 @@ def result(
 
     `toolmesh call` prints its name and access token. The result is checked against its digest before it is printed or
     written. It can be read by the tenant of the original caller until it expires.
+
+    \b
+    Example:
+      toolmesh result results/0198c --access-token "$ACCESS" --output report.json
     """
     from toolmesh_sdk._wire.payload import parse
 

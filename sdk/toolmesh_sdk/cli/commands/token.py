@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,18 +11,18 @@ import typer
 from toolmesh_sdk.cli.failures import report_errors
 from toolmesh_sdk.cli.inputs import options
 from toolmesh_sdk.cli.inputs import token_bounds as bounds
+from toolmesh_sdk.cli.inputs.admin_connection import as_admin, as_operator
 from toolmesh_sdk.cli.inputs.claims import decode_claims
 from toolmesh_sdk.cli.inputs.json_input import read_stdin
 from toolmesh_sdk.cli.inputs.options import refuse_blank, split_list
 from toolmesh_sdk.cli.inputs.target import LOCAL_SCOPES, LOCAL_USER, Target, open_client
-from toolmesh_sdk.cli.inputs.target_options import add_local_options, add_target_options
+from toolmesh_sdk.cli.inputs.target_options import add_operator_options, add_target_options
 from toolmesh_sdk.cli.inputs.timestamps import parse_seconds
 from toolmesh_sdk.cli.views import output
 from toolmesh_sdk.cli.views.token_report import describe_claims
 from toolmesh_sdk.errors import ToolmeshError
 
 if TYPE_CHECKING:
-    from toolmesh_sdk._wire.transport import Transport
     from toolmesh_sdk.token_request import Bounds
 
 app = typer.Typer(help="Mint, delegate, inspect and revoke tokens.", no_args_is_help=True)
@@ -33,7 +31,7 @@ TIMEOUT = 10.0
 
 @app.command()
 @report_errors
-@add_local_options(timeout=TIMEOUT)
+@add_operator_options(timeout=TIMEOUT)
 def mint(
     sub: Annotated[str, typer.Option(help="The subject of the token, a DID.")] = LOCAL_USER,
     tools: Annotated[str, typer.Option(help="Tool patterns, separated by commas.", callback=refuse_blank)] = "*",
@@ -56,25 +54,26 @@ def mint(
     target: Target,
     as_json: bool,
 ) -> None:
-    """Mint a token on the local mesh.
+    """Mint a token, as the operator.
 
     \b
-    Example:
+    Examples:
       toolmesh token mint --tools 'acme.*' --scopes tools:call --ttl 15m --raw
+      toolmesh token mint --context prod --sub did:web:example.com:alice --raw
     """
-    token = _mint(
-        target.require_runtime(),
-        timeout=target.timeout,
-        sub=sub,
-        tools=split_list(tools),
-        scopes=split_list(scopes),
-        ttl_seconds=parse_seconds(ttl, "--ttl"),
-        tenant=tenant or "",
-        groups=split_list(groups),
-        trust=trust,
-        audience=split_list(audience),
-        depth=depth,
-        bounds=bounds.build_bounds(
+    from toolmesh_sdk.admin import TokenWishes, issue_token
+
+    wishes: TokenWishes = {
+        "sub": sub,
+        "tools": split_list(tools),
+        "scopes": split_list(scopes),
+        "ttl_seconds": parse_seconds(ttl, "--ttl"),
+        "tenant": tenant or "",
+        "groups": split_list(groups),
+        "trust": trust,
+        "audience": split_list(audience),
+        "depth": depth,
+        "bounds": bounds.build_bounds(
             resources=resources,
             constraints=constraints,
             calls=calls,
@@ -83,7 +82,9 @@ def mint(
             session=session,
             proof=proof,
         ),
-    )
+    }
+    with as_operator(target, service="authz") as transport:
+        token = issue_token(transport, timeout=target.timeout, **wishes)
     _print_token(token, raw=raw, as_json=as_json)
 
 
@@ -114,7 +115,12 @@ def delegate(
     target: Target,
     as_json: bool,
 ) -> None:
-    """Delegate a part of your token to an agent."""
+    """Delegate a part of your token to an agent.
+
+    \b
+    Example:
+      toolmesh token delegate did:web:example.com:bots:planner --tools 'echo' --ttl 10m --raw
+    """
     limits = bounds.build_bounds(
         resources=resources,
         constraints=constraints,
@@ -147,7 +153,14 @@ def narrow(
     target: Target,
     as_json: bool,
 ) -> None:
-    """Narrow your token to one tool. The result cannot be delegated or narrowed further."""
+    """Narrow your token to one tool.
+
+    The result cannot be delegated or narrowed further.
+
+    \b
+    Example:
+      toolmesh token narrow echo --ttl 5m --raw
+    """
     limits = bounds.build_bounds(
         resources=resources, constraints=constraints, calls=calls, session=session, proof=proof
     )
@@ -159,22 +172,27 @@ def narrow(
 
 @app.command()
 @report_errors
-@add_local_options(timeout=TIMEOUT)
+@add_operator_options(timeout=TIMEOUT)
 def inspect(
     token: Annotated[str, typer.Argument(metavar="TOKEN", help="The token, or - for stdin.")],
-    offline: Annotated[bool, typer.Option("--offline", help="Do not ask the local mesh.")] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="Do not ask the mesh.")] = False,
     *,
     target: Target,
     as_json: bool,
 ) -> None:
     """Decode a token and show its claims.
 
-    The signature is not verified here; a running local mesh is asked whether it accepts the token.
+    The signature is not verified here. The mesh is asked whether it accepts the token, if it runs here or --cert
+    reaches its authz.
+
+    \b
+    Example:
+      toolmesh token mint --raw | toolmesh token inspect -
     """
     text = _read_token(token)
     claims = decode_claims(text)
-    runtime = None if offline else target.read_runtime()
-    answer = _introspect(runtime, text, target.timeout) if runtime is not None else None
+    asked = not offline and (target.cert is not None or (target.is_local() and target.read_runtime() is not None))
+    answer = _introspect(target, text) if asked else None
     if as_json:
         output.print_json({"verified": False, "claims": claims, "introspection": answer})
         return
@@ -182,7 +200,7 @@ def inspect(
     console = output.err()
     console.print("Decoded, not verified: the claims may be forged.", style="yellow")
     if answer is not None:
-        console.print(f"The local mesh: {_verdict(answer)}", markup=False)
+        console.print(f"The mesh: {_verdict(answer)}", markup=False)
 
 
 @app.command()
@@ -201,8 +219,13 @@ def revoke(
 ) -> None:
     """Revoke a token and all tokens derived from it.
 
-    --subject revokes all tokens of a subject, --key all tokens that a key signed. The authority is --token, else the
-    operator's certificate of the local mesh.
+    --subject revokes all tokens of a subject, --key all tokens that a key signed. The authority is --cert, else
+    --token, else the operator's certificate of the local mesh.
+
+    \b
+    Examples:
+      toolmesh token revoke "$TOKEN" --reason 'left the team'
+      toolmesh token revoke --subject did:web:example.com:alice
     """
     from toolmesh.authz.v1 import token_service_pb2 as pb
     from toolmesh.authz.v1.token_service_pb2_grpc import TokenServiceStub
@@ -211,30 +234,13 @@ def revoke(
         raise typer.BadParameter("give exactly one: a token or its id, --subject, or --key", param_hint="TOKEN")
     revoked = {"subject": subject} if subject else {"key_id": key} if key else {"token_id": _token_id(what)}
     request = pb.RevokeTokenRequest(reason=reason, **revoked)
-    with _connect(target) as transport:
+    with as_admin(target, service="authz") as transport:
         stub = TokenServiceStub(transport.channel)
         revocation = transport.unary(stub.RevokeToken, request, target.timeout, repeatable=True).revocation
     if as_json:
         output.print_json({"revocation": revocation.name, "reason": revocation.reason, "by": revocation.revoked_by})
         return
     output.err().print(output.text(("Revoked", "bold"), f" by {revocation.revoked_by} as {revocation.name}."))
-
-
-@contextmanager
-def _connect(target: Target) -> Iterator[Transport]:
-    """Connect with the given token, else as the operator of the local mesh."""
-    from toolmesh_sdk.admin import operator
-
-    if target.url or target.token is not None:
-        with open_client(target) as client:
-            yield client.transport
-        return
-    runtime = target.require_runtime()
-    try:
-        with operator(runtime) as transport:
-            yield transport
-    except (OSError, KeyError) as error:
-        raise typer.BadParameter(f"the operator's certificate cannot be used: {error}", param_hint="--state") from None
 
 
 def _add_limits(
@@ -268,24 +274,14 @@ def _token_id(what: str) -> str:
     return str(decode_claims(text).get("jti", "")) if text.count(".") == 2 else text
 
 
-def _mint(runtime: dict[str, Any], **options: Any) -> str:
-    from toolmesh_sdk.admin import mint_token
-
-    try:
-        return mint_token(runtime, **options)
-    except (OSError, KeyError) as error:
-        raise typer.BadParameter(f"the operator's certificate cannot be used: {error}", param_hint="--state") from None
-
-
-def _introspect(runtime: dict[str, Any], token: str, timeout: float) -> dict[str, Any]:
+def _introspect(target: Target, token: str) -> dict[str, Any]:
     from toolmesh_sdk.admin import introspect_token
 
     try:
-        response = introspect_token(runtime, token, timeout=timeout)
+        with as_operator(target, service="authz") as transport:
+            response = introspect_token(transport, token, timeout=target.timeout)
     except ToolmeshError as error:
         return {"active": None, "error_code": error.code}
-    except (OSError, KeyError):
-        return {"active": None, "error_code": ""}
     return {"active": response.active, "error_code": response.error_code}
 
 

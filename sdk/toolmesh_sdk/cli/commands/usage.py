@@ -11,6 +11,7 @@ import typer
 from toolmesh_sdk.cli.failures import report_errors
 from toolmesh_sdk.cli.inputs.target import Target, open_client
 from toolmesh_sdk.cli.inputs.target_options import add_target_options
+from toolmesh_sdk.cli.inputs.tool_completion import complete_tool
 from toolmesh_sdk.cli.views import output
 
 app = typer.Typer(help="Show usage of tools and callers.", no_args_is_help=True)
@@ -63,6 +64,7 @@ def top(
     \b
     Example:
       toolmesh usage top --by cost --of tasks --tool acme.translate
+      toolmesh usage top --by errors --days 7
     """
     from toolmesh_sdk.cli.views.documents import message_to_dict
     from toolmesh_sdk.usage import UsageFilters, UsageReader
@@ -89,7 +91,10 @@ def top(
 @report_errors
 @add_target_options()
 def tool(
-    name: Annotated[str, typer.Argument(metavar="TOOL", help="The tool, such as echo or acme.send_email.")],
+    name: Annotated[
+        str,
+        typer.Argument(metavar="TOOL", help="The tool, such as echo or acme.send_email.", autocompletion=complete_tool),
+    ],
     version: Annotated[str, typer.Option(help="Only this exact version.")] = "",
     days: Days = 30,
     *,
@@ -101,6 +106,10 @@ def tool(
     Calls per day, outcomes, latency, versions and callers.
 
     With --json: {"usage": {...}, "tool": {...}, "versions": {...}, "callers": {...}}.
+
+    \b
+    Example:
+      toolmesh usage tool echo
     """
     from toolmesh_sdk.usage import UsageFilters, UsageReader, tool_resource
 
@@ -149,6 +158,10 @@ def caller(
     Calls per day, outcomes, latency and tools.
 
     With --json: {"usage": {...}, "tools": {...}}.
+
+    \b
+    Example:
+      toolmesh usage caller did:web:example.com:agents:planner
     """
     from toolmesh_sdk.usage import UsageReader
 

@@ -10,7 +10,12 @@ from toolmesh_sdk.cli.views import output
 
 
 def version(as_json: options.Json = False) -> None:
-    """Show the version."""
+    """Show the version.
+
+    \b
+    Example:
+      toolmesh version --json
+    """
     facts = {
         "toolmesh": installed_version(),
         "python": platform.python_version(),

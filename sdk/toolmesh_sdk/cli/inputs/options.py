@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from toolmesh_sdk.cli.inputs.contexts import complete_context
+
 STDIN = "-"
 TOKEN_VARIABLE = "TOOLMESH_TOKEN"  # noqa: S105  (the name of a variable, not a secret)
 KEY_VARIABLE = "TOOLMESH_AUDIT_KEY"
@@ -95,6 +97,45 @@ Ca = Annotated[
         "--ca",
         envvar="TOOLMESH_CA",
         help="The CA certificate of the mesh, a PEM file; for https.",
+        show_default=False,
+    ),
+]
+Cert = Annotated[
+    Path | None,
+    typer.Option(
+        "--cert",
+        envvar="TOOLMESH_CERT",
+        help="Your certificate, a PEM file: --url is then a service.",
+        show_default=False,
+    ),
+]
+CertKey = Annotated[
+    Path | None,
+    typer.Option(
+        "--key",
+        "--cert-key",
+        envvar="TOOLMESH_CERT_KEY",
+        help="The private key of --cert, unless that file holds it.",
+        show_default=False,
+    ),
+]
+# For commands that have a --key of their own.
+OnlyCertKey = Annotated[
+    Path | None,
+    typer.Option(
+        "--cert-key",
+        envvar="TOOLMESH_CERT_KEY",
+        help="The private key of --cert, unless that file holds it.",
+        show_default=False,
+    ),
+]
+Context = Annotated[
+    str,
+    typer.Option(
+        "--context",
+        envvar="TOOLMESH_CONTEXT",
+        help="A mesh of `toolmesh context list`.",
+        autocompletion=complete_context,
         show_default=False,
     ),
 ]

@@ -6,7 +6,7 @@ import json
 import os
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ import typer
 from toolmesh_sdk._wire.retry import COMMAND_LINE
 from toolmesh_sdk._wire.trace import SAMPLED, new_traceparent
 from toolmesh_sdk.cli.failures import no_mesh_error
+from toolmesh_sdk.cli.inputs.contexts import Context, read_contexts
 from toolmesh_sdk.errors import ToolmeshError
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ DEFAULT_STATE = "~/.local/state/toolmesh"
 LOCAL_USER = "did:web:toolmesh.local:users:local"
 LOCAL_SCOPES = ("tools:call", "tools:read", "tools:logs", "audit:read")
 LOCAL_TOKEN_SECONDS = 300
-START = "Start one with `toolmesh up`, or name another with --url."
+START = "Start one with `toolmesh up`, or name another with --url or --context."
+_PLAINTEXT = ("http://", "grpc://")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,11 @@ class Target:
     token: str | None = None
     state: Path | None = None
     ca: Path | None = None
+    cert: Path | None = None
+    cert_key: Path | None = None
+    context: str = ""
+    services: dict[str, str] = field(default_factory=dict)
+    """Addresses of services for the holder of `cert`, from the context; else the URL is the service's."""
     timeout: float = 30.0
 
     @property
@@ -60,6 +67,78 @@ class Target:
             raise no_mesh_error(f"No mesh is running here (looked in {self.folder}).", START)
         return runtime
 
+    def is_local(self) -> bool:
+        """Return whether the target is the local mesh, also if its URL is written out."""
+        if self.cert is not None:
+            return False
+        runtime = self.read_runtime() if self.url else None
+        return not self.url or (runtime is not None and self.url.rpartition("://")[2] in _addresses(runtime))
+
+    def service_url(self, service: str) -> str:
+        """Return the address of a service for the holder of `cert`."""
+        pattern = self.services.get(service) or self.services.get("*") or self.url
+        if not pattern:
+            advice = f"add --url https://HOST:PORT of {service}, or a context with --service {service}=HOST:PORT"
+            raise typer.BadParameter(f"the address of {service} is unknown; {advice}", param_hint="--cert")
+        return pattern.replace("{service}", service)
+
+
+def select_mesh(target: Target) -> Target:
+    """Return the target with the values of its context.
+
+    The order is --url, --context or TOOLMESH_CONTEXT, TOOLMESH_URL, --state or TOOLMESH_STATE, the context in use, the
+    local mesh. A token of the environment is never sent to the mesh of a context.
+    """
+    url, token = _typed(target.url, "TOOLMESH_URL"), _typed(target.token, "TOOLMESH_TOKEN")
+    if target.context and url:
+        raise typer.BadParameter("use --url or --context, not both", param_hint="--url")
+    if not target.context and (target.url or target.state is not None):
+        return _as_local_user(target)
+    contexts = read_contexts()
+    context = contexts.get(target.context or contexts.current)
+    if context is None:
+        return _as_local_user(replace(target, url="") if target.context else target)
+    return replace(
+        target,
+        url=context.url,
+        token=token if token is not None else _read_token_file(context),
+        ca=target.ca or _path(context.ca),
+        cert=target.cert or _path(context.cert),
+        cert_key=target.cert_key or _path(context.key),
+        services=context.services,
+    )
+
+
+def _typed(value: str | None, variable: str) -> str | None:
+    """Return a value of the command line; None for one of the environment."""
+    return None if value is not None and value == os.environ.get(variable) else value
+
+
+def _path(text: str) -> Path | None:
+    return Path(text) if text else None
+
+
+def _read_token_file(context: Context) -> str | None:
+    if not context.token_file:
+        return None
+    try:
+        return Path(context.token_file).read_text().strip()
+    except OSError as error:
+        raise typer.BadParameter(f"{context.token_file}: {error.strerror}", param_hint="--context") from None
+
+
+def _as_local_user(target: Target) -> Target:
+    """Drop the token that `toolmesh env` exports: it is the local user's, and a command mints a fresh one.
+
+    Otherwise it would end after its hours, and take the operator's certificate from the commands that need it. Any
+    other token limits a command to its authority.
+    """
+    try:
+        own = (target.folder / "token").read_text().strip()
+    except OSError:
+        return target
+    return replace(target, token=None) if target.token == own and target.is_local() else target
+
 
 def open_client(target: Target, key_secret: str = "") -> Client:
     """Connect through the edge: to the URL if there is one, else to the local mesh."""
@@ -73,10 +152,13 @@ def open_client(target: Target, key_secret: str = "") -> Client:
 
 
 def open_direct(target: Target, key_secret: str = "") -> Client:
-    """Connect directly to the local mesh's executor, with the certificate of the orchestrator."""
+    """Connect directly to the executor, with --cert, else with the certificate of the local orchestrator."""
     from toolmesh_sdk._wire.connection import Tls
     from toolmesh_sdk.admin import service_address
 
+    if target.cert is not None:
+        url, certificates = target.service_url("executor"), client_tls(target)
+        return _client(url, certificates, target.token or "", target.timeout, key_secret)
     runtime = target.require_runtime()
     identity = _runtime_entry(runtime, "orchestrator")
     tls = Tls(_runtime_entry(runtime, "ca"), identity["cert"], identity["key"], server_name="executor")
@@ -114,10 +196,8 @@ class LocalTokens:
 
 def _local_token_for(target: Target) -> str:
     # A token of the local mesh is sent to the local mesh only, never to another address.
-    runtime = target.read_runtime()
-    if runtime is None or (target.url and target.url.rpartition("://")[2] not in _addresses(runtime)):
-        return ""
-    return mint_local_token(runtime)
+    runtime = target.read_runtime() if target.is_local() else None
+    return "" if runtime is None else mint_local_token(runtime)
 
 
 def _addresses(runtime: dict[str, Any]) -> set[str]:
@@ -148,6 +228,33 @@ def _client(address: str, tls: Tls | None, token: Token, timeout: float, key_sec
 
 
 def _tls(target: Target) -> Tls | None:
+    """Return the TLS settings for the URL. A context's certificate is for its services, not for the edge."""
+    if target.services:
+        return None if target.url.startswith(_PLAINTEXT) else authority_tls(target)
+    return client_tls(target) if target.cert is not None else authority_tls(target)
+
+
+def client_tls(target: Target) -> Tls:
+    """Return the TLS settings of --cert, --key and --ca; refuse files that do not fit together."""
+    import ssl
+
+    from toolmesh_sdk._wire.connection import Tls
+
+    cert = target.cert.expanduser() if target.cert else Path()
+    key = target.cert_key.expanduser() if target.cert_key else cert
+    try:
+        # gRPC would only fail at the first call, with a message about an unreachable server.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(cert, key)
+    except OSError as error:
+        raise typer.BadParameter(
+            f"{cert} and {key} are no certificate and its key: {error}", param_hint="--cert"
+        ) from None
+    authority = authority_tls(target)
+    return Tls(ca=authority.ca if authority else None, cert=cert, key=key)
+
+
+def authority_tls(target: Target) -> Tls | None:
+    """Return the TLS settings of --ca; refuse a file without certificates."""
     if target.ca is None:
         return None
     import ssl
@@ -155,8 +262,7 @@ def _tls(target: Target) -> Tls | None:
     from toolmesh_sdk._wire.connection import Tls
 
     try:
-        # gRPC would only fail at the first call, with a message about an unreachable server.
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(target.ca)
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(target.ca.expanduser())
     except OSError as error:
         raise typer.BadParameter(f"{target.ca} holds no readable certificate: {error}", param_hint="--ca") from None
     return Tls(ca=target.ca)

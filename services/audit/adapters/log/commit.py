@@ -37,10 +37,16 @@ Connection = psycopg.Connection[Any]
 # Most commits complete no stored subtree and omit these arrays.
 _PARAMETERS = ("known_size", "size", "hashes", "leaf_hash", *Entry._fields)
 _COMPLETED = ("levels", "places", "nodes")
+# The parameters of the function after those that every release passes by position.
+_NAMED = {"resource": "resources", "levels": "levels", "places": "places", "nodes": "nodes"}
 
 
 def _call(parameters: Sequence[str]) -> bytes:
-    return f"select append_records({', '.join(f'${number}' for number, _ in enumerate(parameters, start=1))})".encode()
+    values = [
+        f"{_NAMED[name]} => ${number}" if name in _NAMED else f"${number}"
+        for number, name in enumerate(parameters, start=1)
+    ]
+    return f"select append_records({', '.join(values)})".encode()
 
 
 _STATEMENTS = {b"append": _call(_PARAMETERS), b"append_and_complete": _call(_PARAMETERS + _COMPLETED)}

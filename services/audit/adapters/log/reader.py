@@ -94,6 +94,11 @@ def _conditions(record_filter: RecordFilter) -> Iterator[ColumnElement[bool]]:
         yield func.pg_catalog.position(records.c.canonical, b'"tenant":' + orjson.dumps(record_filter.tenant)) > 0
     if record_filter.tool_prefix:
         yield func.starts_with(records.c.tool_version, record_filter.tool_prefix)
+    if record_filter.resource_prefix:
+        yield func.starts_with(records.c.resource, record_filter.resource_prefix)
+    if record_filter.resource_prefix or record_filter.acts_only:
+        # The condition of the index of acts, which are few among many records.
+        yield records.c.resource.is_not(None)
     exact = {
         records.c.subject: record_filter.subject,
         records.c.trace_id: record_filter.trace_id,

@@ -63,7 +63,7 @@ _leaves = select(
         func.coalesce(column, "")
         for column in (
             *(records.c.subject, records.c.tool_version, records.c.trace_id, records.c.invocation_id),
-            *(records.c.authz_outcome, records.c.status, records.c.ticket),
+            *(records.c.authz_outcome, records.c.status, records.c.ticket, records.c.resource),
         )
     ),
 )

@@ -95,6 +95,10 @@ class KafkaSink:
             raise SinkError("the sink is closed")
         await asyncio.get_running_loop().run_in_executor(self._thread, self._send, self._producer, events)
 
+    async def erase(self, sequences: Sequence[int]) -> None:
+        """Implement `RelaySink.erase`: does nothing. Events of one call share a key, so no tombstone removes one of
+        them; readers of the topic act on the `log.payload.erased` event."""
+
     async def close(self) -> None:
         """Implement `RelaySink.close`."""
         producer, self._producer = self._producer, None

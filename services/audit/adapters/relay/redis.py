@@ -19,6 +19,7 @@ from redis.exceptions import RedisError
 from services.audit.domain.errors import SinkError
 from services.audit.domain.log.yield_every import yield_every
 from services.audit.domain.relay.cloudevent import CloudEvent
+from services.audit.domain.relay.moments import MAX_MOMENTS
 
 PREFIX = "toolmesh:audit:"
 STREAM_LENGTH = 10_000
@@ -97,6 +98,16 @@ class RedisSink:
                 await self._require_repeats(self._client, [events[index] for index in refused_indexes])
         self._reached = max(self._reached, events[-1].sequence + 1)
 
+    async def erase(self, sequences: Sequence[int]) -> None:
+        """Implement `RelaySink.erase`. The last id of the stream stays known, so that no entry is added again."""
+        if self._client is None:
+            raise SinkError("the sink is closed")
+        with _as_sink_error():
+            # The moments of an invocation go with its record.
+            parts = range(1, MAX_MOMENTS + 2)
+            names = [_entry_id(sequence, part) for sequence in sequences for part in parts]
+            await self._client.xdel(self._stream, *names)
+
     async def close(self) -> None:
         """Implement `RelaySink.close`."""
         client, self._client, self._add = self._client, None, None
@@ -115,10 +126,10 @@ class RedisSink:
         """Raise unless the refused events are repeats of stored ones."""
         if await self._end_of_stream(client) <= refused[-1].sequence:
             raise SinkError("the stream refused an entry that it does not have")
-        first, last = _entry_id(refused[0].sequence), _entry_id(refused[-1].sequence)
+        first, last = (_entry_id(event.sequence, event.part) for event in (refused[0], refused[-1]))
         held: Any = dict(await client.xrange(self._stream, first, last) or [])
         for event in refused:
-            entry = held.get(_entry_id(event.sequence).encode())
+            entry = held.get(_entry_id(event.sequence, event.part).encode())
             # Missing entries were trimmed; existing ones must be the same record.
             if entry is not None and entry[b"leaf"] != event.leaf_hash:
                 raise SinkError(
@@ -130,13 +141,13 @@ async def _pack_entries(events: Sequence[CloudEvent]) -> bytes:
     """Return the entries concatenated, each value after its length."""
     parts: list[bytes] = []
     async for event in yield_every(events):
-        name, leaf, body = _entry_id(event.sequence).encode(), event.leaf_hash, event.body
+        name, leaf, body = _entry_id(event.sequence, event.part).encode(), event.leaf_hash, event.body
         parts += (_length(len(name)), name, _length(len(leaf)), leaf, _length(len(body)), body)
     return b"".join(parts)
 
 
-def _entry_id(sequence: int) -> str:
-    return f"{sequence}-1"
+def _entry_id(sequence: int, part: int) -> str:
+    return f"{sequence}-{part}"
 
 
 @contextlib.contextmanager

@@ -91,6 +91,9 @@ class Requester:
 
     peer: str
     identity: Identity | None = None
+    trace_id: str = ""
+    certificate_thumbprint: str = ""
+    """Of the certificate that the peer presented."""
 
 
 class Leaf(Struct, frozen=True):

@@ -29,6 +29,8 @@ class Matcher:
             self._tenant in entry.canonical
             and all(entry[column] == value for column, value in self._exact)
             and entry.tool_version.startswith(wanted.tool_prefix)
+            and entry.resource.startswith(wanted.resource_prefix)
+            and (bool(entry.resource) or not wanted.acts_only)
             and (wanted.from_time is None or entry.event_time >= wanted.from_time)
             and (wanted.to_time is None or entry.event_time < wanted.to_time)
         )

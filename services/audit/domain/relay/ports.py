@@ -38,6 +38,10 @@ class RelaySink(Protocol):
         """
         ...
 
+    async def erase(self, sequences: Sequence[int]) -> None:
+        """Remove the events of these records, if the sink has them and can. Raises SinkError like `publish`."""
+        ...
+
     async def close(self) -> None:
         """Close the connection and discard unacknowledged events. Never raises."""
         ...

@@ -16,7 +16,7 @@ from services.audit.domain.log.tail import Tail
 from services.audit.domain.log.yield_every import yield_every
 from services.audit.domain.model import Page, RecordFilter, Span
 from services.audit.domain.ports import LogReader
-from services.audit.domain.relay.cloudevent import cloud_event
+from services.audit.domain.relay.cloudevent import cloud_events, erased_sequence
 from services.audit.domain.relay.ports import RelayLease, RelayObserver, RelaySink, RelayStatus
 from services.audit.domain.relay.throttle import rest_seconds
 
@@ -123,8 +123,12 @@ class Relay:
         if missing := page.records[0].sequence - position:
             self._observer.report_missed(missing)
         await self._sink.publish(
-            [cloud_event(record, self._trust_domain) async for record in yield_every(page.records)]
+            [event async for record in yield_every(page.records) for event in cloud_events(record, self._trust_domain)]
         )
+        erased = [sequence for record in page.records if (sequence := erased_sequence(record)) is not None]
+        if erased:
+            # Before the position is stored, so that no crash skips it.
+            await self._sink.erase(erased)
         next_position = page.records[-1].sequence + 1
         await self._lease.advance(next_position)
         self._observer.report_relayed(len(page.records))

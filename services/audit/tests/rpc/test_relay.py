@@ -9,6 +9,7 @@ import httpx
 import orjson
 import pytest
 import redis
+from toolmesh.audit.v1 import log_service_pb2 as log_pb
 
 from services.audit.adapters.relay.redis import PREFIX
 from services.audit.tests.database import sql
@@ -72,6 +73,21 @@ async def test_appended_records_are_relayed_in_order(start: Start, to_redis: red
     await until(lambda: "relay redis: leads, 0 records and 0" in ready_page(audit))
 
 
+async def test_an_erased_payload_leaves_the_stream(start: Start, to_redis: redis.Redis) -> None:
+    audit = await start()
+    await audit.append(a_record(arguments_summary=b'{"text":"to be forgotten"}'), a_record())
+    await until(lambda: position(audit) == 2)
+    request = log_pb.ErasePayloadRequest(sequence=0, reason="asked for")
+    answer = await audit.log().ErasePayload(request)
+    assert answer.relayed_copy == log_pb.RELAYED_COPY_REMOVED_BY_RELAY
+    await until(lambda: position(audit) == 3)
+    entries = to_redis.xrange(PREFIX + audit_log(audit))
+    assert [name for name, _ in entries] == [b"1-1", b"2-1"]  # type: ignore[union-attr]
+    assert b"to be forgotten" not in repr(entries).encode()
+    await audit.append(a_record())
+    await until(lambda: position(audit) == 4)
+
+
 async def test_another_replica_takes_over_the_relay_without_repeats(start: Start, to_redis: redis.Redis) -> None:
     one, other = await start(), await start()
     await one.append(*(a_record() for _ in range(30)))
@@ -120,6 +136,9 @@ async def test_brokers_that_were_away_get_everything_later(start: Start, to_kafk
         to_kafka.order("up", broker=broker)
     await until(lambda: position(audit) == 300)
     check_topic(to_kafka, stored(audit))
+    answer = await audit.log().ErasePayload(log_pb.ErasePayloadRequest(sequence=0, reason="asked for"))
+    assert answer.relayed_copy == log_pb.RELAYED_COPY_STAYS
+    await until(lambda: position(audit) == 301)
 
 
 async def test_a_cluster_that_is_killed_is_not_believed_to_have_more_than_it_acknowledged(

@@ -9,7 +9,10 @@ from sqlalchemy import Row, func, insert, select
 from sqlalchemy import text as sql
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from libs.audit_client.act import ActKind
+from libs.audit_client.outbox import ActRecorder
 from libs.common.sql.engine import separately, transaction
+from services.authz.adapters.postgres.acts import policy_activated, policy_put
 from services.authz.adapters.postgres.feed import append_invalidation
 from services.authz.adapters.postgres.tables import activations, policy_documents, policy_sets
 from services.authz.domain.policies.errors import active_set_mismatch, no_previous_set, set_not_found
@@ -23,13 +26,13 @@ KIND = "policy_set"
 class PostgresPolicySets:
     """The stored policy sets and the history of activations."""
 
-    def __init__(self, engine: AsyncEngine) -> None:
-        self._engine = engine
+    def __init__(self, engine: AsyncEngine, acts: ActRecorder) -> None:
+        self._engine, self._acts = engine, acts
 
     async def put(self, new: NewPolicySet) -> StoredPolicySet:
         async with transaction(self._engine) as connection:
             await connection.execute(_LOCK_WRITERS)
-            return await _put(connection, new)
+            return await self._put(connection, new)
 
     async def seed(self, new: NewPolicySet) -> bool:
         """Store and activate the first set if there is none; of several replicas that start together, one does it."""
@@ -37,8 +40,9 @@ class PostgresPolicySets:
             await connection.execute(_LOCK_WRITERS)
             if await _active(connection) is not None:
                 return False
-            stored = await _put(connection, new)
+            stored = await self._put(connection, new)
             await _append(connection, stored.number, None, new.put_by, new.put_time)
+            await self._record_activation(connection, ActKind.POLICY_ACTIVATED, stored, None, new.put_time)
         return True
 
     async def find(self, number: int) -> StoredPolicySet | None:
@@ -78,9 +82,12 @@ class PostgresPolicySets:
             _expect(current, expected)
             if await _find(connection, policy_sets.c.number == number) is None:
                 raise set_not_found(f"policySets/{number}")
-            if current is None or current.set_number != number:
+            changes = current is None or current.set_number != number
+            if changes:
                 await _append(connection, number, current.sequence if current else None, by, now)
             stored = await _find(connection, policy_sets.c.number == number)
+            if changes and stored is not None:
+                await self._record_activation(connection, ActKind.POLICY_ACTIVATED, stored, current, now)
         assert stored is not None
         return stored
 
@@ -103,8 +110,31 @@ class PostgresPolicySets:
             # The next rollback leads to the set before that one, not back to the current one.
             await _append(connection, previous.set_number, previous.previous, by, now)
             stored = await _find(connection, policy_sets.c.number == previous.set_number)
-        assert stored is not None
+            assert stored is not None
+            await self._record_activation(connection, ActKind.POLICY_ROLLED_BACK, stored, current, now)
         return stored
+
+    async def _put(self, connection: AsyncConnection, new: NewPolicySet) -> StoredPolicySet:
+        known = await _find(connection, policy_sets.c.version == new.version)
+        if known is not None:
+            return known
+        current = await _active(connection)
+        active = await _find(connection, policy_sets.c.number == current.set_number) if current is not None else None
+        stored = await _insert_set(connection, new)
+        act = policy_put(new, stored.number, active.version if active is not None else "")
+        await connection.execute(self._acts.insertion(act))
+        return stored
+
+    async def _record_activation(
+        self,
+        connection: AsyncConnection,
+        kind: ActKind,
+        stored: StoredPolicySet,
+        current: Row[Any] | None,
+        now: datetime,
+    ) -> None:
+        before = await _find(connection, policy_sets.c.number == current.set_number) if current is not None else None
+        await connection.execute(self._acts.insertion(policy_activated(kind, stored, before, now)))
 
 
 def _expect(current: Row[Any] | None, expected: int | None) -> None:
@@ -113,10 +143,7 @@ def _expect(current: Row[Any] | None, expected: int | None) -> None:
         raise active_set_mismatch(f"policySets/{expected}", f"policySets/{number}" if number else "")
 
 
-async def _put(connection: AsyncConnection, new: NewPolicySet) -> StoredPolicySet:
-    known = await _find(connection, policy_sets.c.version == new.version)
-    if known is not None:
-        return known
+async def _insert_set(connection: AsyncConnection, new: NewPolicySet) -> StoredPolicySet:
     number = (await connection.execute(select(func.coalesce(func.max(policy_sets.c.number), 0) + 1))).scalar_one()
     row = {
         "number": number,

@@ -9,7 +9,9 @@ from typing import Any, cast
 from sqlalchemy import Row, func, insert, or_, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from libs.audit_client.outbox import ActRecorder
 from libs.common.sql.engine import separately, transaction
+from services.authz.adapters.postgres.acts import revoked
 from services.authz.adapters.postgres.feed import append_invalidation
 from services.authz.adapters.postgres.tables import feed_head, issued_tokens, revocations
 from services.authz.domain.model import Revocation, RevocationTarget, TokenRecord
@@ -20,8 +22,8 @@ KIND = "revocation"
 class PostgresRevocations:
     """Stores revocations and appends each to the feed."""
 
-    def __init__(self, engine: AsyncEngine) -> None:
-        self._engine = engine
+    def __init__(self, engine: AsyncEngine, acts: ActRecorder) -> None:
+        self._engine, self._acts = engine, acts
 
     async def find_token(self, token_id: str) -> TokenRecord | None:
         tokens = issued_tokens.c
@@ -70,6 +72,7 @@ class PostgresRevocations:
         }
         async with transaction(self._engine) as connection:
             sequence = await append_invalidation(connection, KIND)
+            await connection.execute(self._acts.insertion(revoked(revocation)))
             added = insert(revocations).values(sequence=sequence, **values).returning(*revocations.c)
             return revocation_of((await connection.execute(added)).one())
 

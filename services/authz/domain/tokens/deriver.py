@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from libs.common.auth.authority import Authority, exceeded
+from libs.common.auth.authority import AGENT, Authority, exceeded
 from libs.common.auth.identity import Budget, Identity
 from libs.common.errors import Violation
 from services.authz.domain.errors import authority_exceeded, grant_refused, parent_expired
-from services.authz.domain.model import Attenuation, IssuedToken
+from services.authz.domain.model import Attenuation, IssuedToken, Minting
 from services.authz.domain.tokens.grants import ConstraintCost, audience_violations, parse_constraints, tool_violations
 from services.authz.domain.tokens.minter import TokenMinter
 
@@ -34,7 +34,8 @@ class TokenDeriver:
         violations = exceeded(child, parent.authority)
         if violations:
             raise authority_exceeded(violations)
-        return await self.minter.mint_requested(child, parent)
+        minting = Minting.DELEGATED if tier == AGENT else Minting.NARROWED
+        return await self.minter.mint_requested(child, parent, minting=minting)
 
     def _child(self, parent: Authority, attenuation: Attenuation, *, tier: str, agent: str, depth: int) -> Authority:
         begin, end = self._times(parent, attenuation)

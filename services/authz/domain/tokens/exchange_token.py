@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from libs.common.auth.authority import USER, Authority
 from services.authz.domain.errors import grant_refused, parent_expired
-from services.authz.domain.model import IssuedToken
+from services.authz.domain.model import IssuedToken, Minting
 from services.authz.domain.ports import ExternalTokenVerifier
 from services.authz.domain.tokens.grants import lifetime_violations
 from services.authz.domain.tokens.minter import TokenMinter
@@ -45,5 +45,6 @@ class ExchangeToken:
                 trust_level=external.grant.trust_level,
                 groups=external.groups,
                 confirmation=confirmation,
-            )
+            ),
+            minting=Minting.EXCHANGED,
         )

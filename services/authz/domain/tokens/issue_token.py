@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from libs.common.auth.authority import USER, Authority
 from libs.common.errors import Violation
 from services.authz.domain.errors import grant_refused
-from services.authz.domain.model import IssuedToken, TokenRequest
+from services.authz.domain.model import IssuedToken, Minting, TokenRequest
 from services.authz.domain.tokens.grants import (
     ConstraintCost,
     audience_violations,
@@ -36,7 +36,7 @@ class IssueToken:
         violations = [*request_violations(request, self.max_lifetime)]
         if violations:
             raise grant_refused(violations)
-        return await self.minter.mint_requested(self._authority(request))
+        return await self.minter.mint_requested(self._authority(request), minting=Minting.ISSUED)
 
     def _authority(self, request: TokenRequest) -> Authority:
         now = self.minter.now()

@@ -12,9 +12,10 @@ from libs.common.auth.claims import claims_of, descendants_claims, identity_of
 from libs.common.auth.identity import Identity
 from libs.common.errors import MeshError, Reason
 from libs.common.ids import new_id
+from libs.common.json.canonical import digest_bytes
 from libs.common.runtime.clock import Clock
 from services.authz.domain.errors import token_too_large, token_unacceptable
-from services.authz.domain.model import IssuedToken, LedgerEntry
+from services.authz.domain.model import IssuedToken, LedgerEntry, Minting
 from services.authz.domain.ports import KeyRing, Ledger
 
 
@@ -32,7 +33,7 @@ class TokenMinter:
         """Return the current time; times in tokens are whole seconds."""
         return int(self.clock.now().timestamp())
 
-    async def mint(self, authority: Authority, parent: Identity | None = None) -> IssuedToken:
+    async def mint(self, authority: Authority, parent: Identity | None = None, *, minting: Minting) -> IssuedToken:
         """Return the token. Raises the verifier's error for claims that a verifier would refuse, before signing."""
         key = await self.keys.active()
         claims = self._claims(authority, parent)
@@ -40,14 +41,16 @@ class TokenMinter:
         token = await key.sign(claims)
         if len(token) > self.max_token_bytes:
             raise token_too_large(self.max_token_bytes)
-        await self.ledger.record(_entry(minted))
+        await self.ledger.record(_entry(minted, minting, digest_bytes(token.encode())))
         return IssuedToken(token, claims)
 
-    async def mint_requested(self, authority: Authority, parent: Identity | None = None) -> IssuedToken:
+    async def mint_requested(
+        self, authority: Authority, parent: Identity | None = None, *, minting: Minting
+    ) -> IssuedToken:
         """Return the token of a client's request. Claims that a verifier would refuse are INVALID_REQUEST here: the
         request is at fault, and no malformed token exists."""
         try:
-            return await self.mint(authority, parent)
+            return await self.mint(authority, parent, minting=minting)
         except MeshError as error:
             if error.reason is Reason.TOKEN_MALFORMED:
                 raise token_unacceptable() from error
@@ -58,7 +61,7 @@ class TokenMinter:
         return {"iss": self.issuer, "jti": new_id(), "iat": self.now(), **claims_of(authority), **passed_through}
 
 
-def _entry(minted: Identity) -> LedgerEntry:
+def _entry(minted: Identity, minting: Minting, digest: str) -> LedgerEntry:
     return LedgerEntry(
         token_id=minted.token_id,
         subject=minted.subject,
@@ -72,4 +75,6 @@ def _entry(minted: Identity) -> LedgerEntry:
         parent_id=minted.lineage[-1].token_id if minted.lineage else "",
         root_id=minted.root_token_id,
         tenant=minted.tenant,
+        minting=minting,
+        digest=digest,
     )

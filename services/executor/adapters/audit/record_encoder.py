@@ -29,6 +29,7 @@ _MAX_POLICIES = _MAX_LISTED = 64
 _MAX_EFFECTS = 256
 _MAX_NAME = 512
 _MAX_CATEGORY = 64
+_MAX_REASON = 2048
 _MAX_KEY, _MAX_TASK, _MAX_CALL_ID = 255, 128, 255
 _CACHED_CALLERS = 4096
 
@@ -80,6 +81,8 @@ class RecordEncoder:
             "executor_id": self._executor_id,
             "state": record.state,
         }
+        if record.resource:
+            form["act"] = _act_form(record)
         if request.trace_id:
             form["trace_id"] = request.trace_id
         if record.previous_state:
@@ -190,6 +193,11 @@ class RecordEncoder:
         session = str(self._scanners.of(caller.tenant).text(caller.session_id).value)
         form = orjson.dumps(_caller_form(caller, session), option=orjson.OPT_SORT_KEYS)
         return self._callers.put(key, orjson.Fragment(form))
+
+
+def _act_form(record: Record) -> dict[str, str]:
+    form = {"resource": record.resource[:_MAX_NAME], "reason": record.act_reason[:_MAX_REASON]}
+    return {name: value for name, value in form.items() if value}
 
 
 def _add_decision(form: dict[str, Any], record: Record) -> None:

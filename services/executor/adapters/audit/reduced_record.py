@@ -37,6 +37,7 @@ _KEPT = (
     "replayed",
     "preview",
     "refused_calls",
+    "act",
     "caller",
 )
 _KEPT_OF_CALLER = ("subject", "agent", "tenant", "tier", "token_id")

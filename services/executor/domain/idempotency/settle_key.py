@@ -118,4 +118,6 @@ class SettleKey:
             status=Status.SUCCESS,
             arguments=PayloadDigest(key.arguments_digest),
             result=PayloadDigest(digest(finding), dump(finding)),
+            resource=key.name,
+            act_reason=reason,
         )

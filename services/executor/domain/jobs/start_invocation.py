@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from libs.common.json.canonical import digest
@@ -20,6 +21,14 @@ from services.executor.domain.states import State
 from services.executor.domain.tool import Mutation, Tool
 
 
+class StartRequest(Struct, frozen=True):
+    """A call to be started, the token that it is started with, and how long it may take."""
+
+    request: Request
+    token: str
+    max_seconds: float
+
+
 class StartInvocation:
     """Accepts calls as jobs. An accepted call is authorized, on record and durable."""
 
@@ -27,10 +36,10 @@ class StartInvocation:
         self._pipeline, self._ports = pipeline, pipeline.ports
         self._store, self._signals = store, signals
 
-    async def execute(self, request: Request, token: str, max_seconds: float) -> Job:
+    async def execute(self, asked: StartRequest) -> Job:
         """Return the job, or the one that the same key started before. Raises MeshError with the invocation's id."""
-        invocation = Invocation(request, self._ports.clock, self._ports.spans.begin())
-        phases = partial(self._run_phases, token=token, max_seconds=max_seconds)
+        invocation = Invocation(asked.request, self._ports.clock, self._ports.spans.begin())
+        phases = partial(self._run_phases, token=asked.token, max_seconds=asked.max_seconds)
         return await self._pipeline.supervisor.run(invocation, phases)
 
     async def _run_phases(self, invocation: Invocation, *, token: str, max_seconds: float) -> Job:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from sqlalchemy import select, tuple_
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from libs.audit_client.outbox import ActRecorder
 from libs.common.errors import Violation
 from libs.common.sql.engine import separately, transaction
 from libs.common.tool_names import ToolName
@@ -24,8 +25,8 @@ from services.registry.domain.publishing.scan.lookalikes import CandidateNames, 
 class PostgresCatalogue:
     """Reads in short transactions; writes one change at a time."""
 
-    def __init__(self, engine: AsyncEngine, *, kept_changes: int = KEPT_CHANGES) -> None:
-        self._engine = engine
+    def __init__(self, engine: AsyncEngine, acts: ActRecorder, *, kept_changes: int = KEPT_CHANGES) -> None:
+        self._engine, self._acts = engine, acts
         self._kept_changes = kept_changes
         # Writers of all replicas queue for one row lock. Writers of this process queue here, so that they use only one
         # connection of the pool.
@@ -35,7 +36,7 @@ class PostgresCatalogue:
     async def writing(self) -> AsyncIterator[Ledger]:
         """Lock the registry for one change."""
         async with self._writer, transaction(self._engine) as connection:
-            yield await PostgresLedger.acquire(connection, self._kept_changes)
+            yield await PostgresLedger.acquire(connection, self._kept_changes, self._acts)
 
     async def tool(self, name: ToolName) -> Tool | None:
         """Return the tool of a name or an alias."""

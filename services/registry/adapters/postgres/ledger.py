@@ -11,8 +11,15 @@ from sqlalchemy import ColumnElement, Delete, Insert, Update, delete, func, sele
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from libs.audit_client.outbox import ActRecorder
 from libs.common.errors import Violation
 from libs.common.tool_names import ToolName
+from services.registry.adapters.postgres.acts import (
+    namespace_changed,
+    trust_reinstated,
+    trust_revoked,
+    version_changed,
+)
 from services.registry.adapters.postgres.rows import (
     HEAD,
     deprecation_row,
@@ -47,17 +54,18 @@ KEPT_CHANGES = 10_000
 class PostgresLedger:
     """Reads and writes inside the transaction that holds the counter's row lock. Created by `acquire`."""
 
-    def __init__(self, connection: AsyncConnection, last: int, kept_changes: int) -> None:
-        self._connection = connection
+    def __init__(self, connection: AsyncConnection, last: int, kept_changes: int, acts: ActRecorder) -> None:
+        self._connection, self._acts = connection, acts
+        self._namespaces: dict[str, Namespace | None] = {}
         self._last = last
         self._kept_changes = kept_changes
 
     @classmethod
-    async def acquire(cls, connection: AsyncConnection, kept_changes: int) -> PostgresLedger:
+    async def acquire(cls, connection: AsyncConnection, kept_changes: int, acts: ActRecorder) -> PostgresLedger:
         """Wait for the lock. Unlike a database sequence, it makes numbers visible in order: a watcher that saw 7 would
         miss a later commit of 6."""
         last = await connection.scalar(select(change_counter.c.last).with_for_update())
-        return cls(connection, int(last or 0), kept_changes)
+        return cls(connection, int(last or 0), kept_changes, acts)
 
     async def tool(self, name: ToolName) -> Tool | None:
         """Return the tool with exactly this name."""
@@ -70,11 +78,16 @@ class PostgresLedger:
         return [head_of(row) for row in await self._connection.execute(query)]
 
     async def namespace(self, namespace: str) -> Namespace | None:
-        """Return a namespace."""
-        return await namespace_of(self._connection, namespace)
+        """Return a namespace. Read once: nothing but this ledger changes it under the lock."""
+        if namespace not in self._namespaces:
+            self._namespaces[namespace] = await namespace_of(self._connection, namespace)
+        return self._namespaces[namespace]
 
     async def put_namespace(self, namespace: Namespace, by: str) -> None:
         """Store a namespace with exactly these delegates."""
+        act = namespace_changed(await self.namespace(namespace.namespace), namespace, namespace.update_time)
+        await self._connection.execute(self._acts.insertion(act))
+        self._namespaces[namespace.namespace] = namespace
         row = {column.name: getattr(namespace, column.name) for column in namespaces.c}
         put = insert(namespaces).values(row).on_conflict_do_update(index_elements=["namespace"], set_=row)
         await self._connection.execute(put)
@@ -106,6 +119,7 @@ class PostgresLedger:
 
     async def add(self, version: ToolVersion, tool: Tool, *, registered_through: str) -> None:
         """Store a new version, its updated tool, the change and the initial transition."""
+        self._acts.admit()
         head = version.head
         begun = Transition(
             sequence=head.standing.sequence,
@@ -120,6 +134,10 @@ class PostgresLedger:
             time=head.create_time,
         )
         stored = insert(tool_versions).values(_version_row(version, registered_through))
+        if await self.namespace(tool.name.namespace) is None:
+            claimed = namespace_changed(None, _first_namespace(tool, head), head.create_time)
+            await self._connection.execute(self._acts.insertion(claimed))
+            del self._namespaces[tool.name.namespace]
         await self._execute_in_one_statement(
             _own_namespace(tool, head), *_put_tool(tool), stored, *self._change(head, begun)
         )
@@ -165,12 +183,17 @@ class PostgresLedger:
         """Mark the tool as revoked since a change number; False if it already was."""
         row = {"tool": tool.qualified, "reason": reason, "actor": actor, "time": now, "sequence": sequence}
         marked = insert(revocations).values(row).on_conflict_do_nothing().returning(revocations.c.tool)
-        return await self._connection.scalar(marked) is not None
+        if await self._connection.scalar(marked) is None:
+            return False
+        await self._connection.execute(self._acts.insertion(trust_revoked(tool, reason, now)))
+        return True
 
-    async def reinstate(self, tool: ToolName) -> int | None:
+    async def reinstate(self, tool: ToolName, now: datetime) -> int | None:
         """Remove the mark, and return the number of its first change; None if there was no mark."""
         unmarked = delete(revocations).where(revocations.c.tool == tool.qualified).returning(revocations.c.sequence)
         since: int | None = await self._connection.scalar(unmarked)
+        if since is not None:
+            await self._connection.execute(self._acts.insertion(trust_reinstated(tool, now)))
         return since
 
     async def versions_changed_by(self, tool: ToolName, verb: str, since: int) -> frozenset[str]:
@@ -186,6 +209,7 @@ class PostgresLedger:
             insert(changes).values(row),
             update(change_counter).values(last=self._last),
             delete(changes).where(changes.c.sequence <= self._last - self._kept_changes),
+            self._acts.insertion(version_changed(head, transition)),
             insert(transitions).values(transition_row(transition)),
         ]
 
@@ -200,15 +224,20 @@ class PostgresLedger:
 
 def _own_namespace(tool: Tool, head: VersionHead) -> Write:
     """Return the insert that makes the registrant the owner of an unowned namespace."""
-    owned = {
-        "namespace": tool.name.namespace,
-        "provider": tool.provider,
-        "owner": head.registered_by,
-        "create_time": head.create_time,
-        "update_time": head.create_time,
-        "revision": 1,
-    }
+    first = _first_namespace(tool, head)
+    owned = {column.name: getattr(first, column.name) for column in namespaces.c}
     return insert(namespaces).values(owned).on_conflict_do_nothing()
+
+
+def _first_namespace(tool: Tool, head: VersionHead) -> Namespace:
+    return Namespace(
+        namespace=tool.name.namespace,
+        provider=tool.provider,
+        owner=head.registered_by,
+        create_time=head.create_time,
+        update_time=head.create_time,
+        revision=1,
+    )
 
 
 def _put_tool(tool: Tool) -> list[Write]:

@@ -12,9 +12,11 @@ from sqlalchemy import Table, func, nulls_first, or_, select, tuple_, update
 from sqlalchemy.dialects.postgresql import distinct_on, insert
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from libs.audit_client.outbox import ActRecorder
 from libs.common.ids import new_id
 from libs.common.sql.engine import separately, transaction
 from libs.common.tool_names import ToolName
+from services.registry.adapters.postgres.acts import fact_recorded, stage_moved
 from services.registry.adapters.postgres.tables import tools
 from services.registry.adapters.trust.tables import (
     ratings,
@@ -44,8 +46,8 @@ from services.registry.domain.trust.stages import Stage, StageChange
 class PostgresTrustStore:
     """Stores and reads facts, each in a short transaction."""
 
-    def __init__(self, engine: AsyncEngine) -> None:
-        self._engine = engine
+    def __init__(self, engine: AsyncEngine, acts: ActRecorder) -> None:
+        self._engine, self._acts = engine, acts
 
     async def ratings(self, tool: ToolName) -> Ratings:
         """Return the count and average of the newest rating of each subject."""
@@ -95,6 +97,8 @@ class PostgresTrustStore:
         async with transaction(self._engine) as connection:
             added = insert(table).values(row).on_conflict_do_nothing().returning(table.c.fact_id)
             made: str | None = await connection.scalar(added)
+            if made is not None:
+                await connection.execute(self._acts.insertion(fact_recorded(fact, made)))
             return made or str(await connection.scalar(select(table.c.fact_id).where(*asked)))
 
     async def stage(self, tool: ToolName) -> Stage:
@@ -122,6 +126,7 @@ class PostgresTrustStore:
             if await connection.scalar(move.returning(tool_stages.c.tool)) is None:
                 return False
             await connection.execute(insert(stage_changes).values(record))
+            await connection.execute(self._acts.insertion(stage_moved(change)))
         return True
 
     async def revoked(self, tool: ToolName) -> bool:

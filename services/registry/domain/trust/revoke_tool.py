@@ -47,7 +47,7 @@ async def reinstate_tool(
     quarantine before stay there."""
     tool = await _find_tool(reference, catalogue)
     async with catalogue.writing() as ledger:
-        since = await ledger.reinstate(tool.name)
+        since = await ledger.reinstate(tool.name, clock.now())
         if since is None:
             raise tool_not_revoked(tool.name)
         heads = await ledger.heads(tool.name)

@@ -18,6 +18,8 @@ from toolmesh.registry.v1 import namespace_service_pb2 as namespace_pb
 from toolmesh.registry.v1 import registry_service_pb2 as registry_pb
 from toolmesh.registry.v1 import tool_manifest_pb2
 
+from libs.audit_client.act import ActEncoder
+from libs.audit_client.outbox import ActRecorder
 from libs.common.errors import Reason
 from libs.common.runtime.clock import SystemClock
 from services.registry.adapters.postgres.catalogue import PostgresCatalogue
@@ -382,7 +384,7 @@ async def test_a_version_that_was_ended_by_hand_is_not_marked_again(two: Replica
     await ask(lifecycle(two), "SunsetVersion", ONE)
     sweep_once = await sweep_lifecycle(
         histories=Stale(engine),
-        catalogue=PostgresCatalogue(engine),
+        catalogue=PostgresCatalogue(engine, ActRecorder(ActEncoder("registry"))),
         usage=UnavailableUsageReader(),
         wakeup=two.application.wakeup,
         clock=SystemClock(),

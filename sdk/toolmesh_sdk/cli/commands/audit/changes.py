@@ -40,7 +40,7 @@ def changes(
     target: Target,
     as_json: bool,
 ) -> None:
-    """Show what calls changed, newest first, with digests.
+    """Show what calls changed, with digests.
 
     Only changes that happened: of a file its content before and after. With --json: {"changes": [...]}.
 

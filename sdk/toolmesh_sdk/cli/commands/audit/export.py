@@ -34,6 +34,11 @@ def export(
     """Export the log, or a part of it, with its proofs.
 
     With --json: {"folder", "records", "manifests": {folder: digest}, "verifier_key"}.
+
+    \b
+    Examples:
+      toolmesh audit export --out evidence/
+      toolmesh audit export --out archive/ --shard 0
     """
     from toolmesh_sdk.audit.export.exporter import Selection
     from toolmesh_sdk.audit.export.exporter import export as write_export

@@ -39,6 +39,10 @@ def place(
     """Place a legal hold on records.
 
     Without a range it covers the whole log, including future records.
+
+    \b
+    Example:
+      toolmesh audit hold place case-7 --from 100 --to 200 --reason 'a dispute'
     """
     from toolmesh.audit.v1 import log_service_pb2
     from toolmesh.audit.v1.log_service_pb2_grpc import LogServiceStub
@@ -53,7 +57,12 @@ def place(
 @report_errors
 @add_target_options()
 def release(hold: Hold, reason: Reason, *, target: Target, as_json: bool) -> None:
-    """Release a legal hold."""
+    """Release a legal hold.
+
+    \b
+    Example:
+      toolmesh audit hold release case-7 --reason settled
+    """
     from toolmesh.audit.v1 import log_service_pb2
     from toolmesh.audit.v1.log_service_pb2_grpc import LogServiceStub
 
@@ -67,7 +76,12 @@ def release(hold: Hold, reason: Reason, *, target: Target, as_json: bool) -> Non
 @report_errors
 @add_target_options()
 def list_holds(*, target: Target, as_json: bool) -> None:
-    """List legal holds, including released ones."""
+    """List legal holds, including released ones.
+
+    \b
+    Example:
+      toolmesh audit hold list
+    """
     from toolmesh_sdk.audit.remote import RemoteLog
 
     with as_admin(target, service=SERVICE) as transport:

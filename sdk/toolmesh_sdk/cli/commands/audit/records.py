@@ -10,6 +10,7 @@ import typer
 
 from toolmesh_sdk.cli.commands.audit import hold as holds
 from toolmesh_sdk.cli.commands.audit import shards
+from toolmesh_sdk.cli.commands.audit.acts import acts
 from toolmesh_sdk.cli.commands.audit.changes import changes
 from toolmesh_sdk.cli.commands.audit.costs import costs
 from toolmesh_sdk.cli.commands.audit.export import export
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from toolmesh_sdk.client import Client
 
 app = typer.Typer(help="Read, export and verify the log; manage retention.", no_args_is_help=True)
-for _command in (changes, costs, export, verify, shards.shards, shards.close, shards.archive, shards.erase):
+for _command in (acts, changes, costs, export, verify, shards.shards, shards.close, shards.archive, shards.erase):
     app.command()(_command)
 app.add_typer(holds.app, name="hold")
 _MAX_PAGE_SIZE = 1000
@@ -107,7 +108,12 @@ def show(
     target: Target,
     as_json: bool,
 ) -> None:
-    """Show one record."""
+    """Show one record.
+
+    \b
+    Example:
+      toolmesh audit show 17
+    """
     from toolmesh_sdk.cli.views.documents import message_to_dict
 
     with open_client(target) as client:

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from toolmesh_sdk.audit import VerifierKey
     from toolmesh_sdk.audit.verify.archive_candidates import Archive
 
+_COPY_NOTES = {
+    "removed_by_relay": "The relay also removes it from its stream. Exports and copies of readers keep it.",
+    "stays": "The Kafka topic keeps its copy until its retention ends: a topic cannot remove one event. Shorten the"
+    " topic's retention, and have its readers act on the log.payload.erased event.",
+}
 SERVICE = "audit"
 Reason = Annotated[str, typer.Option("--reason", "-r", help="The reason; recorded in the log.")]
 
@@ -29,7 +34,12 @@ Reason = Annotated[str, typer.Option("--reason", "-r", help="The reason; recorde
 @report_errors
 @add_target_options()
 def shards(*, target: Target, as_json: bool) -> None:
-    """List the shards of the log."""
+    """List the shards of the log.
+
+    \b
+    Example:
+      toolmesh audit shards
+    """
     from toolmesh_sdk.audit.remote import RemoteLog
 
     with as_admin(target, service=SERVICE) as transport:
@@ -46,7 +56,12 @@ def close(
     target: Target,
     as_json: bool,
 ) -> None:
-    """Close the open shard and start the next one. A closed shard can be archived."""
+    """Close the open shard and start the next one. A closed shard can be archived.
+
+    \b
+    Example:
+      toolmesh audit close
+    """
     from toolmesh.audit.v1 import log_service_pb2
     from toolmesh.audit.v1.log_service_pb2_grpc import LogServiceStub
 
@@ -75,6 +90,10 @@ def archive(
 
     The export is verified and compared with the shards of the log first. If it does not match, the exit code is 1 and
     nothing is recorded or dropped.
+
+    \b
+    Example:
+      toolmesh audit archive archive/ --drop
     """
     from toolmesh.audit.v1 import log_service_pb2
     from toolmesh.audit.v1.log_service_pb2_grpc import LogServiceStub
@@ -107,18 +126,27 @@ def erase(
     """Erase the payload of one record.
 
     Its sequence and hash remain, and a new record states who erased it and why.
+
+    \b
+    Example:
+      toolmesh audit erase 150 --reason 'asked for'
     """
     from toolmesh.audit.v1 import log_service_pb2
     from toolmesh.audit.v1.log_service_pb2_grpc import LogServiceStub
 
+    from toolmesh_sdk.cli.views.documents import enum_label
+
     request = log_service_pb2.ErasePayloadRequest(sequence=sequence, reason=reason)
     with as_admin(target, service=SERVICE) as transport:
         stub = LogServiceStub(transport.channel)
-        erased_by = transport.unary(stub.ErasePayload, request, None, repeatable=True).erased_by
+        answer = transport.unary(stub.ErasePayload, request, None, repeatable=True)
+    copy = enum_label(log_service_pb2.RelayedCopy.DESCRIPTOR, answer.relayed_copy)
     if as_json:
-        output.print_json({"sequence": sequence, "erased_by": erased_by})
-    else:
-        output.out().print(output.text(f"record {sequence} is erased", (f"  recorded as {erased_by}", "dim")))
+        output.print_json({"sequence": sequence, "erased_by": answer.erased_by, "relayed_copy": copy})
+        return
+    output.out().print(output.text(f"record {sequence} is erased", (f"  recorded as {answer.erased_by}", "dim")))
+    if copy in _COPY_NOTES:
+        output.err().print(_COPY_NOTES[copy])
 
 
 def _find_archives(folder: Path, key: VerifierKey, present: Sequence[pb.Shard]) -> list[Archive]:

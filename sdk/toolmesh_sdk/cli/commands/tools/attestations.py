@@ -48,7 +48,12 @@ def verify(
     target: Target,
     as_json: bool,
 ) -> None:
-    """Record the result of a verification. The newest record of each kind counts."""
+    """Record the result of a verification. The newest record of each kind counts.
+
+    \b
+    Example:
+      toolmesh tools verify acme.pay@1.0.0 integration_tests --summary '214 passed'
+    """
     from toolmesh.registry.v1 import trust_service_pb2 as pb
     from toolmesh.registry.v1.trust_service_pb2_grpc import TrustServiceStub
 
@@ -80,7 +85,12 @@ def audited(
     target: Target,
     as_json: bool,
 ) -> None:
-    """Record a security audit of a version. The newest record counts."""
+    """Record a security audit of a version. The newest record counts.
+
+    \b
+    Example:
+      toolmesh tools audited acme.pay@1.0.0 third_party --auditor 'Example Labs'
+    """
     from toolmesh.registry.v1 import trust_service_pb2 as pb
     from toolmesh.registry.v1.trust_service_pb2_grpc import TrustServiceStub
 

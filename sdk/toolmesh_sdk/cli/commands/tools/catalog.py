@@ -10,6 +10,7 @@ from toolmesh_sdk.cli.commands.tools import discover, lifecycle, logs, register,
 from toolmesh_sdk.cli.failures import report_errors
 from toolmesh_sdk.cli.inputs.target import Target, open_client
 from toolmesh_sdk.cli.inputs.target_options import add_target_options
+from toolmesh_sdk.cli.inputs.tool_completion import complete_tool
 from toolmesh_sdk.cli.views import output
 
 if TYPE_CHECKING:
@@ -29,7 +30,13 @@ def list_tools(
     target: Target,
     as_json: bool,
 ) -> None:
-    """List tools with their latest versions."""
+    """List tools with their latest versions.
+
+    \b
+    Examples:
+      toolmesh tools list
+      toolmesh tools list --usable --json
+    """
     from toolmesh_sdk.cli.views.documents import message_to_dict
 
     with open_client(target) as client:
@@ -46,13 +53,21 @@ def list_tools(
 @report_errors
 @add_target_options()
 def show(
-    tool: Annotated[str, typer.Argument(metavar="TOOL", help="The tool, such as echo or acme.send_email.")],
+    tool: Annotated[
+        str,
+        typer.Argument(metavar="TOOL", help="The tool, such as echo or acme.send_email.", autocompletion=complete_tool),
+    ],
     version: Annotated[str, typer.Option(help="A version constraint; default: the latest version.")] = "",
     *,
     target: Target,
     as_json: bool,
 ) -> None:
-    """Show a tool, its schemas and its versions."""
+    """Show a tool, its schemas and its versions.
+
+    \b
+    Example:
+      toolmesh tools show echo
+    """
     from toolmesh_sdk.cli.views.documents import message_to_dict
 
     with open_client(target) as client:

@@ -11,6 +11,7 @@ from toolmesh_sdk.cli.failures import report_errors
 from toolmesh_sdk.cli.inputs.admin_connection import as_caller
 from toolmesh_sdk.cli.inputs.target import Target
 from toolmesh_sdk.cli.inputs.target_options import add_target_options
+from toolmesh_sdk.cli.inputs.tool_completion import complete_tool
 from toolmesh_sdk.cli.tool_names import short_name, tool_or_version
 from toolmesh_sdk.cli.views import output
 
@@ -50,6 +51,10 @@ def search(
     """Search tools by name, keyword or meaning.
 
     Results are ordered by score, best first.
+
+    \b
+    Example:
+      toolmesh tools search 'what time is it'
     """
     from toolmesh.registry.v1 import discovery_service_pb2 as pb
     from toolmesh.registry.v1 import tool_manifest_pb2
@@ -98,6 +103,10 @@ def surface(
     """Print the tool descriptions for a model prompt.
 
     The text fits the token budget; totals go to stderr.
+
+    \b
+    Example:
+      toolmesh tools surface 'plan a journey' --budget 2000
     """
     from toolmesh.registry.v1 import discovery_service_pb2 as pb
     from toolmesh.registry.v1.discovery_service_pb2_grpc import DiscoveryServiceStub
@@ -131,7 +140,10 @@ def surface(
 @report_errors
 @add_target_options()
 def schema(
-    tools: Annotated[list[str], typer.Argument(metavar="TOOL", help="Tools, or versions such as echo@1.0.0.")],
+    tools: Annotated[
+        list[str],
+        typer.Argument(metavar="TOOL", help="Tools, or versions such as echo@1.0.0.", autocompletion=complete_tool),
+    ],
     detail: Annotated[bool, typer.Option("--detail", help="Include full schemas and examples.")] = False,
     tokenizer: Tokenizer = "",
     *,
@@ -141,6 +153,10 @@ def schema(
     """Print the schemas and digests of tools.
 
     A call of a deferred version needs its digest (`call --digest`).
+
+    \b
+    Example:
+      toolmesh tools schema echo@1.0.0
     """
     from toolmesh.registry.v1 import discovery_service_pb2 as pb
     from toolmesh.registry.v1.discovery_service_pb2_grpc import DiscoveryServiceStub

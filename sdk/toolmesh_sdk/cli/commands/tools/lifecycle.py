@@ -13,6 +13,7 @@ from toolmesh_sdk.cli.inputs.options import refuse_blank
 from toolmesh_sdk.cli.inputs.target import Target
 from toolmesh_sdk.cli.inputs.target_options import add_target_options
 from toolmesh_sdk.cli.inputs.timestamps import parse_future_time, parse_seconds
+from toolmesh_sdk.cli.inputs.tool_completion import complete_tool
 from toolmesh_sdk.cli.tool_names import short_name, tool_or_version, version_name
 from toolmesh_sdk.cli.views import output
 
@@ -21,7 +22,12 @@ if TYPE_CHECKING:
     from toolmesh.registry.v1 import tool_version_pb2
 
 Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="A tool such as acme.send_email, or a version such as echo@1.2.0.")
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help="A tool such as acme.send_email, or a version such as echo@1.2.0.",
+        autocompletion=complete_tool,
+    ),
 ]
 Version = Annotated[str, typer.Argument(metavar="NAME@VERSION", help="The version, such as echo@1.2.0.")]
 Reason = Annotated[str, typer.Option("--reason", "-r", help="The reason; recorded, and shown to refused callers.")]
@@ -56,7 +62,9 @@ def add_to(app: typer.Typer) -> None:
         ),
         ("load", "LoadVersion", "Show the schema of a deferred version again."),
     ):
-        app.command(name, help=text)(_lifecycle_command(rpc))
+        reason = " --reason 'found wanting'" if rpc in _NEEDS_REASON else ""
+        example = f"\b\nExample:\n  toolmesh tools {name} acme.pay@1.0.0{reason}"
+        app.command(name, help=f"{text}\n\n{example}")(_lifecycle_command(rpc))
 
 
 @report_errors
@@ -73,7 +81,12 @@ def deprecate(
     target: Target,
     as_json: bool,
 ) -> None:
-    """Deprecate a version. Repeat it to change the announcement."""
+    """Deprecate a version. Repeat it to change the announcement.
+
+    \b
+    Example:
+      toolmesh tools deprecate acme.pay@1.0.0 --successor acme.pay@2.0.0 --reason 'has a successor'
+    """
     from toolmesh.registry.v1 import lifecycle_service_pb2 as pb
     from toolmesh.registry.v1.lifecycle_service_pb2_grpc import LifecycleServiceStub
 
@@ -107,6 +120,10 @@ def remove(
     """Remove an ended version that is no longer called.
 
     Its name stays reserved. If it is still called, its grace period is extended and the exit code is 1.
+
+    \b
+    Example:
+      toolmesh tools remove acme.pay@1.0.0 --reason 'replaced by 2.0.0'
     """
     from toolmesh.registry.v1 import lifecycle_service_pb2 as pb
     from toolmesh.registry.v1.lifecycle_service_pb2_grpc import LifecycleServiceStub
@@ -146,6 +163,10 @@ def history(
     """Show the state changes of a tool or version.
 
     Newest first, with time, actor and reason.
+
+    \b
+    Example:
+      toolmesh tools history acme.pay -n 10
     """
     from toolmesh.registry.v1 import lifecycle_service_pb2 as pb
     from toolmesh.registry.v1.lifecycle_service_pb2_grpc import LifecycleServiceStub

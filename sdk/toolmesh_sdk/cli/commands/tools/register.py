@@ -46,6 +46,10 @@ def register(
     A refusal lists all problems of a manifest. A manifest that is registered already is skipped, so the command can be
     repeated. The first refusal ends the command; earlier manifests stay registered. With --json:
     {"registered": [...]}, and "error" after a refusal.
+
+    \b
+    Example:
+      toolmesh tools register examples/packs/textkit/manifests/*.json
     """
     from toolmesh.registry.v1.registry_service_pb2 import RegisterToolRequest
     from toolmesh.registry.v1.registry_service_pb2_grpc import RegistryServiceStub

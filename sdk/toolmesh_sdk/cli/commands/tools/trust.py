@@ -10,9 +10,10 @@ import typer
 from toolmesh_sdk.cli.commands.tools.attestations import audited, verify
 from toolmesh_sdk.cli.commands.tools.lifecycle import Reason, Version
 from toolmesh_sdk.cli.failures import report_errors
-from toolmesh_sdk.cli.inputs.admin_connection import as_admin, as_caller
+from toolmesh_sdk.cli.inputs.admin_connection import as_admin, as_caller, as_operator
 from toolmesh_sdk.cli.inputs.target import Target
-from toolmesh_sdk.cli.inputs.target_options import add_local_options, add_target_options
+from toolmesh_sdk.cli.inputs.target_options import add_operator_options, add_target_options
+from toolmesh_sdk.cli.inputs.tool_completion import complete_tool
 from toolmesh_sdk.cli.tool_names import short_name, version_name
 from toolmesh_sdk.cli.views import output
 
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from toolmesh.registry.v1 import trust_service_pb2 as pb
 
 
-Tool = Annotated[str, typer.Argument(metavar="NAME", help="The tool, such as echo or acme.send_email.")]
+Tool = Annotated[
+    str, typer.Argument(metavar="NAME", help="The tool, such as echo or acme.send_email.", autocompletion=complete_tool)
+]
 
 
 class Stage(StrEnum):
@@ -44,6 +47,10 @@ def trust(name: Tool, *, target: Target, as_json: bool) -> None:
     """Show the trust score and stage of a tool.
 
     Lists every signal of the score, and the gates of the next stage.
+
+    \b
+    Example:
+      toolmesh tools trust acme.pay
     """
     from toolmesh.registry.v1 import trust_service_pb2 as pb
     from toolmesh.registry.v1.trust_service_pb2_grpc import TrustServiceStub
@@ -70,7 +77,12 @@ def rate(
     target: Target,
     as_json: bool,
 ) -> None:
-    """Rate a version. Repeat it to change your rating."""
+    """Rate a version. Repeat it to change your rating.
+
+    \b
+    Example:
+      toolmesh tools rate acme.pay 5
+    """
     from toolmesh.registry.v1 import trust_service_pb2 as pb
     from toolmesh.registry.v1.trust_service_pb2_grpc import TrustServiceStub
 
@@ -92,6 +104,10 @@ def promote(name: Tool, reason: Reason = "", *, target: Target, as_json: bool) -
     """Promote a tool to its next stage.
 
     A refusal lists every gate that the tool does not meet.
+
+    \b
+    Example:
+      toolmesh tools promote acme.pay
     """
     from toolmesh.registry.v1 import trust_service_pb2 as pb
     from toolmesh.registry.v1.trust_service_pb2_grpc import TrustServiceStub
@@ -113,7 +129,12 @@ def demote(
     target: Target,
     as_json: bool,
 ) -> None:
-    """Demote a tool to an earlier stage."""
+    """Demote a tool to an earlier stage.
+
+    \b
+    Example:
+      toolmesh tools demote acme.pay beta --reason 'too many failures'
+    """
     from toolmesh.registry.v1 import trust_service_pb2 as pb
     from toolmesh.registry.v1.trust_service_pb2_grpc import TrustServiceStub
 
@@ -128,7 +149,12 @@ def demote(
 @report_errors
 @add_target_options()
 def revoke(name: Tool, reason: Reason, *, target: Target, as_json: bool) -> None:
-    """Revoke a tool across the mesh at once. Only the operator can reinstate it."""
+    """Revoke a tool across the mesh at once. Only the operator can reinstate it.
+
+    \b
+    Example:
+      toolmesh tools revoke acme.pay --reason 'leaks data'
+    """
     from toolmesh.registry.v1 import trust_service_pb2 as pb
     from toolmesh.registry.v1.trust_service_pb2_grpc import TrustServiceStub
 
@@ -140,13 +166,18 @@ def revoke(name: Tool, reason: Reason, *, target: Target, as_json: bool) -> None
 
 
 @report_errors
-@add_local_options()
+@add_operator_options()
 def reinstate(name: Tool, reason: Reason, *, target: Target, as_json: bool) -> None:
-    """Reinstate a revoked tool. Only the operator of the local mesh may do so."""
+    """Reinstate a revoked tool. Only the operator may do so.
+
+    \b
+    Example:
+      toolmesh tools reinstate acme.pay --reason 'fixed in 1.0.1'
+    """
     from toolmesh.registry.v1 import trust_service_pb2 as pb
     from toolmesh.registry.v1.trust_service_pb2_grpc import TrustServiceStub
 
-    with as_admin(target) as transport:
+    with as_operator(target) as transport:
         stub = TrustServiceStub(transport.channel)
         request = pb.ReinstateToolRequest(name=name, reason=reason)
         answer = transport.unary(stub.ReinstateTool, request, None, repeatable=False)

@@ -15,7 +15,7 @@ from toolmesh.common.v1 import caller_pb2
 
 from services.audit.domain.merkle.merkle import leaf_hash
 from services.audit.domain.model import LoggedRecord
-from services.audit.domain.relay.cloudevent import CloudEvent, cloud_event, sequence_text, type_of
+from services.audit.domain.relay.cloudevent import CloudEvent, cloud_events, sequence_text, type_of
 from services.audit.tests.sample import an_entry
 
 LOGGED_AT = datetime(2026, 3, 4, 5, 6, 7, 89, tzinfo=UTC)
@@ -27,7 +27,7 @@ def logged(sequence: int = 7, **changes: Any) -> LoggedRecord:
 
 
 def event_and_body(sequence: int = 7, **changes: Any) -> tuple[CloudEvent, dict[str, Any]]:
-    event = cloud_event(logged(sequence, **changes), "toolmesh.local")
+    event = cloud_events(logged(sequence, **changes), "toolmesh.local")[0]
     return event, orjson.loads(event.body)
 
 
@@ -50,7 +50,7 @@ def test_an_event_has_the_attributes_of_the_standard() -> None:
 
 def test_the_event_data_is_the_hashed_form() -> None:
     record = logged(arguments_summary=b'{"big": 9007199254740993, "text": "\\u00e4"}')
-    body = cloud_event(record, "toolmesh.local").body
+    body = cloud_events(record, "toolmesh.local")[0].body
     assert record.canonical in body
     inside = body[body.index(b'"data":') + len(b'"data":') : -1]
     assert leaf_hash(inside).hex() == orjson.loads(body)["leafhash"]
@@ -82,7 +82,7 @@ def test_an_event_without_a_tool_is_about_its_caller_and_else_about_its_writer()
 
 def test_a_record_too_large_for_a_broker_refers_to_the_log_instead_of_carrying_data() -> None:
     record = logged(side_effects=["x" * 950_000])
-    body = orjson.loads(cloud_event(record, "toolmesh.local").body)
+    body = orjson.loads(cloud_events(record, "toolmesh.local")[0].body)
     assert "data" not in body
     assert body["dataref"] == "logs/a-log/records/7"
     assert body["leafhash"] == record.leaf_hash.hex()
@@ -90,7 +90,7 @@ def test_a_record_too_large_for_a_broker_refers_to_the_log_instead_of_carrying_d
 
 def test_a_record_whose_payload_was_erased_still_has_an_event() -> None:
     record = replace(logged(), canonical=b"", erased_by=11)
-    event = cloud_event(record, "toolmesh.local")
+    event = cloud_events(record, "toolmesh.local")[0]
     body = orjson.loads(event.body)
     assert "data" not in body
     assert body["type"] == "dev.toolmesh.record.erased"
@@ -103,9 +103,28 @@ def test_a_record_whose_payload_was_erased_still_has_an_event() -> None:
 
 def test_every_class_of_the_contract_has_the_type_that_its_comment_names(repository: Path) -> None:
     contract = (repository / "proto/toolmesh/audit/v1/audit_record.proto").read_text()
-    named = {
-        word.lower(): name
-        for name, word in re.findall(r"// ((?:tool|log)\.[a-z_.]+)[^\n]*\n\s+EVENT_CLASS_(\w+) =", contract)
-    }
+    families = "tool|log|policy|token|namespace|key"
+    pattern = rf"// ((?:{families})\.[a-z_.]+)[^\n]*\n\s+EVENT_CLASS_(\w+) ="
+    named = {word.lower(): name for name, word in re.findall(pattern, contract)}
     assert len(named) == len(record_pb.EventClass.items()) - 1
     assert {word: type_of(word) for word in named} == {word: f"dev.toolmesh.{name}" for word, name in named.items()}
+
+
+def test_an_outcome_is_followed_by_the_moments_that_it_attests() -> None:
+    path = "planned selected arguments_ready approved queued running succeeded"
+    record = logged(7, event_class=record_pb.EVENT_CLASS_INVOCATION_SUCCEEDED, invocation_id="inv-1", state_path=path)
+    own, *moments = cloud_events(record, "toolmesh.local")
+    bodies = [orjson.loads(moment.body) for moment in moments]
+    assert [body["type"].removeprefix("dev.toolmesh.tool.") for body in bodies] == [
+        *(f"invocation.{name}" for name in ("planned", "selected", "arguments_ready", "queued", "started")),
+        "result.created",
+    ]
+    assert {body["id"] for body in bodies}.isdisjoint({orjson.loads(own.body)["id"]})
+    assert len({body["id"] for body in bodies}) == len(bodies)
+    for moment, body in zip(moments, bodies, strict=True):
+        assert [name for name in body if not re.fullmatch("[a-z0-9]{1,20}", name)] == []
+        assert (moment.part, moment.key, body["leafhash"]) == (body["moment"] + 1, own.key, own.leaf_hash.hex())
+    refused = logged(8, event_class=record_pb.EVENT_CLASS_PERMISSION_DECIDED, invocation_id="inv-1")
+    assert [orjson.loads(event.body)["type"] for event in cloud_events(refused, "toolmesh.local")[1:]] == [
+        "dev.toolmesh.tool.permission.requested"
+    ]

@@ -8,7 +8,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from libs.common.json.canonical import canonical
 from libs.common.testing.clock import ManualClock
 from services.audit.domain.errors import LeaseLostError, SinkError
 from services.audit.domain.log.tail import Tail
@@ -102,6 +104,8 @@ class RecordingSink:
         self.hanging = False
         self.takes = 0
         self.lost = 0
+        self.erased: list[int] = []
+        self.failing_erase = False
         self.opened = self.closed = 0
 
     async def open(self, log_id: str, position: int) -> int:
@@ -115,6 +119,11 @@ class RecordingSink:
         self.published += [event.sequence for event in taken]
         if self.failing:
             raise SinkError("on cue")
+
+    async def erase(self, sequences: Sequence[int]) -> None:
+        if self.failing_erase:
+            raise SinkError("on cue")
+        self.erased += sequences
 
     async def close(self) -> None:
         self.closed += 1
@@ -203,6 +212,25 @@ async def test_the_position_waits_for_the_acknowledgement(setup: Setup) -> None:
     # Published again from the position on, so first deliveries are in order.
     assert list(dict.fromkeys(sink.published)) == [0, 1, 2, 3, 4]
     assert sink.opened == sink.closed + 1
+
+
+async def test_the_position_waits_for_the_removal_of_an_erased_payload(setup: Setup) -> None:
+    setup.log.grow(1)
+    [first] = setup.log.records
+    sink = RecordingSink()
+    sink.failing_erase = True
+    for form in (
+        {"event_class": "payload_erased", "erasure": {"sequence": 0}},
+        {"event_class": "invocation_failed", "arguments_summary": {"event_class": "payload_erased"}},
+    ):
+        form |= {"record_id": "r", "event_time": "2026-11-15T08:00:00.000000Z", "writer": "audit"}
+        setup.log.records.append(replace(first, sequence=len(setup.log.records), canonical=canonical(form)))
+    _, observer = await setup.relay(sink)
+    await until(lambda: len(observer.failures) >= 2)
+    assert setup.table.position == 0
+    sink.failing_erase = False
+    await until(lambda: setup.table.position == 3)
+    assert sink.erased == [0]
 
 
 async def test_the_backoff_grows_to_its_limit_and_resets_after_a_success(setup: Setup) -> None:

@@ -12,6 +12,8 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from libs.audit_client.act import ActEncoder
+from libs.audit_client.outbox import ActRecorder
 from libs.common.errors import MeshError, Reason
 from libs.common.sql.engine import engine_for, transaction
 from libs.common.telemetry.log import Log
@@ -42,7 +44,7 @@ async def engine(database: Callable[[str], str]) -> AsyncIterator[AsyncEngine]:
 
 @pytest.fixture
 def sets(engine: AsyncEngine) -> PostgresPolicySets:
-    return PostgresPolicySets(engine)
+    return PostgresPolicySets(engine, ActRecorder(ActEncoder("authz")))
 
 
 async def kinds(engine: AsyncEngine) -> list[str]:
@@ -124,7 +126,12 @@ async def test_pages_lead_through_all_sets_newest_first(sets: PostgresPolicySets
 async def test_one_of_several_replicas_that_start_at_once_seeds(engine: AsyncEngine) -> None:
     shipped = read_documents(POLICIES)
     first = NewPolicySet(COMPILER.version(shipped), shipped, 9, "", "authz", NOW)
-    replicas = [ActivePolicySets(PostgresPolicySets(engine), COMPILER, Log("authz", level="error")) for _ in range(4)]
+    replicas = [
+        ActivePolicySets(
+            PostgresPolicySets(engine, ActRecorder(ActEncoder("authz"))), COMPILER, Log("authz", level="error")
+        )
+        for _ in range(4)
+    ]
     await asyncio.gather(*(replica.start(first) for replica in replicas))
     assert {replica.version for replica in replicas} == {first.version}
     async with transaction(engine) as connection:
@@ -137,7 +144,10 @@ async def test_a_replica_follows_the_pointer_and_keeps_old_sets_for_questions(
 ) -> None:
     open_set, closed_set = set_of(permit("p")), set_of(permit("p"), forbid("f"))
     ours, theirs = (
-        ActivePolicySets(PostgresPolicySets(engine), COMPILER, Log("authz", level="error")) for _ in range(2)
+        ActivePolicySets(
+            PostgresPolicySets(engine, ActRecorder(ActEncoder("authz"))), COMPILER, Log("authz", level="error")
+        )
+        for _ in range(2)
     )
     await ours.start(open_set)
     await theirs.start(set_of(permit("never seeded")))
@@ -155,7 +165,9 @@ async def test_a_replica_follows_the_pointer_and_keeps_old_sets_for_questions(
 
 
 async def test_before_the_first_set_there_is_no_decision(engine: AsyncEngine) -> None:
-    empty = ActivePolicySets(PostgresPolicySets(engine), COMPILER, Log("authz", level="error"))
+    empty = ActivePolicySets(
+        PostgresPolicySets(engine, ActRecorder(ActEncoder("authz"))), COMPILER, Log("authz", level="error")
+    )
     with pytest.raises(MeshError) as caught:
         assert empty.current
     assert caught.value.reason is Reason.POLICY_ENGINE_ERROR
@@ -166,7 +178,9 @@ async def test_a_canceled_refresh_leaves_its_compilation_to_the_next(engine: Asy
     """The follower of the feed has little patience, and a large set takes long to compile."""
     compiler = compiler_for(POLICIES)
     began, go_on, compiled = asyncio.Event(), asyncio.Event(), []
-    active = ActivePolicySets(PostgresPolicySets(engine), compiler, Log("authz", level="error"))
+    active = ActivePolicySets(
+        PostgresPolicySets(engine, ActRecorder(ActEncoder("authz"))), compiler, Log("authz", level="error")
+    )
 
     async def slowly(stored: Any) -> Any:
         compiled.append(stored.number)

@@ -10,6 +10,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from libs.audit_client.act import ActEncoder
+from libs.audit_client.outbox import ActRecorder
 from libs.common.ids import new_id
 from libs.common.sql.engine import engine_for
 from libs.common.telemetry.log import Log
@@ -52,7 +54,7 @@ async def test_ten_thousand_decisions_flip_exactly_where_planted(engine: AsyncEn
         ask("asked", 'resource.tags.contains("asked")'),
         *many,
     )
-    sets = PostgresPolicySets(engine)
+    sets = PostgresPolicySets(engine, ActRecorder(ActEncoder("authz")))
     active, journal = ActivePolicySets(sets, COMPILER, QUIET), DecisionJournal(engine, QUIET, seal=None)
     await active.start(before)
     await sets.put(after)

@@ -122,7 +122,14 @@ async def test_an_effect_that_happened_is_answered_and_on_record(
     assert not isinstance(answered.outcome, MeshError)
     assert (answered.outcome.content, answered.outcome.evidence) == (b'{"said":"hello"}', (f"records/{record_id}",))
     [fragment] = await fragments(engine)
-    for text in (b"key_settled", b"seen in the ledger", b"happened", record_id.encode(), claim.name.encode()):
+    for text in (
+        b"key_settled",
+        b'"act":{"reason":"',
+        b"seen in the ledger",
+        b"happened",
+        record_id.encode(),
+        claim.name.encode(),
+    ):
         assert text in fragment
     assert (await refusal(settle.execute(finding(claim)))).reason is Reason.FAILED_PRECONDITION
 

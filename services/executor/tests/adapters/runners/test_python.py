@@ -407,7 +407,7 @@ async def test_a_canceled_call_leaves_no_process(running: Running) -> None:
     assert len(running.pool) == 0
 
 
-async def test_a_call_canceled_during_the_start_leaves_no_process(running: Running) -> None:
+async def test_calls_canceled_during_the_start_leave_bounded_idle_workers_that_serve_the_next(running: Running) -> None:
     for steps in range(12):
         run = asyncio.create_task(running.value(WHO, work()))
         for _ in range(steps):
@@ -415,7 +415,10 @@ async def test_a_call_canceled_during_the_start_leaves_no_process(running: Runni
         run.cancel()
         with pytest.raises(asyncio.CancelledError):
             await run
-    await until(lambda: len(running.pool) == 0)
+    await until(lambda: running.pool.starting == 0)
+    assert 1 <= running.pool.idle == len(running.pool) <= 2
+    await running.value(WHO, work())
+    assert len(running.pool) <= 2
 
 
 async def test_stop_ends_running_calls(starting: Starting) -> None:

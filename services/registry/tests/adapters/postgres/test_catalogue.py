@@ -9,6 +9,8 @@ import pytest
 from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from libs.audit_client.act import ActEncoder
+from libs.audit_client.outbox import ActRecorder, act_outbox
 from libs.common.runtime.clock import SystemClock
 from libs.common.sql.engine import engine_for
 from services.registry.adapters.json_schemas import JsonSchemaChecker
@@ -35,7 +37,7 @@ def register(engine: AsyncEngine, manifest: Manifest, **options: Any) -> Any:
     return register_tool(
         manifest,
         Actor("edge", "did:web:acme.example:users:bob"),
-        catalogue=PostgresCatalogue(engine, **options),
+        catalogue=PostgresCatalogue(engine, ActRecorder(ActEncoder("registry")), **options),
         schemas=JsonSchemaChecker(),
         runners=FixedAnnouncements(ABLE),
         wakeup=Silence(),
@@ -46,7 +48,7 @@ def register(engine: AsyncEngine, manifest: Manifest, **options: Any) -> Any:
 async def test_a_change_that_is_not_committed_hides_no_later_one(engine: AsyncEngine) -> None:
     """An uncommitted writer blocks all later numbers: a watcher that saw a later one would miss the earlier one."""
     await register(engine, manifest_of(reader()))
-    log, catalogue = PostgresChangeLog(engine), PostgresCatalogue(engine)
+    log, catalogue = PostgresChangeLog(engine), PostgresCatalogue(engine, ActRecorder(ActEncoder("registry")))
     async with catalogue.writing() as ledger:
         assert await ledger.next_sequence() == 2
         other = asyncio.ensure_future(register(engine, manifest_of(reader(version="2.0.0"))))
@@ -70,7 +72,7 @@ async def test_numbers_have_no_gap_and_times_their_order(engine: AsyncEngine, da
 
 async def test_a_failed_registration_uses_no_number(engine: AsyncEngine) -> None:
     await register(engine, manifest_of(reader()))
-    catalogue = PostgresCatalogue(engine)
+    catalogue = PostgresCatalogue(engine, ActRecorder(ActEncoder("registry")))
     with pytest.raises(ZeroDivisionError):
         async with catalogue.writing() as ledger:
             await ledger.next_sequence()
@@ -91,8 +93,8 @@ async def test_old_changes_are_dropped_and_the_horizon_says_so(engine: AsyncEngi
 async def test_what_is_stored_is_what_was_registered(engine: AsyncEngine) -> None:
     manifest = manifest_of(reader(annotations={"ключ": "\u2028 ü \U0001f600"}))
     registered = await register(engine, manifest)
-    [head] = await PostgresCatalogue(engine).heads([manifest.name])
-    [version] = await PostgresCatalogue(engine).with_manifests([head])
+    [head] = await PostgresCatalogue(engine, ActRecorder(ActEncoder("registry"))).heads([manifest.name])
+    [version] = await PostgresCatalogue(engine, ActRecorder(ActEncoder("registry"))).with_manifests([head])
     assert version == registered.version
     assert version.manifest is not None
     assert version.manifest.digest == head.digest == manifest.digest
@@ -110,7 +112,8 @@ async def test_the_migrations_make_the_tables_that_queries_expect(engine: AsyncE
             text("select table_name, column_name from information_schema.columns where table_schema = 'registry'")
         )
         made = {(row.table_name, row.column_name) for row in rows} - {("schema_version", "version_num")}
-    assert made == {(table.name, column.name) for table in metadata.sorted_tables for column in table.columns}
+    tables = [*metadata.sorted_tables, act_outbox]
+    assert made == {(table.name, column.name) for table in tables for column in table.columns}
 
 
 async def _waits_for_a_lock(writer: asyncio.Future[Any], engine: AsyncEngine) -> bool:

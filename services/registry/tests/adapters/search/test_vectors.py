@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from libs.audit_client.act import ActEncoder
+from libs.audit_client.outbox import ActRecorder
 from services.registry.adapters.postgres.catalogue import PostgresCatalogue
 from services.registry.adapters.postgres.change_feed import PolledChangeFeed
 from services.registry.adapters.postgres.change_log import PostgresChangeLog
@@ -103,7 +105,9 @@ async def test_writers_share_the_work_and_go_on_after_a_failure(
     ]
     for writer in writers:
         await writer.start()
-    heads = await PostgresCatalogue(engine).tools(namespace="", tags=(), after="", limit=100)
+    heads = await PostgresCatalogue(engine, ActRecorder(ActEncoder("registry"))).tools(
+        namespace="", tags=(), after="", limit=100
+    )
     assert len(heads) == MANY
 
     async def done() -> list[str]:

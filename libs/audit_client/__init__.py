@@ -1,0 +1,1 @@
+"""What services need of the audit log to record administrative acts: their form and a transactional outbox."""
