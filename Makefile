@@ -11,10 +11,10 @@ STAMP := $(VENV)/.installed
 # Test files run in parallel. The files with the longest tests start first (`testpaths`), so that the workers finish together.
 WORKERS := 2
 
-.PHONY: help up down status setup test test-faults check proto lock format bench profile gvisor clean
+.PHONY: help up down status setup test test-faults test-dist check dist proto proto-export lock format bench profile gvisor clean
 
 help:  ## List the targets.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
 
 up: setup  ## Run the whole mesh on this machine; Ctrl-C stops it.
 	@exec $(BIN)/toolmesh up
@@ -45,6 +45,15 @@ gvisor: setup  ## Build runsc, the gVisor sandbox for tools of the `kernel` tier
 proto: setup  ## Regenerate the stubs, the error table and docs/errors.md from the contract.
 	@$(BIN)/buf format -w proto
 	@$(BIN)/python tools/generate.py
+
+proto-export: setup  ## Write the contract with all its imports to build/proto, for clients in other languages.
+	@$(BIN)/python tools/export_protos.py build/proto
+
+dist: setup  ## Build the client library as a wheel of its own in build/dist.
+	@$(BIN)/python tools/build_sdk.py build/dist
+
+test-dist: setup  ## Install that wheel into an empty virtual environment and call a local mesh with it.
+	@$(BIN)/pytest -m dist tests/dist $(PYTEST_ARGS)
 
 format: setup  ## Format the code.
 	@$(BIN)/ruff format .

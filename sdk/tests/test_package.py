@@ -12,6 +12,7 @@ import toolmesh_sdk
 PUBLIC_MODULES = {
     "client": {"Client", "ProofKey", "RecordFilters", "RetryPolicy", "Tls"},
     "aio": {"AsyncClient"},
+    "discovery": {"FoundTool", "LoadedSchemas", "SearchResult", "Surface", "ToolSchema", "ToolSet"},
     "errors": {"ToolmeshError", "Violation"},
     "result": {"Result", "ArgumentChange", "Compensation", "Cost", "Deprecation", "Effect", "StoredResult"},
     "group": {"GroupCall", "Outcome"},

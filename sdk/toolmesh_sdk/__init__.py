@@ -1,7 +1,8 @@
 """The Toolmesh client library: `Client` for threads, `AsyncClient` for asyncio; every failure is a `ToolmeshError`.
 
-Public names are here and in client, aio, errors, result, group, preview, usage, manifest, keys and token_request;
-`_wire` is private. Names are loaded on first use, so that the command line shows its help without importing gRPC.
+Public names are here and in client, aio, discovery, errors, result, group, preview, usage, manifest, keys and
+token_request; `_wire` is private. Names are loaded on first use, so that the command line shows its help without
+importing gRPC.
 """
 
 from __future__ import annotations
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
     from toolmesh_sdk.client import RecordFilters as RecordFilters
     from toolmesh_sdk.client import RetryPolicy as RetryPolicy
     from toolmesh_sdk.client import Tls as Tls
+    from toolmesh_sdk.discovery import FoundTool as FoundTool
+    from toolmesh_sdk.discovery import LoadedSchemas as LoadedSchemas
+    from toolmesh_sdk.discovery import SearchResult as SearchResult
+    from toolmesh_sdk.discovery import Surface as Surface
+    from toolmesh_sdk.discovery import ToolSchema as ToolSchema
+    from toolmesh_sdk.discovery import ToolSet as ToolSet
     from toolmesh_sdk.errors import ApprovalRequiredError as ApprovalRequiredError
     from toolmesh_sdk.errors import AuthorizationDeniedError as AuthorizationDeniedError
     from toolmesh_sdk.errors import ConflictError as ConflictError
@@ -67,7 +74,9 @@ _RESULT_PARTS = (
     "RenderedResult",
     "StoredResult",
 )
+_DISCOVERY = ("FoundTool", "LoadedSchemas", "SearchResult", "Surface", "ToolSchema", "ToolSet")
 _MODULES = {
+    **dict.fromkeys(_DISCOVERY, "toolmesh_sdk.discovery"),
     **dict.fromkeys(_ERRORS, "toolmesh_sdk.errors"),
     **dict.fromkeys(_RESULT_PARTS, "toolmesh_sdk.result"),
     "AsyncClient": "toolmesh_sdk.aio",

@@ -8,16 +8,18 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
 
 import grpc
-from toolmesh.audit.v1 import audit_record_pb2, audit_service_pb2, checkpoint_pb2
+from toolmesh.audit.v1 import audit_record_pb2, audit_service_pb2, checkpoint_pb2, usage_service_pb2
 from toolmesh.audit.v1.audit_service_pb2_grpc import AuditServiceStub
+from toolmesh.audit.v1.usage_service_pb2_grpc import UsageServiceStub
 from toolmesh.authz.v1 import token_service_pb2
 from toolmesh.authz.v1.token_service_pb2_grpc import TokenServiceStub
 from toolmesh.executor.v1 import executor_service_pb2, invocation_pb2
 from toolmesh.executor.v1.executor_service_pb2_grpc import ExecutorServiceStub
 from toolmesh.registry.v1 import registry_service_pb2, tool_version_pb2
+from toolmesh.registry.v1.discovery_service_pb2_grpc import DiscoveryServiceStub
 from toolmesh.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
 
-from toolmesh_sdk import jobs
+from toolmesh_sdk import discovery, jobs, usage
 from toolmesh_sdk._wire import requests
 from toolmesh_sdk._wire.connection import Tls
 from toolmesh_sdk._wire.envelope import StoredResult
@@ -29,17 +31,21 @@ from toolmesh_sdk._wire.status import error_from_rpc
 from toolmesh_sdk._wire.trace import new_traceparent, trace_id_of
 from toolmesh_sdk._wire.transport import DEFAULT_TIMEOUT, AsyncTransport, Options, Token, canceled_when_closed
 from toolmesh_sdk._wire.watch import Watch, log_size
+from toolmesh_sdk.discovery import LoadedSchemas, SearchOptions, SearchResult, Surface, SurfaceOptions
 from toolmesh_sdk.group import GroupCall, Outcome, group_request, is_repeatable, parse_outcomes
 from toolmesh_sdk.jobs import AsyncJob, CallOptions, JobFilters
 from toolmesh_sdk.keys import resolve_idempotency_key
 from toolmesh_sdk.preview import Preview, parse_preview
 from toolmesh_sdk.result import Result, parse_result
 from toolmesh_sdk.token_request import Bounds, token_part
+from toolmesh_sdk.usage import UsageFilters
 
 if TYPE_CHECKING:  # the generated async stubs exist for type checkers only
     from toolmesh.audit.v1.audit_service_pb2_grpc import AuditServiceAsyncStub
+    from toolmesh.audit.v1.usage_service_pb2_grpc import UsageServiceAsyncStub
     from toolmesh.authz.v1.token_service_pb2_grpc import TokenServiceAsyncStub
     from toolmesh.executor.v1.executor_service_pb2_grpc import ExecutorServiceAsyncStub
+    from toolmesh.registry.v1.discovery_service_pb2_grpc import DiscoveryServiceAsyncStub
     from toolmesh.registry.v1.registry_service_pb2_grpc import RegistryServiceAsyncStub
 
     from toolmesh_sdk._wire.proof import ProofKey
@@ -259,6 +265,47 @@ class AsyncClient:
         request = registry_service_pb2.ResolveToolRequest(tool=tool, version_constraint=version)
         return (await self._transport.unary(self._registry.ResolveTool, request, timeout, repeatable=True)).version
 
+    async def search(
+        self,
+        query: str = "",
+        *,
+        max_results: int = 10,
+        timeout: float | None = None,
+        **options: Unpack[SearchOptions],
+    ) -> SearchResult:
+        """Search tools by name, keywords or meaning; best first, and only tools that the token allows."""
+        request = discovery.search_request(query, max_results, options)
+        return discovery.parse_search(
+            await self._transport.unary(self._discovery.SearchTools, request, timeout, repeatable=True)
+        )
+
+    async def surface(
+        self, task: str, budget: int = 2000, *, timeout: float | None = None, **options: Unpack[SurfaceOptions]
+    ) -> Surface:
+        """Return the tools for a task, as a text of at most `budget` tokens and as schemas.
+
+        Raises INVALID_REQUEST for a budget that holds nothing; `required_tokens` of its metadata is the smallest.
+        The timeout applies to each request: the surface's and those for its schemas.
+        """
+        request = discovery.surface_request(task, budget, options)
+        response = await self._transport.unary(self._discovery.CompileSurface, request, timeout, repeatable=True)
+        compiled = discovery.compiled_surface(response)
+        pages = [
+            await self._transport.unary(self._discovery.GetToolSchemas, page, timeout, repeatable=True)
+            for page in discovery.schemas_requests(tool.version for tool in compiled.loaded_tools)
+        ]
+        return discovery.parse_surface(compiled, pages)
+
+    async def schemas(
+        self, tools: Iterable[str], *, detail: bool = False, timeout: float | None = None
+    ) -> LoadedSchemas:
+        """Return the schemas of tools; what cannot be loaded is in `unloaded`. `detail` adds examples to the text."""
+        pages = [
+            await self._transport.unary(self._discovery.GetToolSchemas, page, timeout, repeatable=True)
+            for page in discovery.schemas_requests(tools, detail=detail)
+        ]
+        return discovery.parse_schemas(pages)
+
     async def get_record(self, name: str, *, timeout: float | None = None) -> audit_record_pb2.LoggedRecord:
         """Return one audit record, by its name in the log or as `records/{record_id}`."""
         request = audit_service_pb2.GetRecordRequest(name=name)
@@ -330,6 +377,29 @@ class AsyncClient:
         request = token_service_pb2.NarrowTokenRequest(part=token_part(Bounds(**{**bounds, "tools": [tool]})))
         return await self._transport.unary(self._tokens.NarrowToken, request, timeout, repeatable=True)
 
+    async def usage(
+        self, *, timeout: float | None = None, **filters: Unpack[UsageFilters]
+    ) -> usage_service_pb2.GetUsageResponse:
+        """Return the usage of the filtered calls, in total and by day."""
+        request = usage.usage_request(filters)
+        return await self._transport.unary(self._usage.GetUsage, request, timeout, repeatable=True)
+
+    async def top_usage(
+        self,
+        group: str,
+        order: str = "calls",
+        *,
+        number: int = 20,
+        timeout: float | None = None,
+        **filters: Unpack[UsageFilters],
+    ) -> usage_service_pb2.ListTopUsageResponse:
+        """Return the first entries, 100 at most, of a ranking by calls, errors, cost or latency.
+
+        `group` is tool, version, caller or task. Raises ValueError for an unknown group or order.
+        """
+        request = usage.top_request(group, order, number, filters)
+        return await self._transport.unary(self._usage.ListTopUsage, request, timeout, repeatable=True)
+
     async def checkpoint(self, *, timeout: float | None = None) -> checkpoint_pb2.Checkpoint:
         """Return a signed checkpoint of the whole log."""
         request = audit_service_pb2.GetCheckpointRequest()
@@ -350,3 +420,11 @@ class AsyncClient:
     @cached_property
     def _tokens(self) -> TokenServiceAsyncStub:
         return TokenServiceStub(self._transport.channel)
+
+    @cached_property
+    def _discovery(self) -> DiscoveryServiceAsyncStub:
+        return DiscoveryServiceStub(self._transport.channel)
+
+    @cached_property
+    def _usage(self) -> UsageServiceAsyncStub:
+        return UsageServiceStub(self._transport.channel)

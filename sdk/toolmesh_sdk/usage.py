@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 from functools import cached_property
-from typing import TypedDict, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from toolmesh.audit.v1 import usage_service_pb2 as pb
 from toolmesh.audit.v1.usage_service_pb2_grpc import UsageServiceStub
 
 from toolmesh_sdk._wire.times import to_timestamp
-from toolmesh_sdk.client import Client
+
+if TYPE_CHECKING:
+    from toolmesh_sdk.client import Client
 
 _MAX_PAGE_SIZE = 100
 
@@ -36,7 +38,7 @@ class UsageReader:
 
     def get(self, *, timeout: float | None = None, **filters: Unpack[UsageFilters]) -> pb.GetUsageResponse:
         """Return the usage of the filtered calls, in total and by day."""
-        request = pb.GetUsageRequest(filter=_filter(filters))
+        request = usage_request(filters)
         return self._transport.unary(self._stub.GetUsage, request, timeout, repeatable=True)
 
     def tool(
@@ -59,12 +61,7 @@ class UsageReader:
 
         `group` is tool, version, caller, task or tenant. Raises ValueError for an unknown group or order.
         """
-        request = pb.ListTopUsageRequest(
-            group=pb.UsageGroup.Value(f"USAGE_GROUP_{group.upper()}"),
-            order=pb.UsageOrder.Value(f"USAGE_ORDER_{order.upper()}"),
-            filter=_filter(filters),
-            page_size=min(number, _MAX_PAGE_SIZE),
-        )
+        request = top_request(group, order, number, filters)
         ranking = pb.ListTopUsageResponse()
         for page in self._pages(request, timeout):
             ranking.MergeFrom(page)
@@ -91,6 +88,21 @@ def tool_resource(reference: str, version: str = "") -> str:
     name = reference.removeprefix("tools/")
     resource = "tools/" + (name if "." in name else f"core.{name}")
     return f"{resource}/versions/{version}" if version else resource
+
+
+def usage_request(filters: UsageFilters) -> pb.GetUsageRequest:
+    """Build the request for the usage of the filtered calls."""
+    return pb.GetUsageRequest(filter=_filter(filters))
+
+
+def top_request(group: str, order: str, number: int, filters: UsageFilters) -> pb.ListTopUsageRequest:
+    """Build the request for the first page of a ranking. Raises ValueError for an unknown group or order."""
+    return pb.ListTopUsageRequest(
+        group=pb.UsageGroup.Value(f"USAGE_GROUP_{group.upper()}"),
+        order=pb.UsageOrder.Value(f"USAGE_ORDER_{order.upper()}"),
+        filter=_filter(filters),
+        page_size=min(number, _MAX_PAGE_SIZE),
+    )
 
 
 def _filter(filters: UsageFilters) -> pb.UsageFilter:

@@ -14,3 +14,4 @@ class Settings(ProcessSettings):
     executor_address: Peer = Field(description="Address of the executor.")
     registry_address: Peer = Field(description="Address of the registry.")
     authz_address: Peer = Field(description="Address of authz: public keys, revocations and decisions.")
+    audit_address: Peer = Field(description="Address of audit: records and usage.")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any
 
 import jsonschema_rs
@@ -12,67 +11,37 @@ from libs.common.deadline_header import HIGHEST_MS
 from libs.common.errors import Violation
 from libs.common.json.json_pointer import escaped, pointer_of
 from services.gateway.domain.errors import positional_params, wrong_params
-
-Schema = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Param:
-    """One parameter: its name, what it means, and the JSON Schema of its value."""
-
-    name: str
-    description: str
-    schema: Schema
-    required: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Method:
-    """One method as a caller sees it."""
-
-    name: str
-    summary: str
-    result: str
-    params: tuple[Param, ...] = ()
-
-
-def _text(highest: int, *, lowest: int = 0, pattern: str = "") -> Schema:
-    schema: dict[str, Any] = {"type": "string", "maxLength": highest}
-    if lowest:
-        schema["minLength"] = lowest
-    if pattern:
-        schema["pattern"] = pattern
-    return schema
-
+from services.gateway.method import Method, Param, Schema, text
+from services.gateway.reading_methods import READING_METHODS
 
 _OBJECT: Schema = {"type": "object"}
 _VISIBLE = "^[!-~]*$"
 _TOOL = Param(
-    "tool", "The tool: `echo`, `acme.send_email` or `tools/acme.send_email`.", _text(320, lowest=1), required=True
+    "tool", "The tool: `echo`, `acme.send_email` or `tools/acme.send_email`.", text(320, lowest=1), required=True
 )
-_VERSION = Param("version", "Exact, `latest`, `^1.2`, `~1.2`, `1.x` or comparisons; absent means `latest`.", _text(128))
+_VERSION = Param("version", "Exact, `latest`, `^1.2`, `~1.2`, `1.x` or comparisons; absent means `latest`.", text(128))
 
 _CALL = (
     _TOOL,
     _VERSION,
     Param("arguments", "The tool's arguments; absent means `{}`.", _OBJECT),
-    Param("session_id", "The session that the caller groups its calls by.", _text(128, pattern=_VISIBLE)),
-    Param("task_id", "The task that the call is a part of.", _text(128)),
-    Param("native_call_id", "The id that the caller's own protocol gave the call.", _text(255)),
+    Param("session_id", "The session that the caller groups its calls by.", text(128, pattern=_VISIBLE)),
+    Param("task_id", "The task that the call is a part of.", text(128)),
+    Param("native_call_id", "The id that the caller's own protocol gave the call.", text(255)),
     Param(
         "tool_digest",
         "The digest of the version whose schema the caller knows; a deferred tool asks for it.",
-        _text(71, pattern="^(sha256:[0-9a-f]{64})?$"),
+        text(71, pattern="^(sha256:[0-9a-f]{64})?$"),
     ),
 )
 _EFFECTIVE = (
-    Param("idempotency_key", "Makes a repeated call answer the first result.", _text(255, pattern=_VISIBLE)),
+    Param("idempotency_key", "Makes a repeated call answer the first result.", text(255, pattern=_VISIBLE)),
     Param(
         "priority",
         "How urgent it is beside others that wait, 1 to 10; absent means as its tool says.",
         {"type": "integer", "minimum": 1, "maximum": 10},
     ),
-    Param("preview_token", "Shows that this very call was previewed, where that is demanded.", _text(1024)),
+    Param("preview_token", "Shows that this very call was previewed, where that is demanded.", text(1024)),
 )
 _TIMEOUT = Param(
     "timeout_ms",
@@ -129,8 +98,8 @@ METHODS: tuple[Method, ...] = (
         "Reads a piece of a result that was stored instead of embedded.",
         "`content` in base64, its `offset`, and the `size_bytes` and `digest` of the whole.",
         (
-            Param("ref", "The reference, `results/...`.", _text(44, pattern="^results/[0-9a-f-]{36}$"), required=True),
-            Param("access_token", "The token that came with it.", _text(512, lowest=1), required=True),
+            Param("ref", "The reference, `results/...`.", text(44, pattern="^results/[0-9a-f-]{36}$"), required=True),
+            Param("access_token", "The token that came with it.", text(512, lowest=1), required=True),
             Param("offset", "Where to begin, in bytes.", {"type": "integer", "minimum": 0, "maximum": 2**53}),
             Param(
                 "max_bytes",
@@ -147,9 +116,9 @@ METHODS: tuple[Method, ...] = (
             Param(
                 "page_size", "How many at most; absent means 100.", {"type": "integer", "minimum": 1, "maximum": 1000}
             ),
-            Param("page_token", "Where to continue: the `next_page_token` of the same query.", _text(1024)),
-            Param("namespace", "Only tools of this namespace.", _text(63)),
-            Param("tags", "Only tools with all of these tags.", {"type": "array", "items": _text(64), "maxItems": 16}),
+            Param("page_token", "Where to continue: the `next_page_token` of the same query.", text(1024)),
+            Param("namespace", "Only tools of this namespace.", text(63)),
+            Param("tags", "Only tools with all of these tags.", {"type": "array", "items": text(64), "maxItems": 16}),
             Param(
                 "usable_only",
                 "Only tools that the caller may use now, by its token and by policy; a page may then hold fewer, "
@@ -170,6 +139,7 @@ METHODS: tuple[Method, ...] = (
         "The version, with `input_schema` and `output_schema`.",
         (_TOOL, _VERSION),
     ),
+    *READING_METHODS,
     Method("rpc.discover", "Describes this interface, in the form of OpenRPC.", "The OpenRPC document."),
 )
 

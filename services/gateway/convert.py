@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import orjson
+from google.protobuf.message import Message
 from toolmesh.executor.v1.executor_service_pb2 import (
     FetchResultRequest,
     FetchResultResponse,
@@ -49,6 +50,11 @@ JSON_FIELDS = frozenset(
         "toolmesh.registry.v1.OutputContract.schema",
         "toolmesh.registry.v1.OutputContract.error_schema",
         "toolmesh.registry.v1.McpMapping.meta",
+        "toolmesh.registry.v1.ToolSchema.input_schema",
+        "toolmesh.registry.v1.ToolSchema.output_schema",
+        "toolmesh.authz.v1.ArgumentConstraint.schema",
+        "toolmesh.audit.v1.AuditRecord.arguments_summary",
+        "toolmesh.audit.v1.AuditRecord.result_summary",
     }
 )
 _as_json = MessageJson(JSON_FIELDS).convert
@@ -127,6 +133,11 @@ def get_request(params: Params) -> GetToolRequest:
 def resolve_request(params: Params) -> ResolveToolRequest:
     """Build the registry's request for the version that a reference means."""
     return ResolveToolRequest(tool=params["tool"], version_constraint=params.get("version", ""))
+
+
+def message_json(message: Message) -> Json:
+    """Return a message of a peer as it is."""
+    return _as_json(message)
 
 
 def result_json(result: ResultEnvelope) -> Json:

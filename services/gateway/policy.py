@@ -34,5 +34,15 @@ POLICY: Mapping[str, Row] = {
     "tools.list": Row(deadline=10.0, idempotent=True),
     "tools.get": Row(deadline=10.0, idempotent=True),
     "tools.resolve": Row(deadline=10.0, idempotent=True),
+    "tools.search": Row(deadline=10.0, idempotent=True),
+    "tools.surface": Row(deadline=10.0, idempotent=True),
+    "tools.schemas": Row(deadline=10.0, idempotent=True),
+    # Each call makes another token.
+    "tokens.delegate": Row(deadline=10.0, idempotent=False),
+    "tokens.narrow": Row(deadline=10.0, idempotent=False),
+    "audit.get": Row(deadline=10.0, idempotent=True),
+    "audit.query": Row(deadline=15.0, idempotent=True),
+    "usage.get": Row(deadline=10.0, idempotent=True),
+    "usage.top": Row(deadline=15.0, idempotent=True),
     "rpc.discover": Row(deadline=5.0, idempotent=True),
 }

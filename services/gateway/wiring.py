@@ -27,7 +27,10 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> GatewayApplic
     """Build the gateway."""
     peers = Peers(settings)
     in_flight = InFlightRequests(settings.max_concurrent_calls)
-    handlers = Handlers(peers.executor, peers.registry, describe(METHODS))
+    handlers = Handlers(
+        *(peers.executor, peers.registry, peers.discovery, peers.tokens, peers.audit, peers.usage),
+        description=describe(METHODS),
+    )
     telemetry, evaluate = Telemetry(log, tracing), Evaluate(peers.registry, peers.authz)
     calls = CallPipeline(handlers.by_method(), METHODS, POLICY, log, telemetry)
     dpop_check = DpopCheck(settings.public_origins)

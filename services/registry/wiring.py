@@ -54,6 +54,7 @@ from services.registry.handlers.runners import RunnerHandlers
 from services.registry.handlers.trust import TrustHandlers
 from services.registry.migrations import SCHEMA
 from services.registry.policy import POLICY
+from services.registry.public_services import PUBLIC_SERVICES
 
 WAKEUP_CHANNEL = "toolmesh:registry:changes"
 
@@ -123,6 +124,7 @@ async def build(
         policy=POLICY,
         verifier=verifier_from(authz, settings, log),
         services=_services(handlers, lifecycle, namespaces, discovery.handlers, trust, RunnerHandlers(announcements)),
+        public_services=PUBLIC_SERVICES,
         resources=[
             channel_resource(authz),
             *([channel_resource(audit)] if audit else []),

@@ -11,6 +11,7 @@ from google.protobuf.descriptor import MethodDescriptor
 
 from libs.common.auth.peers import EDGE, OPERATOR, ORCHESTRATOR, SERVICES
 from libs.common.rpc.policy import ANY_PEER, PLATFORM, Tenancy
+from services.registry.public_services import PUBLIC_SERVICES
 from tests.harness.rpcs import RPC_SERVICES, descriptors, policy, rpcs
 
 KNOWN_PEERS = {ANY_PEER, EDGE, OPERATOR, ORCHESTRATOR, *SERVICES}
@@ -58,8 +59,18 @@ def test_a_row_declares_what_a_tenant_may_see(service: str, method: MethodDescri
     assert (row.tenancy is Tenancy.NO_CALLER) == without_caller
 
 
-def test_methods_of_every_server_have_no_caller() -> None:
-    assert {row.tenancy for row in PLATFORM.values()} == {Tenancy.NO_CALLER}
+def test_of_the_methods_of_every_server_callers_reach_reflection_alone() -> None:
+    for method, row in PLATFORM.items():
+        if method.startswith("/grpc.reflection."):
+            assert row.tenancy is Tenancy.SHARED
+            assert row.allow[EDGE].needs_caller
+        else:
+            assert row.tenancy is Tenancy.NO_CALLER
+
+
+def test_reflection_describes_exactly_the_services_that_callers_reach() -> None:
+    reached = {rpc.method.containing_service.full_name for rpc in rpcs() if EDGE in rpc.row.allow}
+    assert set(PUBLIC_SERVICES) == reached
 
 
 @pytest.mark.parametrize("service", RPC_SERVICES)

@@ -8,7 +8,9 @@ from typing import Any
 import grpc
 import httpx
 import pytest
+from grpc_reflection.v1alpha import reflection_pb2
 
+from services.registry.public_services import PUBLIC_SERVICES
 from tests.harness.mesh import Mesh, invoke, running_mesh
 from tests.scenarios.test_refusals import code_of
 
@@ -143,6 +145,32 @@ def test_grpc_keeps_its_own_errors(mesh: Mesh, token: str) -> None:
         malformed = refusal(channel, "/toolmesh.executor.v1.ExecutorService%2FInvoke", token)
         assert malformed.code() is grpc.StatusCode.INTERNAL
         assert "{" not in malformed.details()  # type: ignore[operator]
+
+
+def test_reflection_describes_the_public_services_to_token_holders_only(mesh: Mesh, token: str) -> None:
+    with mesh.edge_channel() as channel:
+
+        def ask(version: str, bearer: str, **question: str) -> Any:
+            method: Any = channel.stream_stream(
+                f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo",
+                request_serializer=reflection_pb2.ServerReflectionRequest.SerializeToString,
+                response_deserializer=reflection_pb2.ServerReflectionResponse.FromString,
+            )
+            asked = [reflection_pb2.ServerReflectionRequest(**question)]  # type: ignore[arg-type]
+            return next(method(iter(asked), metadata=tuple(bearing(bearer).items()), timeout=30))
+
+        for version in ("v1", "v1alpha"):
+            listed = ask(version, token, list_services="").list_services_response.service
+            assert set(PUBLIC_SERVICES) <= {service.name for service in listed}
+            for stranger in ("", "x.y.z"):
+                with pytest.raises(grpc.RpcError) as caught:
+                    ask(version, stranger, list_services="")
+                assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+        for name in PUBLIC_SERVICES:
+            assert ask("v1", token, file_containing_symbol=name).HasField("file_descriptor_response")
+        for name in ("toolmesh.authz.v1.AuthzService", "toolmesh.registry.v1.RunnerService", "grpc.health.v1.Health"):
+            assert ask("v1", token, file_containing_symbol=name).HasField("error_response")
+        assert refusal(channel, "/grpc.health.v1.Health/Check", token).code() is grpc.StatusCode.UNIMPLEMENTED
 
 
 def test_a_page_that_speaks_grpc_reads_the_envelope_from_a_header(edge: httpx.Client) -> None:

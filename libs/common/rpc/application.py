@@ -63,13 +63,15 @@ class RpcApplication:
         policy: Policy,
         verifier: TokenVerifier,
         services: Sequence[Service],
+        public_services: Sequence[str] = (),
         resources: Sequence[Resource] = (),
         before_drain: Callable[[], None] = lambda: None,
         ready_detail: Callable[[], str] = str,
     ) -> None:
         """`before_drain` ends streams that never end by themselves; they would prolong the drain.
 
-        `ready_detail` adds lines to the operator's /readyz.
+        Reflection describes `public_services` to callers of the edge. `ready_detail` adds lines to the
+        operator's /readyz.
         """
         chain = build_chain(
             policy=policy,
@@ -81,7 +83,7 @@ class RpcApplication:
             max_concurrent_calls=settings.max_concurrent_calls,
             public_origins=settings.public_origins,
         )
-        self.server = RpcServer(settings, chain, services)
+        self.server = RpcServer(settings, chain, services, public=public_services)
         self.ops = OpsServer(settings.ops_listen, lambda: self.server.ready, ready_detail)
         # Last, and so stopped first: it follows the issuer over one of the channels.
         self._resources = [*resources, Resource(verifier.start, verifier.stop)]

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from libs.common.auth.peers import EDGE
+
 
 class Tenancy(StrEnum):
     """What a caller whose token belongs to a tenant reaches through a method."""
@@ -65,8 +67,9 @@ PLATFORM: Policy = {
     "/grpc.health.v1.Health/Watch": Row(_ANYONE, deadline=None, idempotent=True, tenancy=Tenancy.NO_CALLER),
     "/grpc.health.v1.Health/List": Row(_ANYONE, deadline=2.0, idempotent=True, tenancy=Tenancy.NO_CALLER),
     **{
+        # The edge asks for a caller with a valid token, to whom the contract is shown.
         f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo": Row(
-            _ANYONE, deadline=None, idempotent=True, tenancy=Tenancy.NO_CALLER
+            _ANYONE | {EDGE: for_caller()}, deadline=None, idempotent=True, tenancy=Tenancy.SHARED
         )
         for version in ("v1", "v1alpha")
     },

@@ -55,7 +55,10 @@ class WatchedHealth(HealthServicer):
 class RpcServer:
     """Serves gRPC; drains before it stops."""
 
-    def __init__(self, settings: ProcessSettings, chain: Chain, services: Sequence[Service]) -> None:
+    def __init__(
+        self, settings: ProcessSettings, chain: Chain, services: Sequence[Service], *, public: Sequence[str] = ()
+    ) -> None:
+        """`public` are the services, of any process, that reflection describes to callers of the edge."""
         self._settings = settings
         self._names = [service.name for service in services]
         self._health = WatchedHealth()
@@ -66,7 +69,7 @@ class RpcServer:
         for service in services:
             service.add(methods)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, methods)
-        add_reflection(self._names, methods)
+        add_reflection(self._names, methods, public=public)
         self._server.add_generic_rpc_handlers((methods,))
         self.port = self._server.add_secure_port(str(settings.listen), server_credentials(settings))
 

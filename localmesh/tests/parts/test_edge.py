@@ -314,7 +314,7 @@ def test_grpc_without_a_token_is_unauthenticated(edge: Edge) -> None:
 
 
 @pytest.mark.parametrize("method", ["/grpc.health.v1.Health/Check", "/grpc.reflection.v1.ServerReflection/Info"])
-def test_health_and_reflection_of_the_services_are_not_to_be_had(edge: Edge, method: str) -> None:
+def test_health_and_unknown_methods_of_reflection_are_not_to_be_had(edge: Edge, method: str) -> None:
     with pytest.raises(grpc.RpcError) as caught:
         edge.grpc_call(method, edge.headers().items())
     assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import grpc.aio
+from toolmesh.audit.v1.audit_service_pb2_grpc import AuditServiceStub
+from toolmesh.audit.v1.usage_service_pb2_grpc import UsageServiceStub
 from toolmesh.authz.v1.authz_service_pb2_grpc import AuthzServiceStub
+from toolmesh.authz.v1.token_service_pb2_grpc import TokenServiceStub
 from toolmesh.executor.v1.executor_service_pb2_grpc import ExecutorServiceStub
+from toolmesh.registry.v1.discovery_service_pb2_grpc import DiscoveryServiceStub
 from toolmesh.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
 
 from libs.authz_client.jwks import jwks_from
@@ -33,10 +37,15 @@ class Peers:
             service="toolmesh.authz.v1.AuthzService",
             retry=["GetJwks", "Check"],
         )
-        self._channels: list[grpc.aio.Channel] = [executor, registry, authz]
+        audit = channel_to("audit", settings.audit_address, settings)
+        self._channels: list[grpc.aio.Channel] = [executor, registry, authz, audit]
         self.executor = ExecutorServiceStub(executor)
         self.registry = RegistryServiceStub(registry)
+        self.discovery = DiscoveryServiceStub(registry)
         self.authz = AuthzServiceStub(authz)
+        self.tokens = TokenServiceStub(authz)
+        self.audit = AuditServiceStub(audit)
+        self.usage = UsageServiceStub(audit)
         self.fetch_jwks = jwks_from(authz, timeout=1.0)
 
     async def close(self) -> None:

@@ -8,7 +8,9 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import grpc
-from toolmesh.authz.v1 import authz_service_pb2, authz_service_pb2_grpc
+from google.protobuf.message_factory import GetMessageClass
+from toolmesh.audit.v1 import audit_service_pb2, usage_service_pb2
+from toolmesh.authz.v1 import authz_service_pb2, authz_service_pb2_grpc, token_service_pb2
 from toolmesh.authz.v1.decision_pb2 import Decision
 from toolmesh.executor.v1 import executor_service_pb2, executor_service_pb2_grpc
 from toolmesh.executor.v1.result_envelope_pb2 import (
@@ -17,7 +19,7 @@ from toolmesh.executor.v1.result_envelope_pb2 import (
     ObservedEffect,
     ResultEnvelope,
 )
-from toolmesh.registry.v1 import registry_service_pb2, registry_service_pb2_grpc
+from toolmesh.registry.v1 import discovery_service_pb2, registry_service_pb2, registry_service_pb2_grpc
 from toolmesh.registry.v1.tool_manifest_pb2 import MUTATION_CLASS_READ_ONLY
 from toolmesh.registry.v1.tool_version_pb2 import LIFECYCLE_STATE_AVAILABLE
 
@@ -210,6 +212,15 @@ REGISTRY_POLICY: Policy = {
     f"/toolmesh.registry.v1.RegistryService/{rpc}": _row("tools:read")
     for rpc in ("ListTools", "GetTool", "ResolveTool")
 }
+AUDIT_POLICY: Policy = {
+    **{f"/toolmesh.audit.v1.AuditService/{rpc}": _row("audit:read") for rpc in ("GetRecord", "QueryRecords")},
+    **{f"/toolmesh.audit.v1.UsageService/{rpc}": _row("audit:read") for rpc in ("GetUsage", "ListTopUsage")},
+}
+DISCOVERY_POLICY: Policy = {
+    f"/toolmesh.registry.v1.DiscoveryService/{rpc}": _row("tools:read")
+    for rpc in ("SearchTools", "CompileSurface", "GetToolSchemas")
+}
+TOKENS_POLICY: Policy = {f"/toolmesh.authz.v1.TokenService/{rpc}": _row() for rpc in ("DelegateToken", "NarrowToken")}
 AUTHZ_POLICY: Policy = {
     "/toolmesh.authz.v1.AuthzService/GetJwks": Row({"*": AS_PEER}, 5.0, True),
     "/toolmesh.authz.v1.AuthzService/Check": _row(),
@@ -217,12 +228,13 @@ AUTHZ_POLICY: Policy = {
 
 
 class Peers:
-    """The three peers, running."""
+    """The peers, running."""
 
     def __init__(self, environment: Callable[[str], dict[str, str]], signer: Any) -> None:
         self.executor = Executor()
         # The RPCs that the gateway never calls keep the answer that the stubs give: unimplemented.
         self.registry, self.authz = Registry(), Authz()  # type: ignore[abstract]
+        self.reads: list[Any] = []
         self.servers: dict[str, RpcServer] = {}
         self._environment, self._signer = environment, signer
 
@@ -238,14 +250,18 @@ class Peers:
             "registry",
             "toolmesh.registry.v1.RegistryService",
             lambda s: registry_service_pb2_grpc.add_RegistryServiceServicer_to_server(self.registry, s),
-            REGISTRY_POLICY,
+            {**REGISTRY_POLICY, **DISCOVERY_POLICY},
+            self._answering(discovery_service_pb2.DESCRIPTOR),
         )
         await self._start(
             "authz",
             "toolmesh.authz.v1.AuthzService",
             lambda s: authz_service_pb2_grpc.add_AuthzServiceServicer_to_server(self.authz, s),
-            AUTHZ_POLICY,
+            {**AUTHZ_POLICY, **TOKENS_POLICY},
+            self._answering(token_service_pb2.DESCRIPTOR),
         )
+        audit, usage = (self._answering(file.DESCRIPTOR) for file in (audit_service_pb2, usage_service_pb2))
+        await self._start("audit", audit.name, audit.add, AUDIT_POLICY, usage)
 
     async def stop(self) -> None:
         """Stop every peer that still runs."""
@@ -262,11 +278,30 @@ class Peers:
 
     def forget(self) -> None:
         """Begin anew, for the next test."""
+        self.reads.clear()
         self.executor.forget()
         self.registry.forget()
         self.authz.forget()
 
-    async def _start(self, name: str, service: str, add: Callable[[Any], None], policy: Policy) -> None:
+    def _answering(self, file: Any) -> Service:
+        """Return the service of a file; it notes each request and answers with an empty response."""
+        (service,) = file.services_by_name.values()
+
+        def handler(method: Any) -> Any:
+            async def answer(request: Any, context: Any) -> Any:
+                self.reads.append(request)
+                return GetMessageClass(method.output_type)()
+
+            return grpc.unary_unary_rpc_method_handler(
+                answer,
+                request_deserializer=GetMessageClass(method.input_type).FromString,
+                response_serializer=lambda response: response.SerializeToString(),
+            )
+
+        handlers = {method.name: handler(method) for method in service.methods if not method.server_streaming}
+        return Service(service.full_name, lambda s: s.add_registered_method_handlers(service.full_name, handlers))
+
+    async def _start(self, name: str, service: str, add: Callable[[Any], None], policy: Policy, *more: Service) -> None:
         settings = load(ProcessSettings, {**self._environment(name), "TOOLMESH_DRAIN_SECONDS": "0"})
         chain = build_chain(
             policy=policy,
@@ -277,7 +312,7 @@ class Peers:
             sample_ratio=0.0,
             max_concurrent_calls=1000,
         )
-        server = RpcServer(settings, chain, [Service(service, add)])
+        server = RpcServer(settings, chain, [Service(service, add), *more])
         await server.start()
         await server.set_ready(True)
         self.servers[name] = server

@@ -14,13 +14,14 @@ from services.gateway.config import Settings
 def environment(process_environment: Callable[[str], dict[str, str]]) -> dict[str, str]:
     return {
         **process_environment("gateway"),
+        "TOOLMESH_AUDIT_ADDRESS": "audit:7443",
         "TOOLMESH_AUTHZ_ADDRESS": "authz:7443",
         "TOOLMESH_EXECUTOR_ADDRESS": "executor:7443",
         "TOOLMESH_REGISTRY_ADDRESS": "registry:7443",
     }
 
 
-@pytest.mark.parametrize("name", [f"TOOLMESH_{peer}_ADDRESS" for peer in ("AUTHZ", "EXECUTOR", "REGISTRY")])
+@pytest.mark.parametrize("name", [f"TOOLMESH_{peer}_ADDRESS" for peer in ("AUDIT", "AUTHZ", "EXECUTOR", "REGISTRY")])
 def test_each_own_setting_is_required_and_checked(environment: dict[str, str], name: str) -> None:
     for value in ("", "nonsense"):
         with pytest.raises(SettingsError) as caught:

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 from buf.validate import validate_pb2
+from toolmesh.audit.v1.audit_service_pb2 import GetRecordRequest
 from toolmesh.executor.v1.executor_service_pb2 import InvokeRequest
+from toolmesh.registry.v1.discovery_service_pb2 import GetToolSchemasRequest
 from toolmesh.registry.v1.registry_service_pb2 import GetToolRequest, ListToolsRequest, ResolveToolRequest
 
 from libs.common.errors import MeshError, Reason
@@ -18,7 +20,7 @@ BY_NAME = {method.name: method for method in METHODS}
 
 
 def test_every_method_has_a_row_a_handler_and_a_description() -> None:
-    handlers = Handlers(*[None] * 3).by_method()  # type: ignore[arg-type]
+    handlers = Handlers(*[None] * 7).by_method()  # type: ignore[arg-type]
     described = [method["name"] for method in describe(METHODS)["methods"]]
     assert set(POLICY) == set(handlers) == set(described) == set(BY_NAME)
 
@@ -35,13 +37,15 @@ def test_no_deadline_exceeds_what_a_caller_could_ask_for() -> None:
         ("tools.list", ListToolsRequest, {}),
         ("tools.get", GetToolRequest, {"tool": "name"}),
         ("tools.resolve", ResolveToolRequest, {"version": "version_constraint"}),
+        ("tools.schemas", GetToolSchemasRequest, {}),
+        ("audit.get", GetRecordRequest, {}),
     ],
 )
 def test_what_the_table_allows_the_peers_contract_allows_too(
     method: str, message: Any, renamed: dict[str, str]
 ) -> None:
     fields = message.DESCRIPTOR.fields_by_name
-    own = {"timeout_ms", "arguments"}
+    own = {"timeout_ms", "arguments", "detail"}
     for name, schema in schema_of(BY_NAME[method])["properties"].items():
         if name in own:
             continue

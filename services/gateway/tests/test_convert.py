@@ -13,12 +13,15 @@ from google.protobuf.struct_pb2 import ListValue, Value
 from google.protobuf.timestamp_pb2 import Timestamp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from toolmesh.audit.v1.audit_record_pb2 import LoggedRecord
+from toolmesh.authz.v1.token_service_pb2 import DelegateTokenResponse
 from toolmesh.executor.v1.executor_service_pb2 import (
     SIBLING_FAILURE_CANCEL_SIBLINGS,
     SIBLING_FAILURE_UNSPECIFIED,
     PreviewInvocationResponse,
 )
 from toolmesh.executor.v1.result_envelope_pb2 import RESULT_STATUS_SUCCEEDED, ResultEnvelope
+from toolmesh.registry.v1.discovery_service_pb2 import GetToolSchemasResponse
 from toolmesh.registry.v1.tool_manifest_pb2 import ExternalMapping, ToolKind, ToolManifest
 from toolmesh.registry.v1.tool_version_pb2 import ToolVersion
 
@@ -173,21 +176,31 @@ def test_of_a_oneof_only_the_set_part_appears() -> None:
 def test_only_bytes_of_json_are_declared_as_such() -> None:
     names = {
         field.full_name
-        for message in (ToolManifest, ResultEnvelope, PreviewInvocationResponse)
+        for message in (
+            *(ToolManifest, ResultEnvelope, PreviewInvocationResponse, GetToolSchemasResponse),
+            *(DelegateTokenResponse, LoggedRecord),
+        )
         for descriptor in _reachable(message.DESCRIPTOR)
         for field in descriptor.fields
         if field.type == FieldDescriptor.TYPE_BYTES
     }
-    blobs = {"toolmesh.executor.v1.ContentPart.blob", "toolmesh.executor.v1.PersistedResult.preview"}
+    blobs = {
+        *("toolmesh.executor.v1.ContentPart.blob", "toolmesh.executor.v1.PersistedResult.preview"),
+        # The exact bytes that the log hashes, and hashes.
+        *("toolmesh.audit.v1.LoggedRecord.canonical_json", "toolmesh.audit.v1.LoggedRecord.leaf_hash"),
+        *("toolmesh.audit.v1.ShardLink.root_hash", "toolmesh.audit.v1.PayloadErasure.leaf_hash"),
+    }
     assert names - blobs == convert.JSON_FIELDS
 
 
-def _reachable(descriptor: Any) -> set[Any]:
-    found = {descriptor}
-    for field in descriptor.fields:
-        if field.message_type is not None and field.message_type not in found:
-            found |= _reachable(field.message_type)
-    return found
+def _reachable(descriptor: Any, seen: set[Any] | None = None) -> set[Any]:
+    seen = set() if seen is None else seen
+    if descriptor not in seen:
+        seen.add(descriptor)
+        for field in descriptor.fields:
+            if field.message_type is not None:
+                _reachable(field.message_type, seen)
+    return seen
 
 
 def test_a_request_carries_exactly_what_was_given() -> None:

@@ -16,10 +16,11 @@ from libs.common.ids import new_span_id
 from libs.common.redaction.request_ids import shown_request_id
 from libs.common.rpc.status import DETAILS_KEY, from_rpc_error
 from libs.common.telemetry.log import Log
-from services.gateway.contract import Method, Parameters
+from services.gateway.contract import Parameters
 from services.gateway.domain.errors import unknown_method
 from services.gateway.domain.model import Entry, InvalidEntry, Request, Response
 from services.gateway.handlers import Handler
+from services.gateway.method import Method
 from services.gateway.policy import Row
 from services.gateway.transport.request_headers import RequestHead
 from services.gateway.transport.telemetry import CANCELED, Telemetry, code_of

@@ -116,6 +116,9 @@ def schemas_response(schemas: ToolSchemas) -> pb.GetToolSchemasResponse:
                 input_schema=dump(schema.manifest.input.get("schema", {})),
                 output_schema=dump(schema.manifest.output.get("schema", {})),
                 state=_state(schema.version.head.standing.state),
+                title=schema.manifest.title,
+                description=schema.manifest.text("description"),
+                mutation_class=_mutation(schema.manifest.mutation_class),
             )
             for schema in schemas.loaded
         ],

@@ -25,13 +25,14 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"toolmesh/audit/v1/checkpoint.proto\x12\x11toolmesh.audit.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd2\x01\n\nCheckpoint\x12\x0e\n\x06log_id\x18\x01 \x01(\t\x12\x11\n\ttree_size\x18\x02 \x01(\x03\x12\x11\n\troot_hash\x18\x03 \x01(\x0c\x12-\n\tsign_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04note\x18\x05 \x01(\t\x12\x0e\n\x06key_id\x18\x06 \x01(\t\x12\x1a\n\x12witness_signatures\x18\x07 \x03(\t\x12\r\n\x05shard\x18\x08 \x01(\x03\x12\x16\n\x0e\x66irst_sequence\x18\t \x01(\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"toolmesh/audit/v1/checkpoint.proto\x12\x11toolmesh.audit.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd2\x01\n\nCheckpoint\x12\x0e\n\x06log_id\x18\x01 \x01(\t\x12\x11\n\ttree_size\x18\x02 \x01(\x03\x12\x11\n\troot_hash\x18\x03 \x01(\x0c\x12-\n\tsign_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04note\x18\x05 \x01(\t\x12\x0e\n\x06key_id\x18\x06 \x01(\t\x12\x1a\n\x12witness_signatures\x18\x07 \x03(\t\x12\r\n\x05shard\x18\x08 \x01(\x03\x12\x16\n\x0e\x66irst_sequence\x18\t \x01(\x03\x42$P\x01Z toolmesh.dev/go/audit/v1;auditv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'toolmesh.audit.v1.checkpoint_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'P\001Z toolmesh.dev/go/audit/v1;auditv1'
   _globals['_CHECKPOINT']._serialized_start=91
   _globals['_CHECKPOINT']._serialized_end=301
 # @@protoc_insertion_point(module_scope)

@@ -25,13 +25,14 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ftoolmesh/common/v1/caller.proto\x12\x12toolmesh.common.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x94\x02\n\x06\x43\x61ller\x12\x0f\n\x07subject\x18\x01 \x01(\t\x12\r\n\x05\x61gent\x18\x02 \x01(\t\x12\x0e\n\x06tenant\x18\x03 \x01(\t\x12\x30\n\x04tier\x18\x04 \x01(\x0e\x32\".toolmesh.common.v1.CredentialTier\x12\x10\n\x08token_id\x18\x05 \x01(\t\x12\x33\n\x10\x64\x65legation_chain\x18\x06 \x03(\x0b\x32\x19.toolmesh.common.v1.Actor\x12\x0e\n\x06scopes\x18\x07 \x03(\t\x12\x12\n\nsession_id\x18\x08 \x01(\t\x12\x0c\n\x04peer\x18\t \x01(\t\x12/\n\x0b\x65xpire_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"*\n\x05\x41\x63tor\x12\x0f\n\x07subject\x18\x01 \x01(\t\x12\x10\n\x08token_id\x18\x02 \x01(\t*\x86\x01\n\x0e\x43redentialTier\x12\x1f\n\x1b\x43REDENTIAL_TIER_UNSPECIFIED\x10\x00\x12\x18\n\x14\x43REDENTIAL_TIER_USER\x10\x01\x12\x19\n\x15\x43REDENTIAL_TIER_AGENT\x10\x02\x12\x1e\n\x1a\x43REDENTIAL_TIER_INVOCATION\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ftoolmesh/common/v1/caller.proto\x12\x12toolmesh.common.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x94\x02\n\x06\x43\x61ller\x12\x0f\n\x07subject\x18\x01 \x01(\t\x12\r\n\x05\x61gent\x18\x02 \x01(\t\x12\x0e\n\x06tenant\x18\x03 \x01(\t\x12\x30\n\x04tier\x18\x04 \x01(\x0e\x32\".toolmesh.common.v1.CredentialTier\x12\x10\n\x08token_id\x18\x05 \x01(\t\x12\x33\n\x10\x64\x65legation_chain\x18\x06 \x03(\x0b\x32\x19.toolmesh.common.v1.Actor\x12\x0e\n\x06scopes\x18\x07 \x03(\t\x12\x12\n\nsession_id\x18\x08 \x01(\t\x12\x0c\n\x04peer\x18\t \x01(\t\x12/\n\x0b\x65xpire_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"*\n\x05\x41\x63tor\x12\x0f\n\x07subject\x18\x01 \x01(\t\x12\x10\n\x08token_id\x18\x02 \x01(\t*\x86\x01\n\x0e\x43redentialTier\x12\x1f\n\x1b\x43REDENTIAL_TIER_UNSPECIFIED\x10\x00\x12\x18\n\x14\x43REDENTIAL_TIER_USER\x10\x01\x12\x19\n\x15\x43REDENTIAL_TIER_AGENT\x10\x02\x12\x1e\n\x1a\x43REDENTIAL_TIER_INVOCATION\x10\x03\x42&P\x01Z\"toolmesh.dev/go/common/v1;commonv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'toolmesh.common.v1.caller_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'P\001Z\"toolmesh.dev/go/common/v1;commonv1'
   _globals['_CREDENTIALTIER']._serialized_start=412
   _globals['_CREDENTIALTIER']._serialized_end=546
   _globals['_CALLER']._serialized_start=89

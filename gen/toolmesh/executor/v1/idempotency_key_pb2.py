@@ -25,13 +25,14 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n*toolmesh/executor/v1/idempotency_key.proto\x12\x14toolmesh.executor.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd0\x02\n\x0eIdempotencyKey\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x0c\n\x04tool\x18\x03 \x01(\t\x12\x0f\n\x07subject\x18\x04 \x01(\t\x12\x12\n\nsession_id\x18\x05 \x01(\t\x12\x0b\n\x03key\x18\x06 \x01(\t\x12-\n\x05state\x18\x07 \x01(\x0e\x32\x1e.toolmesh.executor.v1.KeyState\x12\x15\n\rinvocation_id\x18\x08 \x01(\t\x12\x1e\n\x16unresolved_invocations\x18\t \x03(\t\x12\x18\n\x10\x61rguments_digest\x18\n \x01(\t\x12/\n\x0b\x63reate_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp*\x9c\x01\n\x08KeyState\x12\x19\n\x15KEY_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11KEY_STATE_RUNNING\x10\x01\x12\x17\n\x13KEY_STATE_SUCCEEDED\x10\x02\x12\x14\n\x10KEY_STATE_FAILED\x10\x03\x12\x15\n\x11KEY_STATE_UNKNOWN\x10\x04\x12\x18\n\x14KEY_STATE_UNRESOLVED\x10\x05\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n*toolmesh/executor/v1/idempotency_key.proto\x12\x14toolmesh.executor.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd0\x02\n\x0eIdempotencyKey\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x0c\n\x04tool\x18\x03 \x01(\t\x12\x0f\n\x07subject\x18\x04 \x01(\t\x12\x12\n\nsession_id\x18\x05 \x01(\t\x12\x0b\n\x03key\x18\x06 \x01(\t\x12-\n\x05state\x18\x07 \x01(\x0e\x32\x1e.toolmesh.executor.v1.KeyState\x12\x15\n\rinvocation_id\x18\x08 \x01(\t\x12\x1e\n\x16unresolved_invocations\x18\t \x03(\t\x12\x18\n\x10\x61rguments_digest\x18\n \x01(\t\x12/\n\x0b\x63reate_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp*\x9c\x01\n\x08KeyState\x12\x19\n\x15KEY_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11KEY_STATE_RUNNING\x10\x01\x12\x17\n\x13KEY_STATE_SUCCEEDED\x10\x02\x12\x14\n\x10KEY_STATE_FAILED\x10\x03\x12\x15\n\x11KEY_STATE_UNKNOWN\x10\x04\x12\x18\n\x14KEY_STATE_UNRESOLVED\x10\x05\x42*P\x01Z&toolmesh.dev/go/executor/v1;executorv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'toolmesh.executor.v1.idempotency_key_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'P\001Z&toolmesh.dev/go/executor/v1;executorv1'
   _globals['_KEYSTATE']._serialized_start=441
   _globals['_KEYSTATE']._serialized_end=597
   _globals['_IDEMPOTENCYKEY']._serialized_start=102

@@ -25,13 +25,14 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#toolmesh/executor/v1/tool_log.proto\x12\x14toolmesh.executor.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x87\x02\n\x07ToolLog\x12\x15\n\rinvocation_id\x18\x01 \x01(\t\x12\x14\n\x0ctool_version\x18\x02 \x01(\t\x12\x0e\n\x06tenant\x18\x03 \x01(\t\x12\x0f\n\x07subject\x18\x04 \x01(\t\x12\x30\n\x05lines\x18\x05 \x03(\x0b\x32!.toolmesh.executor.v1.ToolLogLine\x12\x1a\n\x12omitted_characters\x18\x06 \x01(\x03\x12/\n\x0b\x63reate_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"P\n\x0bToolLogLine\x12\x33\n\x06source\x18\x01 \x01(\x0e\x32#.toolmesh.executor.v1.ToolLogSource\x12\x0c\n\x04text\x18\x02 \x01(\t*\x9e\x01\n\rToolLogSource\x12\x1f\n\x1bTOOL_LOG_SOURCE_UNSPECIFIED\x10\x00\x12\x1a\n\x16TOOL_LOG_SOURCE_STDOUT\x10\x01\x12\x1a\n\x16TOOL_LOG_SOURCE_STDERR\x10\x02\x12\x17\n\x13TOOL_LOG_SOURCE_LOG\x10\x03\x12\x1b\n\x17TOOL_LOG_SOURCE_FAILURE\x10\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#toolmesh/executor/v1/tool_log.proto\x12\x14toolmesh.executor.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x87\x02\n\x07ToolLog\x12\x15\n\rinvocation_id\x18\x01 \x01(\t\x12\x14\n\x0ctool_version\x18\x02 \x01(\t\x12\x0e\n\x06tenant\x18\x03 \x01(\t\x12\x0f\n\x07subject\x18\x04 \x01(\t\x12\x30\n\x05lines\x18\x05 \x03(\x0b\x32!.toolmesh.executor.v1.ToolLogLine\x12\x1a\n\x12omitted_characters\x18\x06 \x01(\x03\x12/\n\x0b\x63reate_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"P\n\x0bToolLogLine\x12\x33\n\x06source\x18\x01 \x01(\x0e\x32#.toolmesh.executor.v1.ToolLogSource\x12\x0c\n\x04text\x18\x02 \x01(\t*\x9e\x01\n\rToolLogSource\x12\x1f\n\x1bTOOL_LOG_SOURCE_UNSPECIFIED\x10\x00\x12\x1a\n\x16TOOL_LOG_SOURCE_STDOUT\x10\x01\x12\x1a\n\x16TOOL_LOG_SOURCE_STDERR\x10\x02\x12\x17\n\x13TOOL_LOG_SOURCE_LOG\x10\x03\x12\x1b\n\x17TOOL_LOG_SOURCE_FAILURE\x10\x04\x42*P\x01Z&toolmesh.dev/go/executor/v1;executorv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'toolmesh.executor.v1.tool_log_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'P\001Z&toolmesh.dev/go/executor/v1;executorv1'
   _globals['_TOOLLOGSOURCE']._serialized_start=443
   _globals['_TOOLLOGSOURCE']._serialized_end=601
   _globals['_TOOLLOG']._serialized_start=95

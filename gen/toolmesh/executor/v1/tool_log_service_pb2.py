@@ -26,13 +26,14 @@ from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
 from toolmesh.executor.v1 import tool_log_pb2 as toolmesh_dot_executor_dot_v1_dot_tool__log__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+toolmesh/executor/v1/tool_log_service.proto\x12\x14toolmesh.executor.v1\x1a\x1b\x62uf/validate/validate.proto\x1a#toolmesh/executor/v1/tool_log.proto\"\xa5\x01\n\x13ListToolLogsRequest\x12\x16\n\x04tool\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\x18\xc0\x02\x12\x19\n\x07version\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\x12\x1f\n\rinvocation_id\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\x12\x1c\n\tpage_size\x18\x04 \x01(\x05\x42\t\xbaH\x06\x1a\x04\x18\x64(\x00\x12\x1c\n\npage_token\x18\x05 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x10\"\\\n\x14ListToolLogsResponse\x12+\n\x04logs\x18\x01 \x03(\x0b\x32\x1d.toolmesh.executor.v1.ToolLog\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t2w\n\x0eToolLogService\x12\x65\n\x0cListToolLogs\x12).toolmesh.executor.v1.ListToolLogsRequest\x1a*.toolmesh.executor.v1.ListToolLogsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+toolmesh/executor/v1/tool_log_service.proto\x12\x14toolmesh.executor.v1\x1a\x1b\x62uf/validate/validate.proto\x1a#toolmesh/executor/v1/tool_log.proto\"\xa5\x01\n\x13ListToolLogsRequest\x12\x16\n\x04tool\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\x18\xc0\x02\x12\x19\n\x07version\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\x12\x1f\n\rinvocation_id\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\x12\x1c\n\tpage_size\x18\x04 \x01(\x05\x42\t\xbaH\x06\x1a\x04\x18\x64(\x00\x12\x1c\n\npage_token\x18\x05 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x10\"\\\n\x14ListToolLogsResponse\x12+\n\x04logs\x18\x01 \x03(\x0b\x32\x1d.toolmesh.executor.v1.ToolLog\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t2w\n\x0eToolLogService\x12\x65\n\x0cListToolLogs\x12).toolmesh.executor.v1.ListToolLogsRequest\x1a*.toolmesh.executor.v1.ListToolLogsResponseB*P\x01Z&toolmesh.dev/go/executor/v1;executorv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'toolmesh.executor.v1.tool_log_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'P\001Z&toolmesh.dev/go/executor/v1;executorv1'
   _globals['_LISTTOOLLOGSREQUEST'].fields_by_name['tool']._loaded_options = None
   _globals['_LISTTOOLLOGSREQUEST'].fields_by_name['tool']._serialized_options = b'\272H\005r\003\030\300\002'
   _globals['_LISTTOOLLOGSREQUEST'].fields_by_name['version']._loaded_options = None

@@ -1343,6 +1343,9 @@ class ToolSchema(_message.Message):
     INPUT_SCHEMA_FIELD_NUMBER: _builtins.int
     OUTPUT_SCHEMA_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
+    TITLE_FIELD_NUMBER: _builtins.int
+    DESCRIPTION_FIELD_NUMBER: _builtins.int
+    MUTATION_CLASS_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """The version, as a resource name."""
     digest: _builtins.str
@@ -1353,6 +1356,12 @@ class ToolSchema(_message.Message):
     """The output schema, as JSON."""
     state: _tool_version_pb2.LifecycleState.ValueType
     """Where the version is in its life."""
+    title: _builtins.str
+    """What people call the tool."""
+    description: _builtins.str
+    """The whole description."""
+    mutation_class: _tool_manifest_pb2.MutationClass.ValueType
+    """What it does to the world."""
     @_builtins.property
     def block(self) -> Global___SurfaceBlock:
         """The text for the context."""
@@ -1366,10 +1375,13 @@ class ToolSchema(_message.Message):
         input_schema: _builtins.bytes = ...,
         output_schema: _builtins.bytes = ...,
         state: _tool_version_pb2.LifecycleState.ValueType = ...,
+        title: _builtins.str = ...,
+        description: _builtins.str = ...,
+        mutation_class: _tool_manifest_pb2.MutationClass.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["block", b"block"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["block", b"block", "digest", b"digest", "input_schema", b"input_schema", "output_schema", b"output_schema", "state", b"state", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["block", b"block", "description", b"description", "digest", b"digest", "input_schema", b"input_schema", "mutation_class", b"mutation_class", "output_schema", b"output_schema", "state", b"state", "title", b"title", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

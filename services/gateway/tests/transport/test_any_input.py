@@ -59,6 +59,16 @@ class FakeRegistry:
         return registry_pb.ResolveToolResponse()
 
 
+class AbsentPeer:
+    """Is unavailable, whatever is asked."""
+
+    def __getattr__(self, method: str) -> Any:
+        async def refuse(request: Any) -> Any:
+            raise MeshError(Reason.SERVICE_UNAVAILABLE)
+
+        return refuse
+
+
 class FakeAuthz:
     """Denies everything."""
 
@@ -81,7 +91,8 @@ def ask() -> Ask:
     in_flight.serving = True
     executor: Any = FakeExecutor()
     registry: Any = FakeRegistry()
-    handlers = Handlers(executor, registry, describe(METHODS))
+    absent: Any = AbsentPeer()
+    handlers = Handlers(executor, registry, absent, absent, absent, absent, describe(METHODS))
     telemetry = Telemetry(log, Tracing())
     calls = CallPipeline(handlers.by_method(), METHODS, POLICY, Log("t", level="error", descriptor=2), telemetry)
     authz: Any = FakeAuthz()
