@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from toolmesh.executor.v1 import executor_service_pb2 as pb
+from toolmesh.executor.v1 import invocation_service_pb2 as jobs_pb
+from toolmesh.executor.v1 import key_service_pb2 as keys_pb
 from toolmesh.executor.v1 import tool_log_service_pb2 as logs_pb
 
 from libs.common.auth.peers import EDGE, ORCHESTRATOR
@@ -12,6 +14,8 @@ from services.executor.policy import POLICY
 def test_every_rpc_has_exactly_one_row() -> None:
     services = [
         pb.DESCRIPTOR.services_by_name["ExecutorService"],
+        jobs_pb.DESCRIPTOR.services_by_name["InvocationService"],
+        keys_pb.DESCRIPTOR.services_by_name["KeyService"],
         logs_pb.DESCRIPTOR.services_by_name["ToolLogService"],
     ]
     assert set(POLICY) == {f"/{each.full_name}/{method.name}" for each in services for method in each.methods}
