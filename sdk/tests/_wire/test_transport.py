@@ -100,7 +100,7 @@ async def test_every_call_begins_a_trace_of_its_own(drive: Any, mesh: Any, serve
     await client.do("call", "echo")
     await client.do("call", "echo")
     first, second = (call.metadata["traceparent"] for call in mesh.seen)
-    assert re.fullmatch(r"00-[0-9a-f]{32}-[0-9a-f]{16}-00", first)
+    assert re.fullmatch(r"00-[0-9a-f]{32}-[0-9a-f]{16}-02", first)
     assert trace_id_of(first) != trace_id_of(second)
 
 

@@ -453,7 +453,9 @@ async def test_a_group_beyond_what_a_hop_carries_is_refused_here(mesh: Any) -> N
 
 async def test_a_preview_says_what_would_change(mesh: Any) -> None:
     found = (await mesh.client().call("tools.preview", {"tool": "echo", "arguments": {"n": 1}})).json()["result"]
-    assert found["changes"] == [{"resource": "file:a", "operation": "create", "source": "reported"}]
+    assert found["changes"] == [
+        {"resource": "file:a", "operation": "create", "source": "reported", "digest_before": "", "digest_after": ""}
+    ]
     assert found["predicted_result"] == {"n": 1}
     assert found["preview_token"] == "t"
 
