@@ -11,7 +11,7 @@ STAMP := $(VENV)/.installed
 # Test files run in parallel. The files with the longest tests start first (`testpaths`), so that the workers finish together.
 WORKERS := 2
 
-.PHONY: help up down status setup test test-faults test-dist check dist proto proto-export lock format bench profile gvisor clean
+.PHONY: help up down status setup test test-faults test-docs test-dist check dist proto proto-export lock format bench profile gvisor clean
 
 help:  ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -35,6 +35,9 @@ test: check  ## Run the checks, then every test against real processes.
 
 test-faults: setup  ## Run the fault suites: load, with processes killed at random moments.
 	@$(BIN)/pytest -m faults tests/faults $(PYTEST_ARGS)
+
+test-docs: setup  ## Run every command of the documentation on a mesh whose usual ports are taken.
+	@$(BIN)/pytest -m docs tests/scenarios/test_documented_commands.py $(PYTEST_ARGS)
 
 check: setup  ## Run the checks alone: format, lint, types, imports, contract.
 	@$(BIN)/pytest -q -n $(WORKERS) tests/contract/test_checks.py

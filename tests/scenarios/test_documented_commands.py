@@ -21,6 +21,8 @@ from tests.harness.documents import DOCUMENTS, ROOT, SHELL, Block, blocks, inlin
 from tests.harness.mesh import Mesh, cli, running_mesh
 from tests.harness.stores import wait_until
 
+pytestmark = pytest.mark.docs
+
 BLOCKS = [block for document in DOCUMENTS for block in blocks(document)]
 RUN = SHELL | {"python"}
 # Run by the test of the backup, which looks at the mesh before and after.
