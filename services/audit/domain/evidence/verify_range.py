@@ -25,7 +25,7 @@ from services.audit.domain.merkle.merkle import (
     leaf_hash,
     perfect_subtrees,
 )
-from services.audit.domain.merkle.note import CheckpointKey, Origin, checkpoint_text, key_id, signature_of
+from services.audit.domain.merkle.note import CheckpointKey, Origin, checkpoint_text, key_id, signatures_of
 from services.audit.domain.model import Entry, SignedCheckpoint
 from services.audit.domain.ports import LogReader
 
@@ -220,7 +220,10 @@ class VerifyRange:
         # A signature by an earlier key can only be verified with that key.
         if checkpoint.key_id != key_id(origin, public_key):
             return True
-        return self._verify_signature(public_key, signature_of(checkpoint.note), text.encode())
+        signatures = signatures_of(checkpoint.note)
+        return bool(signatures) and all(
+            self._verify_signature(public_key, signature, text.encode()) for signature in signatures
+        )
 
 
 def _roots_at(

@@ -66,11 +66,13 @@ def verifier_key(name: str, public_key: bytes) -> str:
     return f"{key_id(name, public_key)}+{base64.b64encode(_ED25519 + public_key).decode()}"
 
 
-def signature_of(note: str) -> bytes:
-    """Return the signature of the first signature line, or empty bytes."""
-    lines = note.rpartition("\n\n")[2].splitlines()
-    encoded = lines[0].rpartition(" ")[2] if lines else ""
+def signatures_of(note: str) -> list[bytes]:
+    """Return the signatures of all signature lines; empty bytes for one that is not base64."""
+    return [_signature(line) for line in note.rpartition("\n\n")[2].splitlines()]
+
+
+def _signature(line: str) -> bytes:
     try:
-        return base64.b64decode(encoded, validate=True)[4:]
+        return base64.b64decode(line.rpartition(" ")[2], validate=True)[4:]
     except binascii.Error:
         return b""
