@@ -238,7 +238,7 @@ async def test_endless_stderr_does_not_block(sandbox: Sandbox) -> None:
     code = "import os\nfor _ in range(512): os.write(2, b'x' * 65536)\nos.write(2, b'last words')\nprint('done')"
     tried = await attempt(sandbox, python(code))
     assert tried.output == b"done\n"
-    assert len(tried.report.stderr_tail) <= 4096
+    assert len(tried.report.stderr_tail) <= 16_384
     assert tried.report.stderr_tail.endswith("last words")
 
 
