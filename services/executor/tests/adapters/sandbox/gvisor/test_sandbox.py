@@ -155,7 +155,7 @@ async def test_a_start_canceled_while_preparing_leaves_nothing(gvisor: GvisorSan
 async def test_endless_stderr_is_drained_and_truncated(gvisor: GvisorSandbox) -> None:
     code = "import os\nfor _ in range(300): os.write(2, b'x' * 65536)\nos.write(2, b'last')"
     report = (await attempt(gvisor, python(code))).report
-    assert (report.kind, len(report.stderr_tail)) == (ExitKind.EXITED, 4096)
+    assert (report.kind, len(report.stderr_tail)) == (ExitKind.EXITED, 16_384)
     assert report.stderr_tail.endswith("last")
 
 
