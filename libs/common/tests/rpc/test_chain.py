@@ -275,6 +275,9 @@ class Operator(Alone):
     def peer_identity_key(self) -> str:  # type: ignore[override]
         return "x509_subject_alternative_name"
 
+    def auth_context(self) -> dict[str, list[bytes]]:
+        return {}
+
     async def abort(self, code: grpc.StatusCode, *_: Any) -> None:
         self.refused = code
         raise grpc.aio.AbortError
