@@ -8,6 +8,11 @@ PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.1
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# gVisor takes minutes to build, so only `make gvisor` does. Later checkouts take it from the user's cache.
+USE_GVISOR := if ls "$${XDG_CACHE_HOME:-$$HOME/.cache}"/toolmesh/runsc-* > /dev/null 2>&1; then \
+	$(BIN)/python tools/build_gvisor.py .toolmesh/bin > /dev/null || true; \
+	elif ! test -x .toolmesh/bin/runsc && ! command -v runsc > /dev/null; then \
+	echo "gVisor is not built: its tests are skipped. Build it once with: make gvisor"; fi
 # Test files run in parallel. The files with the longest tests start first (`testpaths`), so that the workers finish together.
 WORKERS := 2
 
@@ -30,7 +35,7 @@ status:  ## Show the running mesh.
 
 test: check  ## Run the checks, then every test against real processes.
 	@# Where gVisor cannot be built, its tests are skipped and say so.
-	@$(BIN)/python tools/build_gvisor.py .toolmesh/bin || true
+	@$(USE_GVISOR)
 	@$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore tests/contract/test_checks.py $(PYTEST_ARGS)
 
 test-faults: setup  ## Run the fault suites: load, with processes killed at random moments.
@@ -70,7 +75,7 @@ lock: setup  ## Resolve the dependencies again and pin them with hashes.
 		--python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate - -o services/registry/models.lock
 
 bench: setup  ## Measure against the floor and the peers, as ratios within one run; SUITE=gateway for a part.
-	@$(BIN)/python tools/build_gvisor.py .toolmesh/bin || true
+	@$(USE_GVISOR)
 	@$(BIN)/python -m bench $(SUITE)
 
 profile: setup  ## Draw a flame graph of each service under load; SERVICE=executor for one.
