@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from libs.common.errors import Reason
@@ -78,9 +79,16 @@ async def test_each_failure_has_its_own_error(running: Running, name: str, reaso
 
 async def test_a_canceled_call_leaves_no_process(running: Running) -> None:
     marker = f"9999{secrets.randbelow(10**12)}"
-    run = asyncio.create_task(running.value(tool("plain:waits"), work(marker=marker)))
-    # Inside gVisor processes have no name outside; there the worker itself is what can be waited for.
-    await until(lambda: len(running.pool) == 1)
+    begun = asyncio.Event()
+
+    def begin() -> float:
+        begun.set()
+        return 60.0
+
+    asked = msgspec.structs.replace(work(marker=marker), on_begin=begin)
+    run = asyncio.create_task(running.value(tool("plain:waits"), asked))
+    # A worker that is canceled while it starts goes on, and serves the next call.
+    await begun.wait()
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
         await run
