@@ -41,7 +41,8 @@ def _add_files() -> None:
 
 @pytest.fixture
 async def channel() -> AsyncIterator[grpc.aio.Channel]:
-    server = grpc.aio.server(interceptors=[AsPeer()])
+    # A port of its own: with SO_REUSEPORT the kernel may share it with a server of another test process.
+    server = grpc.aio.server(interceptors=[AsPeer()], options=[("grpc.so_reuseport", 0)])
     _add_files()
     add_reflection([health.SERVICE_NAME], server, public=["t.Public"])
     port = server.add_insecure_port("127.0.0.1:0")
