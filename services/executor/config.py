@@ -161,7 +161,7 @@ class Settings(ProcessSettings):
     )
     job_concurrency: int = Field(16, ge=0, le=1000, description="Jobs that this process runs at once. 0: none.")
     job_tenant_concurrency: int = Field(
-        16, ge=1, le=10_000, description="Jobs of one tenant that all executors together run at once."
+        8, ge=1, le=10_000, description="Jobs of one tenant that all executors together run at once."
     )
     job_tool_concurrency: int = Field(
         16, ge=1, le=10_000, description="Jobs of one tool that all executors together run at once."

@@ -23,6 +23,7 @@ from services.executor.domain.jobs.job import JobBounds
 from services.executor.domain.jobs.run_jobs import JobRunner
 from services.executor.domain.jobs.start_invocation import StartInvocation
 from services.executor.domain.jobs.watch_invocation import WatchInvocation
+from services.executor.domain.jobs.watched_jobs import WatchedJobs
 from services.executor.domain.phases.pipeline import Pipeline
 from services.executor.domain.scheduling.caller_limits import CallerLimits, LimitedCalls
 from services.executor.domain.scheduling.refused_calls import RefusedCalls
@@ -81,6 +82,6 @@ def build_jobs(
         LimitedCalls(limits, StartInvocation(pipeline, store, signals).execute, lambda asked: [asked.request], refused),
         FindInvocations(store),
         CancelInvocation(store, signals),
-        WatchInvocation(store, signals, ports.clock),
+        WatchInvocation(store, WatchedJobs(store, signals), ports.clock),
     )
     return Jobs(store, handlers, Resource(signals.start, signals.stop), Resource(runner.start, runner.stop))

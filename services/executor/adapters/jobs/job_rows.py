@@ -31,7 +31,8 @@ _HELD = "invocation_id = :invocation_id and attempt = :attempt and owner = :owne
 _EVENT = "insert into job_events (invocation_id, sequence, state, reason, create_time)"
 
 _WAITING = text("""
-select count(*) filter (where tenant = :tenant) as of_tenant, count(*) as in_all
+select count(*) as in_all, count(*) filter (where tenant = :tenant) as of_tenant,
+       coalesce(sum(octet_length(request)) filter (where tenant = :tenant), 0)::bigint as bytes_of_tenant
 from jobs where end_time is null and owner = ''
 """)
 _ADD = text(f"""
@@ -67,6 +68,7 @@ _EVENTS = text("""
 select sequence, create_time, state, reason from job_events
 where invocation_id = :invocation_id and sequence > :after order by sequence limit :max_rows
 """)
+_SEQUENCES = text("select invocation_id, sequence from jobs where invocation_id = any(cast(:ids as text[]))")
 _REQUEST_CANCEL = text(f"""
 update jobs set cancel_requested = true, retry_time = least(retry_time, now()) where {_OWN} and end_time is null
 """)  # noqa: S608
@@ -95,15 +97,16 @@ with held as (
   order by urgency desc, turn, create_time limit :max_jobs
 ), claimed as (
   update jobs j set owner = :owner, executor_id = :executor_id, attempt = attempt + 1, lease_until = now() + :lease,
+         losses = losses + case when state = 'running' then 1 else 0 end,
          state = case when state = 'running' then 'yielded' else state end,
          sequence = sequence + case when state = 'running' then 1 else 0 end
   from chosen c where j.invocation_id = c.invocation_id
-  returning j.invocation_id, j.attempt, j.request, j.cancel_requested, j.state, j.sequence,
+  returning j.invocation_id, j.attempt, j.losses, j.request, j.cancel_requested, j.state, j.sequence,
             greatest(extract(epoch from j.deadline - now()), 0)::float8 as seconds_left
 ), taken_over as (
   {_EVENT} select invocation_id, sequence, state, 'taken over', now() from claimed where state = 'yielded'
 )
-select invocation_id, attempt, request, cancel_requested, seconds_left from claimed
+select invocation_id, attempt, losses, request, cancel_requested, seconds_left from claimed
 """)  # noqa: S608
 _BEGIN = text(f"""
 with begun as (
@@ -142,11 +145,10 @@ class JobRows:
         self._engine, self._owner, self._executor_id = engine, owner, executor_id
         self._lease, self._keep = timedelta(seconds=lease), timedelta(seconds=keep)
 
-    async def count_waiting(self, tenant: str) -> tuple[int, int]:
-        """Return how many jobs of a tenant wait, and how many in all."""
+    async def count_waiting(self, tenant: str) -> Row[Any]:
+        """Return how many jobs wait in all, how many of a tenant, and the bytes of the latter."""
         async with separately(self._engine) as connection:
-            row = (await connection.execute(_WAITING, {"tenant": tenant})).one()
-            return row.of_tenant, row.in_all
+            return (await connection.execute(_WAITING, {"tenant": tenant})).one()
 
     async def add(self, values: dict[str, Any], *, max_seconds: float) -> bool:
         """Insert a job with the events of its states; return False if its key has a job."""
@@ -179,6 +181,11 @@ class JobRows:
     async def events(self, invocation_id: str, after: int, max_rows: int) -> Sequence[Row[Any]]:
         """Return events behind a sequence, in order."""
         return await self._all(_EVENTS, {"invocation_id": invocation_id, "after": after, "max_rows": max_rows})
+
+    async def sequences(self, invocation_ids: Sequence[str]) -> dict[str, int]:
+        """Return the sequence of the last event of each job."""
+        rows = await self._all(_SEQUENCES, {"ids": list(invocation_ids)})
+        return {row.invocation_id: row.sequence for row in rows}
 
     async def request_cancel(self, owner: JobOwner, invocation_id: str) -> None:
         """Request the cancellation of a job that has not ended."""

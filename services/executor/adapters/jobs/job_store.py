@@ -73,6 +73,10 @@ class PostgresJobs:
         rows = await self._rows.events(invocation_id, after, limit)
         return [JobEvent(row.sequence, row.create_time, State(row.state), row.reason) for row in rows]
 
+    async def sequences(self, invocation_ids: Sequence[str]) -> dict[str, int]:
+        """Return the sequence of the last event of each job that exists."""
+        return await self._rows.sequences(invocation_ids)
+
     async def request_cancel(self, owner: JobOwner, invocation_id: str) -> Job | None:
         """Request the cancellation of a job that has not ended, and return it; None if the owner has none."""
         await self._rows.request_cancel(owner, invocation_id)
@@ -117,8 +121,12 @@ class PostgresJobs:
         return await self._rows.sweep()
 
     async def _raise_if_full(self, job: NewJob) -> None:
-        of_tenant, in_all = await self._rows.count_waiting(job.request.caller.tenant)
-        if of_tenant >= self._bounds.waiting_per_tenant or in_all >= self._bounds.waiting:
+        waiting, bounds = await self._rows.count_waiting(job.request.caller.tenant), self._bounds
+        if (
+            waiting.in_all >= bounds.waiting
+            or waiting.of_tenant >= bounds.waiting_per_tenant
+            or waiting.bytes_of_tenant >= bounds.waiting_bytes_per_tenant
+        ):
             raise errors.queue_full(job.tool, retry_after=10.0)
 
     def _columns(self, job: NewJob) -> dict[str, Any]:
@@ -150,7 +158,13 @@ class PostgresJobs:
             )
             return None
         return ClaimedJob(
-            row.invocation_id, row.attempt, sealed.request, sealed.token, row.seconds_left, row.cancel_requested
+            row.invocation_id,
+            row.attempt,
+            sealed.request,
+            sealed.token,
+            row.seconds_left,
+            row.cancel_requested,
+            row.losses,
         )
 
     def _job(self, row: Row[Any]) -> Job:

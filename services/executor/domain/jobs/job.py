@@ -28,7 +28,9 @@ class JobBounds(Struct, frozen=True):
 
     waiting: int = 10_000
     waiting_per_tenant: int = 2_500
-    per_tenant: int = 16
+    waiting_bytes_per_tenant: int = 64 << 20
+    """The size of the requests of one tenant that wait."""
+    per_tenant: int = 8
     """The most jobs of one tenant that run at once."""
     per_tool: int = 16
     """The most jobs of one tool that run at once."""
@@ -100,6 +102,8 @@ class ClaimedJob(Struct, frozen=True, weakref=True):
     seconds_left: float
     """Until its deadline, by the clock of the database."""
     cancel_requested: bool
+    losses: int = 0
+    """How many replicas disappeared while they ran it."""
 
 
 class JobEvent(Struct, frozen=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -33,6 +33,10 @@ class JobStore(Protocol):
 
     async def events(self, invocation_id: str, after: int, limit: int) -> Sequence[JobEvent]:
         """Return events behind a sequence, in order."""
+        ...
+
+    async def sequences(self, invocation_ids: Sequence[str]) -> Mapping[str, int]:
+        """Return the sequence of the last event of each job that exists."""
         ...
 
     async def request_cancel(self, owner: JobOwner, invocation_id: str) -> Job | None:
@@ -83,7 +87,7 @@ class CallerSessions(Protocol):
     """Acts on behalf of callers that are no longer connected."""
 
     async def resume(self, token: str, request: Request, deadline: float) -> Caller:
-        """Verify the token of a stored request anew, make it the current task's, and return its caller.
+        """Verify the token of a stored request again, make it the current task's, and return its caller.
 
         Raises what a new request with the token would: TOKEN_EXPIRED, TOKEN_REVOKED and others.
         """

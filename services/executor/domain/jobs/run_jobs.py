@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from msgspec.structs import replace
 
@@ -16,16 +17,18 @@ from libs.common.runtime.backoff import Backoff
 from libs.common.runtime.clock import Clock
 from libs.common.runtime.retry import retry_until
 from services.executor.domain import errors
+from services.executor.domain.idempotency.unknown_outcome import MOST_RUNS
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.invoke import Invoke
 from services.executor.domain.jobs.job import ClaimedJob
 from services.executor.domain.jobs.ports import CallerSessions, JobLeases, JobSignals
-from services.executor.domain.jobs.watch_invocation import wait_for_wake
 from services.executor.domain.model import Request, Result
 from services.executor.domain.ports import Observer
 from services.executor.domain.states import State
 
 POLL_SECONDS = 1.0
+# Rounds begin at least this far apart, however many signals come.
+MIN_INTERVAL_SECONDS = 0.02
 RENEWALS_PER_LEASE = 4
 # How long the outcome of a job is offered to a store that does not answer. After that another replica takes it over.
 FINISH_SECONDS = 60.0
@@ -74,9 +77,11 @@ class JobRunner:
             await asyncio.wait([*self._loops, *runs])
 
     async def _forever(self, step: Callable[[], Awaitable[None]]) -> None:
-        backoff = Backoff(_FIRST_RETRY, _LAST_RETRY)
+        # Never longer than a renewal is due: the claims must not run out after the store is back.
+        backoff = Backoff(min(_FIRST_RETRY, self._renew_seconds), self._renew_seconds)
         while True:
             try:
+                await asyncio.sleep(MIN_INTERVAL_SECONDS)
                 await step()
                 backoff.reset()
             except Exception as cause:
@@ -93,7 +98,7 @@ class JobRunner:
             run = self._running[job.invocation_id] = _Run(job)
             run.task = asyncio.create_task(self._run(run), name=f"job-{job.invocation_id}")
         if not claimed:
-            await wait_for_wake(woken, POLL_SECONDS)
+            await asyncio.wait([woken], timeout=POLL_SECONDS)
 
     async def _renew(self) -> None:
         """Renew all claims; stop the runs that lost theirs, and those whose owner cancels them."""
@@ -108,7 +113,7 @@ class JobRunner:
                     run.lose()
                 elif renewed[job.invocation_id]:
                     self._cancel(run)
-        await wait_for_wake(woken, self._renew_seconds)
+        await asyncio.wait([woken], timeout=self._renew_seconds)
 
     def _unrunnable(self) -> list[str]:
         now = self._clock.monotonic()
@@ -125,8 +130,13 @@ class JobRunner:
             await self._finish(run, outcome, state)
         except asyncio.CancelledError:
             if not run.lost:
-                await self._leases.give_back(run.job)
+                # Without it another replica claims the job when the lease expires.
+                with suppress(MeshError):
+                    await self._leases.give_back(run.job)
             raise
+        except Exception as cause:
+            # The lease is not renewed any more, so another replica takes the job over.
+            self._observer.unexpected(cause)
         finally:
             self._running.pop(run.job.invocation_id, None)
             self._signals.wake()
@@ -138,6 +148,9 @@ class JobRunner:
         try:
             if job.cancel_requested:
                 raise errors.canceled()
+            if job.losses >= MOST_RUNS and not stored.idempotency_key:
+                # The claim of a key has a bound of its own.
+                raise errors.owners_lost("")
             caller = await self._sessions.resume(job.token, stored, deadline)
         except MeshError as error:
             invocation = self._invocation(stored, job)

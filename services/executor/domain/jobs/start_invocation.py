@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 
 from msgspec import Struct
@@ -57,34 +58,39 @@ class StartInvocation:
 
         begin("return")
         invocation.enter(State.QUEUED)
-        job = await phases.steps.run_shielded(self._add(invocation, tool, token, max_seconds))
+        new = self._new_job(invocation, tool, token, max_seconds)
+        added: list[Job] = []
+        if await phases.steps.finish_before_cancel(self._add(invocation, new, added)):
+            raise asyncio.CancelledError
+        [job] = added
         if job.invocation_id != invocation.invocation_id:
             await self._record_repeated(invocation)
         invocation.phases.end()
         self._signals.wake()
         return job
 
-    async def _add(self, invocation: Invocation, tool: Tool, token: str, max_seconds: float) -> Job:
+    async def _add(self, invocation: Invocation, new: NewJob, added: list[Job]) -> None:
+        job = await self._store.add(new)
+        # The replica that runs the job records its outcome, also if this caller leaves now.
+        invocation.closed = job.invocation_id == invocation.invocation_id
+        added.append(job)
+
+    def _new_job(self, invocation: Invocation, tool: Tool, token: str, max_seconds: float) -> NewJob:
         request = invocation.request
         # A job is one effect, whichever replica runs it: without a key of the caller, its own name is its key.
         implied = "" if tool.mutation is Mutation.READ_ONLY else f"invocations/{invocation.invocation_id}"
-        job = await self._store.add(
-            NewJob(
-                invocation_id=invocation.invocation_id,
-                request=replace(request, idempotency_key=request.idempotency_key or implied),
-                token=token,
-                tool=tool.qualified,
-                tool_version=tool.name,
-                tool_digest=tool.digest,
-                arguments_digest=digest(parse_object(request.arguments)),
-                priority=priority_of(invocation, tool),
-                max_seconds=max_seconds,
-                transitions=invocation.history.steps,
-            )
+        return NewJob(
+            invocation_id=invocation.invocation_id,
+            request=replace(request, idempotency_key=request.idempotency_key or implied),
+            token=token,
+            tool=tool.qualified,
+            tool_version=tool.name,
+            tool_digest=tool.digest,
+            arguments_digest=digest(parse_object(request.arguments)),
+            priority=priority_of(invocation, tool),
+            max_seconds=max_seconds,
+            transitions=invocation.history.steps,
         )
-        # The outcome is recorded by the replica that runs it, also if this caller leaves now.
-        invocation.closed = job.invocation_id == invocation.invocation_id
-        return job
 
     async def _record_repeated(self, invocation: Invocation) -> None:
         """Record that the call started nothing: the job of its key was there."""

@@ -30,6 +30,7 @@ def upgrade() -> None:
         sa.Column("trace_id", sa.Text, nullable=False),
         sa.Column("sequence", sa.BigInteger, nullable=False),
         sa.Column("attempt", sa.Integer, nullable=False, server_default="0"),
+        sa.Column("losses", sa.Integer, nullable=False, server_default="0"),
         sa.Column("owner", sa.Text, nullable=False, server_default=""),
         sa.Column("executor_id", sa.Text, nullable=False, server_default=""),
         sa.Column("lease_until", time, nullable=False, server_default=sa.func.now()),
