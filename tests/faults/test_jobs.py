@@ -87,6 +87,8 @@ class Jobs:
                     grpc.StatusCode.DEADLINE_EXCEEDED,
                     grpc.StatusCode.CANCELLED,
                     grpc.StatusCode.NOT_FOUND,
+                    # One caller asks for more than its rate.
+                    grpc.StatusCode.RESOURCE_EXHAUSTED,
                 ):
                     raise
                 await asyncio.sleep(0.1)
