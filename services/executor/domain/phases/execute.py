@@ -58,6 +58,7 @@ class Execution:
             idempotency_key=request.idempotency_key,
             preview=invocation.preview,
             scanner=invocation.scanner,
+            channel=invocation.channel,
             on_launch=timer.launch,
             on_begin=timer.begin,
         )
