@@ -91,7 +91,7 @@ def state_of(invocation: ipb.Invocation) -> str:
     return str(ipb.InvocationState.Name(invocation.state)).removeprefix("INVOCATION_STATE_").lower()
 
 
-def event_state(event: pb.WatchInvocationResponse) -> str:
+def event_state(event: ipb.InvocationEvent) -> str:
     """Return the state that an event entered, and why where the state alone does not say."""
     if event.HasField("ended"):
         return state_of(event.ended)
@@ -149,7 +149,7 @@ class Job:
         """Return the result once there is one, or raise the error that the invocation ended with."""
         return outcome_of(self.wait(timeout=timeout))
 
-    def watch(self, *, after: int = 0, timeout: float | None = None) -> Iterator[pb.WatchInvocationResponse]:
+    def watch(self, *, after: int = 0, timeout: float | None = None) -> Iterator[ipb.InvocationEvent]:
         """Iterate over the events behind a sequence until the invocation ends, or the timeout is over.
 
         No event is missed or repeated when a connection is lost.
@@ -160,9 +160,9 @@ class Job:
             trace, error = options.traceparent(), None
             stream = self._stub.WatchInvocation(watch.request, timeout=seconds, metadata=options.metadata(trace))
             try:
-                for event in stream:
-                    watch.advance(event)
-                    yield event
+                for message in stream:
+                    if (event := watch.advance(message)) is not None:
+                        yield event
             except grpc.RpcError as failure:
                 error = error_from_rpc(failure, trace_id_of(trace))
             finally:
@@ -205,7 +205,7 @@ class AsyncJob:
         """Return the result once there is one, or raise the error that the invocation ended with."""
         return outcome_of(await self.wait(timeout=timeout))
 
-    async def watch(self, *, after: int = 0, timeout: float | None = None) -> AsyncIterator[pb.WatchInvocationResponse]:
+    async def watch(self, *, after: int = 0, timeout: float | None = None) -> AsyncIterator[ipb.InvocationEvent]:
         """Iterate over the events behind a sequence until the invocation ends, or the timeout is over.
 
         No event is missed or repeated when a connection is lost.
@@ -217,9 +217,9 @@ class AsyncJob:
             stream = self._stub.WatchInvocation(watch.request, timeout=seconds, metadata=options.metadata(trace))
             try:
                 with canceled_when_closed(trace):
-                    async for event in stream:
-                        watch.advance(event)
-                        yield event
+                    async for message in stream:
+                        if (event := watch.advance(message)) is not None:
+                            yield event
             except grpc.RpcError as failure:
                 error = error_from_rpc(failure, trace_id_of(trace))
             finally:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from toolmesh.audit.v1 import audit_record_pb2, audit_service_pb2, checkpoint_pb2
 from toolmesh.common.v1.error_table import Reason
-from toolmesh.executor.v1 import invocation_service_pb2
+from toolmesh.executor.v1 import invocation_pb2, invocation_service_pb2
 
 from toolmesh_sdk._wire.retry import Attempts, RetryPolicy
 from toolmesh_sdk.errors import ToolmeshError, error_for_reason
@@ -116,7 +116,10 @@ class InvocationWatch(ResumedStream):
         super().__init__(policy, timeout, monotonic)
         self.request, self.ended = request, False
 
-    def advance(self, event: invocation_service_pb2.WatchInvocationResponse) -> None:
-        """Move past an event: the next stream starts after it, and there is none after the last."""
-        self.request.after_sequence, self.ended = event.sequence, event.HasField("ended")
+    def advance(self, message: invocation_service_pb2.WatchInvocationResponse) -> invocation_pb2.InvocationEvent | None:
+        """Move past an event and return it; None for a sign of life. There is no stream after the last event."""
         self.note_progress()
+        if not message.HasField("event"):
+            return None
+        self.request.after_sequence, self.ended = message.event.sequence, message.event.HasField("ended")
+        return message.event

@@ -456,7 +456,9 @@ Global___InputMutation: _TypeAlias = InputMutation  # noqa: Y015
 
 @_typing.final
 class Progress(_message.Message):
-    """Reports how far an invocation is. Reports that follow each other quickly are merged into the newest."""
+    """Reports how far an invocation is. Reports that follow each other quickly are merged into the newest before they become events: at most
+    five in a second.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -54,8 +54,9 @@ def test_a_wait_prints_the_result_or_fails_as_the_call_did(toolmesh: Any, mesh: 
 def test_a_watch_prints_every_event_and_a_cancellation_is_asked_for(toolmesh: Any, mesh: Any) -> None:
     moved = ipb.StateTransition(state=ipb.INVOCATION_STATE_RUNNING)
     events = [
-        pb.WatchInvocationResponse(sequence=1, transition=moved),
-        pb.WatchInvocationResponse(sequence=2, ended=ENDED),
+        pb.WatchInvocationResponse(event=ipb.InvocationEvent(sequence=1, transition=moved)),
+        pb.WatchInvocationResponse(heartbeat=Timestamp(seconds=1)),
+        pb.WatchInvocationResponse(event=ipb.InvocationEvent(sequence=2, ended=ENDED)),
     ]
     mesh.answer("WatchInvocation", events)
     ran = toolmesh("jobs", "watch", NAME)
