@@ -1,4 +1,4 @@
-"""A tool that reports progress, lines and parts, asks its caller, and stops when it is asked to, as its arguments say."""
+"""A tool that reports progress, lines and parts, asks its caller, and stops when asked to, as its arguments say."""
 
 from __future__ import annotations
 
