@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from datetime import datetime
@@ -59,6 +60,8 @@ def start_request(
     options: CallOptions,
     max_duration: float | None,
     secret: str | bytes,
+    *,
+    cancel_on_disconnect: bool = False,
 ) -> pb.StartInvocationRequest:
     """Build the request that starts an invocation."""
     session = options.get("session_id", "")
@@ -72,7 +75,14 @@ def start_request(
         preview_token=options.get("preview_token", ""),
     )
     longest = None if max_duration is None else _duration(max_duration)
-    return pb.StartInvocationRequest(request=call, max_duration=longest)
+    on_disconnect = pb.ON_DISCONNECT_CANCEL if cancel_on_disconnect else pb.ON_DISCONNECT_UNSPECIFIED
+    return pb.StartInvocationRequest(request=call, max_duration=longest, on_disconnect=on_disconnect)
+
+
+def answer_request(name: str, input_id: str, value: Any) -> pb.ResumeInvocationRequest:
+    """Build the request that answers a question with a JSON value."""
+    content = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    return pb.ResumeInvocationRequest(name=name, input=pb.InvocationInput(input_id=input_id, content=content))
 
 
 def list_request(filters: JobFilters, page_size: int) -> pb.ListInvocationsRequest:
@@ -170,6 +180,14 @@ class Job:
             if not watch.ended:
                 self._transport.pause(watch.wait_after(error))
 
+    def answer(self, value: Any, input_id: str, *, timeout: float | None = None) -> ipb.Invocation:
+        """Answer the question of the tool with a JSON value. Raises InvalidInputError where it breaks the schema.
+
+        The question stays open then.
+        """
+        request = answer_request(self.name, input_id, value)
+        return self._transport.unary(self._stub.ResumeInvocation, request, timeout, repeatable=False).invocation
+
     def cancel(self, *, timeout: float | None = None) -> ipb.Invocation:
         """Cancel the invocation and return it. It may still run for a moment."""
         request = pb.CancelInvocationRequest(name=self.name)
@@ -226,6 +244,16 @@ class AsyncJob:
                 stream.cancel()
             if not watch.ended:
                 await self._transport.pause(watch.wait_after(error))
+
+    async def answer(self, value: Any, input_id: str, *, timeout: float | None = None) -> ipb.Invocation:
+        """Answer the question of the tool with a JSON value. Raises InvalidInputError where it breaks the schema.
+
+        The question stays open then.
+        """
+        request = answer_request(self.name, input_id, value)
+        response = await self._transport.unary(self._stub.ResumeInvocation, request, timeout, repeatable=False)
+        found: ipb.Invocation = response.invocation
+        return found
 
     async def cancel(self, *, timeout: float | None = None) -> ipb.Invocation:
         """Cancel the invocation and return it. It may still run for a moment."""

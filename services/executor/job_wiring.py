@@ -95,7 +95,7 @@ def build_jobs(
         max_running=settings.job_concurrency,
         lease_seconds=LEASE_SECONDS,
     )
-    find, cancel = FindInvocations(store), CancelInvocation(store, signals)
+    find, cancel = FindInvocations(store, reports), CancelInvocation(store, signals)
     watch = WatchInvocation(find, reports, WatchedJobs(reports, readers), ports.clock)
     answer = AnswerQuestion(find, reports, signals, compile_answer_schema)
     attached = AttachedStreams(reports, signals)

@@ -85,6 +85,8 @@ def invocation_of(job: Job) -> ipb.Invocation:
         end_time=_timestamp(job.end_time),
         deadline=_timestamp(job.deadline),
     )
+    if job.question is not None:
+        message.input_request.CopyFrom(_question_of(job.question))
     if isinstance(job.outcome, Result):
         message.result.CopyFrom(envelope_of(job.outcome))
     elif job.outcome is not None:
@@ -139,9 +141,7 @@ def event_of(event: JobEvent, invocation_id: str, ended: Job | None = None) -> i
     elif isinstance(report, PartialContent):
         message.partial_result.content = report.content
     elif isinstance(report, InputAsked):
-        message.input_request.CopyFrom(
-            ipb.InputRequest(input_id=report.input_id, message=report.message, schema=report.schema)
-        )
+        message.input_request.CopyFrom(_question_of(report))
     else:
         message.checkpoint.CopyFrom(_checkpoint_of(report))
     return message
@@ -166,6 +166,10 @@ def _progress_of(event: JobEvent, made: ProgressMade, invocation_id: str) -> ipb
         report_time=_timestamp(event.time),
         estimated_remaining=None if remaining is None else _duration(remaining),
     )
+
+
+def _question_of(asked: InputAsked) -> ipb.InputRequest:
+    return ipb.InputRequest(input_id=asked.input_id, message=asked.message, schema=asked.schema)
 
 
 def _checkpoint_of(made: CheckpointMade) -> ipb.Checkpoint:

@@ -39,6 +39,10 @@ order by found.invocation_id, found.sequence
 _PROGRESS = text("""
 select invocation_id, sequence, end_time is not null as ended from jobs where invocation_id = any(cast(:ids as text[]))
 """)
+_LAST_QUESTION = text("""
+select invocation_id, report from job_events where invocation_id = :invocation_id and kind = 'input_request'
+order by sequence desc limit 1
+""")
 # Reports of an attempt are numbered: those that are stored already are left out. Jobs are locked in order, because
 # their claims are renewed at the same time.
 _APPEND = text(f"""
@@ -140,6 +144,11 @@ class ReportRows:
     async def progress(self, invocation_ids: Sequence[str]) -> Sequence[Row[Any]]:
         """Return the last sequence of jobs, and whether they ended."""
         return await self._all(_PROGRESS, {"ids": list(invocation_ids)})
+
+    async def last_question(self, invocation_id: str) -> Row[Any] | None:
+        """Return the event of the last question of a job."""
+        rows = await self._all(_LAST_QUESTION, {"invocation_id": invocation_id})
+        return rows[0] if rows else None
 
     async def append(self, reports: Sequence[NumberedReport]) -> Sequence[Row[Any]]:
         """Store reports of jobs that are held, and return those jobs."""

@@ -44,6 +44,12 @@ class PostgresReports:
         rows = await self._rows.progress(invocation_ids)
         return {row.invocation_id: (row.sequence, row.ended) for row in rows}
 
+    async def last_question(self, invocation_id: str) -> InputAsked | None:
+        """Return what the tool of a job asked last; None if it never asked."""
+        row = await self._rows.last_question(invocation_id)
+        report = None if row is None else self._report(row)
+        return report if isinstance(report, InputAsked) else None
+
     async def append(self, batches: Sequence[ReportBatch]) -> Collection[str]:
         """Store batches as events, each once however often it is given; return the ids of the jobs that are held."""
         reports = [

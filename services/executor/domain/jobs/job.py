@@ -7,6 +7,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from libs.common.errors import MeshError
+from services.executor.domain.jobs.reports.event import InputAsked
 from services.executor.domain.model import Caller, Request, Result
 from services.executor.domain.states import State
 
@@ -83,6 +84,8 @@ class Job(Struct, frozen=True):
     cancel_when_detached: bool = False
     outcome: Result | MeshError | None = None
     """Set once it ended, where the reader asked for it."""
+    question: InputAsked | None = None
+    """What its tool asks, where the reader asked for it."""
 
     @property
     def name(self) -> str:

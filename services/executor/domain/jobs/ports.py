@@ -66,6 +66,10 @@ class JobEvents(Protocol):
         """Return the sequence of the last event of each job that exists, and whether the job ended."""
         ...
 
+    async def last_question(self, invocation_id: str) -> InputAsked | None:
+        """Return what the tool of a job asked last; None if it never asked."""
+        ...
+
 
 class JobQuestions(Protocol):
     """The questions of jobs, for their callers. Fails like JobStore."""
