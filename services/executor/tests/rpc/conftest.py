@@ -25,6 +25,13 @@ from tests.harness import booking_executor
 from tests.harness.booking_executor import BookingRunner, bookings
 
 
+async def stop_if_running(applications: list[Any], where: int) -> None:
+    """Stop an executor, once."""
+    application, applications[where] = applications[where], None
+    if application is not None:
+        await application.stop()
+
+
 @pytest.fixture
 async def replicas(
     pki: Any,
@@ -35,7 +42,7 @@ async def replicas(
     monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[Replicas]:
     monkeypatch.setattr(booking_executor, "_FAULTS", tmp_path)
-    stubs = []
+    stubs, applications = [], []
     async with AsyncExitStack() as stack:
         for number in range(2):
             settings = executor_settings(INSTANCE_ID=f"executor-{number}")
@@ -43,11 +50,12 @@ async def replicas(
                 settings, quiet, Tracing(), clock=SystemClock(), tools=bookings(), builtin_runner=BookingRunner
             )
             await application.start()
-            stack.push_async_callback(application.stop)
+            applications.append(application)
+            stack.push_async_callback(stop_if_running, applications, number)
             address = Address("127.0.0.1", application.server.port)
             channel = await stack.enter_async_context(channel_to("executor", address, credentials(pki, "orchestrator")))
             stubs.append(rpc.InvocationServiceStub(channel))
-        made = Replicas(stubs, signer, tmp_path)
+        made = Replicas(stubs, applications, signer, tmp_path)
         async with asyncio.timeout(60):
             for where in range(2):
                 while True:

@@ -19,8 +19,9 @@ from libs.common.rpc.status import from_rpc_error
 class Replicas:
     """Two executors, as a caller sees them."""
 
-    def __init__(self, stubs: list[Any], signer: Any, folder: Path) -> None:
+    def __init__(self, stubs: list[Any], applications: list[Any], signer: Any, folder: Path) -> None:
         self.stubs, self.folder = stubs, folder
+        self._applications = applications
         self._signer = signer
         self._metadata = (("authorization", f"Bearer {signer.mint()}"),)
 
@@ -31,6 +32,11 @@ class Replicas:
             return await getattr(self.stubs[where], method)(request, metadata=metadata, timeout=120)
         except grpc.aio.AioRpcError as error:
             raise from_rpc_error(error) from error
+
+    async def stop(self, where: int) -> None:
+        """Stop one of them; what it runs is given to the other."""
+        application, self._applications[where] = self._applications[where], None
+        await application.stop()
 
     async def start(self, where: int, takes_ms: int = 0, *, key: str = "", tool: str = "book_once") -> Any:
         """Start a booking."""
