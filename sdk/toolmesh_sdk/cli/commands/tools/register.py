@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from toolmesh.common.v1.error_table import Reason
 
 from toolmesh_sdk.cli.exits import exit_code
 from toolmesh_sdk.cli.failures import print_error, report_errors
@@ -18,7 +19,7 @@ from toolmesh_sdk.cli.inputs.target import Target
 from toolmesh_sdk.cli.inputs.target_options import add_target_options
 from toolmesh_sdk.cli.tool_names import short_name
 from toolmesh_sdk.cli.views import output
-from toolmesh_sdk.errors import Reason, ToolmeshError, error_from_failure
+from toolmesh_sdk.errors import ToolmeshError, error_from_failure
 
 if TYPE_CHECKING:
     from toolmesh.registry.v1 import registry_service_pb2
