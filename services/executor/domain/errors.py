@@ -195,8 +195,14 @@ def tool_timed_out(seconds: float) -> MeshError:
     return MeshError(Reason.TOOL_TIMEOUT, metadata={"limit_ms": str(round(seconds * 1000))})
 
 
-def canceled() -> MeshError:
-    return MeshError(Reason.INVOCATION_CANCELED)
+def canceled(how: str = "") -> MeshError:
+    """`how` says how a tool that ran was stopped: `cooperative`, `terminated`, `killed` or `not_supported`."""
+    return MeshError(Reason.INVOCATION_CANCELED, metadata={"cancellation": how} if how else {})
+
+
+def input_unavailable() -> MeshError:
+    message = "The tool asks its caller for input and got none. Start the call as a job, and answer its question."
+    return MeshError(Reason.FAILED_PRECONDITION, message=message)
 
 
 def execution_failed(message: str) -> MeshError:

@@ -91,6 +91,10 @@ class SandboxedProcess(Protocol):
         """Wait for the end. When this returns, every process that it started is gone."""
         ...
 
+    async def terminate(self) -> None:
+        """Send SIGTERM to the first process inside. Does nothing if it has ended; it may ignore the signal."""
+        ...
+
     async def kill(self) -> ExitReport:
         """Kill the whole process tree within 100 ms. Returns the first report if it has already ended."""
         ...

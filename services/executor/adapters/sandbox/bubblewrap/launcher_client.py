@@ -95,9 +95,11 @@ class LauncherClient:
 
     def kill(self, number: int) -> None:
         """Request the kill of a sandbox; does nothing if it has ended."""
-        if number in self._running:
-            task = self._loop.create_task(self._kill(number))
-            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._request(number, "kill")
+
+    def terminate(self, number: int) -> None:
+        """Request the termination of a sandbox; does nothing if it has ended."""
+        self._request(number, "terminate")
 
     async def close(self) -> None:
         """Shut down the launcher, which kills every sandbox, and wait for it."""
@@ -112,9 +114,14 @@ class LauncherClient:
         while self._control.fileno() >= 0:
             self._receive()
 
-    async def _kill(self, number: int) -> None:
+    def _request(self, number: int, verb: str) -> None:
+        if number in self._running:
+            task = self._loop.create_task(self._send_request({verb: number}))
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    async def _send_request(self, message: dict[str, int]) -> None:
         async with self._sending:
-            await self._send(lambda: self._control.send(json.dumps({"kill": number}).encode()))
+            await self._send(lambda: self._control.send(json.dumps(message).encode()))
 
     async def _send(self, send: Callable[[], object]) -> None:
         while True:

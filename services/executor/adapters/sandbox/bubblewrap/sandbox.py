@@ -154,6 +154,10 @@ class BubblewrapProcess:
         self._stdin.close()
         return diagnose(self._plan, facts)
 
+    async def terminate(self) -> None:
+        """Send SIGTERM to the first process inside."""
+        self._launcher_client.terminate(self._number)
+
     async def kill(self) -> ExitReport:
         """Kill its process tree and discard unread output."""
         self._launcher_client.kill(self._number)

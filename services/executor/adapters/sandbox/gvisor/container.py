@@ -47,6 +47,8 @@ class StartedContainer:
     process: subprocess.Popen[bytes]
     folder: Path
     group: Cgroup | None
+    terminate: list[str]
+    """The command that terminates it."""
     stdin: asyncio.StreamWriter
     stdout: tuple[asyncio.StreamReader, asyncio.ReadTransport]
     stderr: tuple[asyncio.StreamReader, asyncio.ReadTransport]
@@ -84,6 +86,20 @@ class GvisorContainer:
     async def wait(self) -> ExitReport:
         """Wait until all of its processes have ended; buffered output can still be read."""
         return await asyncio.shield(self._finishing)
+
+    async def terminate(self) -> None:
+        """Send SIGTERM to the first process inside."""
+        if self._started.process.poll() is not None:
+            return
+        null = asyncio.subprocess.DEVNULL
+        command = self._started.terminate
+        terminating = await asyncio.create_subprocess_exec(*command, stdin=null, stdout=null, stderr=null, env={})
+        try:
+            async with asyncio.timeout(_EXIT_SECONDS):
+                await terminating.wait()
+        except TimeoutError:
+            terminating.kill()
+            await terminating.wait()
 
     async def kill(self) -> ExitReport:
         """Kill the container and discard unread output."""

@@ -43,11 +43,12 @@ sys.exit("the network is reachable")
 
 @dataclass(frozen=True, slots=True)
 class PreparedContainer:
-    """A container ready to start: its bundle, its cgroup and its start command."""
+    """A container ready to start: its bundle, its cgroup, and the commands that start and terminate it."""
 
     folder: Path
     group: Cgroup | None
     command: list[str]
+    terminate: list[str]
 
     def discard(self) -> None:
         """Kill its processes and remove the cgroup and the bundle."""
@@ -76,7 +77,7 @@ class GvisorEnvironment:
             limited = group is not None and "memory" in group.controllers
             write_bundle(folder, plan, self.rootfs, user=_inner_user(plan), memory_limited=limited)
         except (OSError, ValueError):
-            PreparedContainer(folder, group, []).discard()
+            PreparedContainer(folder, group, [], []).discard()
             raise
         request = {
             "parent": os.getpid(),
@@ -85,9 +86,8 @@ class GvisorEnvironment:
             "log": str(folder / "log"),
             "command": self.runsc.command(folder, egress=bool(plan.egress_socket)),
         }
-        return PreparedContainer(
-            folder, group, [sys.executable, "-I", "-S", "-c", _MAIN, str(_ROOT), json.dumps(request)]
-        )
+        command = [sys.executable, "-I", "-S", "-c", _MAIN, str(_ROOT), json.dumps(request)]
+        return PreparedContainer(folder, group, command, self.runsc.terminate_command(folder))
 
     def close(self) -> None:
         """Remove the cgroups and the directory."""

@@ -30,7 +30,6 @@ class Runsc:
         The network is off; host unix sockets can be opened only if the plan has an egress socket. The executor owns the
         cgroup, because gVisor would remove it, and its counters, at the end.
         """
-        name = folder.name
         return [
             str(self.program),
             f"--root={folder}/state",
@@ -46,8 +45,13 @@ class Runsc:
             "run",
             f"--bundle={folder}",
             f"--pid-file={folder}/pid",
-            name,
+            folder.name,
         ]
+
+    def terminate_command(self, folder: Path) -> list[str]:
+        """Return the command that sends SIGTERM to the first process of a running bundle."""
+        rootless = ("--rootless",) if os.geteuid() else ()
+        return [str(self.program), f"--root={folder}/state", *rootless, "kill", folder.name, "TERM"]
 
 
 def find_runsc(configured: Path | None) -> Path | None:

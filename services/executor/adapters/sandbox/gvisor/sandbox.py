@@ -122,5 +122,13 @@ async def _start(plan: Plan, prepared: PreparedContainer) -> StartedContainer:
         for descriptor in (stdin, stdout, stderr):
             os.close(descriptor)
     return StartedContainer(
-        plan, plan.memory_bytes + OVERHEAD_BYTES, process, prepared.folder, prepared.group, writer, from_out, from_err
+        plan=plan,
+        memory_limit=plan.memory_bytes + OVERHEAD_BYTES,
+        process=process,
+        folder=prepared.folder,
+        group=prepared.group,
+        terminate=prepared.terminate,
+        stdin=writer,
+        stdout=from_out,
+        stderr=from_err,
     )

@@ -3,8 +3,8 @@
 Forking a large multi-threaded process is slow and blocks the event loop; this process is small. As the ancestor of
 every sandbox it knows when the last process of each has ended. It exits with the executor, and no sandbox outlives it.
 
-It exchanges JSON messages over one socket. In: `start` (with two pipe ends and a file that holds the plan) and `kill`.
-Out: `began`, and `ended` with the exit facts.
+It exchanges JSON messages over one socket. In: `start` (with two pipe ends and a file that holds the plan), `terminate`
+and `kill`. Out: `began`, and `ended` with the exit facts.
 """
 
 from __future__ import annotations
@@ -108,6 +108,9 @@ class Launcher:
         request = json.loads(message)
         if "start" in request:
             self._start(request["start"], received)
+        elif "terminate" in request:
+            if running := self._running.get(request["terminate"]):
+                running.terminate()
         elif running := self._running.get(request["kill"]):
             running.kill()
 
