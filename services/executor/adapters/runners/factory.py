@@ -54,7 +54,9 @@ class SandboxedRunners:
             lifetime_calls=config.workers.max_calls,
             cancel_grace=config.cancel_grace,
         )
-        command = CommandRunner(self._environment, log, output_bytes=config.output_bytes)
+        command = CommandRunner(
+            self._environment, log, output_bytes=config.output_bytes, cancel_grace=config.cancel_grace
+        )
         runners: dict[str, Runner] = {"python": python, "command": command}
         self.by_kind: Mapping[str, Runner] = {
             kind: MetricsRunner(ErrorMappingRunner(runner, log), kind) for kind, runner in runners.items()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -217,7 +216,7 @@ class PythonRunner:
         """
         if work.channel is not None and work.channel.canceled.done():
             raise errors.canceled()
-        steps = StopSteps(partial(_request_stop, worker), worker.terminate, worker.end)
+        steps = StopSteps(worker.request_stop, worker.terminate, worker.end)
         run = self._call_worker(worker, tool, work, seconds)
         return await run_cancelable(run, work.channel, tool, steps, self._cancel_grace)
 
@@ -301,9 +300,3 @@ def _request(tool: Tool, work: RunRequest, seconds: float, limit: int) -> Mappin
         resumes = work.channel.resume_state is not None
         request["channel"] = {"resumes": resumes, "partial_bytes": PARTIAL_BYTES, "state_bytes": STATE_BYTES}
     return request
-
-
-async def _request_stop(worker: Worker, reason: str) -> None:
-    # The process may have ended.
-    with suppress(ConnectionError):
-        await worker.send({"cancel": reason})

@@ -47,8 +47,8 @@ class CancelGrace:
 class StopSteps:
     """How one process is stopped."""
 
-    request: Callable[[str], Awaitable[None]]
-    """Asks it to stop, with the reason."""
+    request: Callable[[str], None]
+    """Asks it to stop, with the reason. Never waits: the process may read nothing."""
     terminate: Callable[[], Awaitable[None]]
     kill: Callable[[], Awaitable[object]]
 
@@ -61,7 +61,8 @@ async def run_cancelable(
         return await run
     task = asyncio.create_task(run, name="tool-run")
     try:
-        await asyncio.wait({task, channel.canceled}, return_when=asyncio.FIRST_COMPLETED)
+        ends: set[asyncio.Future[Any]] = {task, channel.canceled}
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         stop = None if task.done() else await _stop(task, channel.canceled.result(), tool, steps, grace)
         try:
             answer = await task
@@ -82,7 +83,7 @@ async def run_cancelable(
 async def _stop(task: asyncio.Task[ToolAnswer], reason: str, tool: Tool, steps: StopSteps, grace: CancelGrace) -> Stop:
     """Stop a run, and return how it ended."""
     if tool.cancellation_supported:
-        await steps.request(reason)
+        steps.request(reason)
         if await _ends(task, grace.stop_seconds):
             return Stop.COOPERATIVE
     await steps.terminate()

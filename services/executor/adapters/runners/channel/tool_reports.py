@@ -61,6 +61,14 @@ class ToolReports:
             case _:
                 raise MalformedAnswerError
 
+    async def slow_down(self) -> None:
+        """Count something that is no report like one."""
+        await self._rate.take()
+
+    def end_rate(self) -> None:
+        """Read what is left without a limit: the process has ended, so it is little."""
+        self._rate.lift()
+
     async def close(self) -> None:
         """Stop to wait for an answer: the run is over."""
         if self._exchange is not None:

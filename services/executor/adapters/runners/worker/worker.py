@@ -117,6 +117,11 @@ class Worker:
         self._process.stdin.write(encode_frame(message))
         await self._process.stdin.drain()
 
+    def request_stop(self, reason: str) -> None:
+        """Ask the call that is under way to stop. The process may have ended."""
+        with suppress(ConnectionError, RuntimeError):
+            self._process.stdin.write(encode_frame({"cancel": reason}))
+
     async def terminate(self) -> None:
         """Ask the process to end."""
         await self._process.terminate()

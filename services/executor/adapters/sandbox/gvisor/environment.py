@@ -16,7 +16,12 @@ from services.executor.adapters.sandbox.gvisor.oci_bundle import write_bundle
 from services.executor.adapters.sandbox.gvisor.runsc import HOW_TO_GET, PLATFORMS, Runsc, find_runsc
 from services.executor.adapters.sandbox.launcher.cgroup import Cgroup
 from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import CgroupHierarchy
-from services.executor.adapters.sandbox.port import EnvironmentUnavailableError, Plan
+from services.executor.adapters.sandbox.port import (
+    EVENTS_DESCRIPTOR,
+    INPUT_DESCRIPTOR,
+    EnvironmentUnavailableError,
+    Plan,
+)
 from services.executor.adapters.sandbox.rootfs import NOBODY, RootfsLayout, build_rootfs, interpreter_path
 from services.executor.adapters.sandbox.scratch.locked_tempdir import LockedTempDir
 
@@ -84,7 +89,11 @@ class GvisorEnvironment:
             "cgroups": group.paths if group is not None else [],
             "mount_namespace": plan.mount_namespace,
             "log": str(folder / "log"),
-            "command": self.runsc.command(folder, egress=bool(plan.egress_socket)),
+            "command": self.runsc.command(
+                folder,
+                egress=bool(plan.egress_socket),
+                descriptors=(EVENTS_DESCRIPTOR, INPUT_DESCRIPTOR) if plan.has_events else (),
+            ),
         }
         command = [sys.executable, "-I", "-S", "-c", _MAIN, str(_ROOT), json.dumps(request)]
         return PreparedContainer(folder, group, command, self.runsc.terminate_command(folder))
