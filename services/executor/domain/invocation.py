@@ -53,6 +53,7 @@ class Invocation:
         "history",
         "hooks",
         "invocation_id",
+        "pause_timer",
         "payload",
         "phases",
         "prepared",
@@ -97,6 +98,8 @@ class Invocation:
         """Awaited before the tool runs. Raises if it must not."""
         self.channel: RunChannel | None = None
         """Connects the run with its job; None for a call that a caller waits for."""
+        self.pause_timer: Callable[[], AbstractContextManager[None]] | None = None
+        """Stops the time of the tool while its caller takes its own; None while no tool runs."""
         self.request = request
         self.preview = preview
         """True for a preview: the tool must have no effect."""
