@@ -196,7 +196,10 @@ def tool_timed_out(seconds: float) -> MeshError:
 
 
 def canceled(how: str = "") -> MeshError:
-    """`how` says how a tool that ran was stopped: `cooperative`, `terminated`, `killed`, `grace_over`, `not_supported`."""
+    """`how` says how a tool that ran was stopped: `cooperative`, `terminated`, `killed`, or `not_supported`.
+
+    `grace_over` is that of a runner that did not stop its tool in time.
+    """
     return MeshError(Reason.INVOCATION_CANCELED, metadata={"cancellation": how} if how else {})
 
 
