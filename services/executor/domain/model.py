@@ -337,6 +337,8 @@ class Record(Struct, frozen=True):
     refused_calls: int = 1
     """How many refused calls it stands for."""
     costs: tuple[tuple[str, int], ...] = ()
+    cancellation: str = ""
+    """How a canceled tool was stopped; empty for others."""
     scanner: Scanner | None = None
     """Redacts its texts; None for the scanner of the tenant."""
     resource: str = ""
