@@ -11,11 +11,25 @@ from libs.common.ids import new_id
 from libs.common.rpc.application import Resource
 from libs.common.runtime.process import instance_id
 from libs.common.telemetry.log import Log
+from libs.common.webhooks.destination import WebhookDestinations
+from libs.common.webhooks.sender import WebhookSender
+from services.executor.adapters.callbacks.postgres_deliveries import PostgresDeliveries
+from services.executor.adapters.checkpoints.postgres_checkpoints import PostgresCheckpoints
+from services.executor.adapters.checkpoints.valkey_checkpoints import ValkeyCheckpoints
 from services.executor.adapters.jobs.caller_sessions import TokenSessions
 from services.executor.adapters.jobs.job_rows import JobRows
 from services.executor.adapters.jobs.job_store import PostgresJobs
+from services.executor.adapters.jobs.resumable_jobs import PostgresResumableJobs
 from services.executor.adapters.jobs.signals import RedisJobSignals
 from services.executor.config import Settings
+from services.executor.domain.callbacks.callback_rules import CallbackRules
+from services.executor.domain.callbacks.deliver_callbacks import CallbackDeliveries
+from services.executor.domain.callbacks.find_deliveries import FindDeliveries
+from services.executor.domain.checkpoints.checkpoint import CheckpointBounds
+from services.executor.domain.checkpoints.find_checkpoints import FindCheckpoints
+from services.executor.domain.checkpoints.resume_invocation import ResumeInvocation
+from services.executor.domain.checkpoints.run_checkpoints import RunCheckpoints
+from services.executor.domain.checkpoints.stored_checkpoints import StoredCheckpoints
 from services.executor.domain.invoke import Invoke
 from services.executor.domain.jobs.cancel_invocation import CancelInvocation
 from services.executor.domain.jobs.find_invocations import FindInvocations
@@ -40,6 +54,8 @@ class Jobs:
     handlers: InvocationHandlers
     signals: Resource
     runner: Resource
+    checkpoints: PostgresCheckpoints
+    deliveries: PostgresDeliveries
 
 
 def build_jobs(
@@ -67,6 +83,18 @@ def build_jobs(
     )
     store = PostgresJobs(rows, settings.sealing_keys, bounds)
     signals = RedisJobSignals(settings.redis_url, log)
+    checkpoint_bounds = CheckpointBounds(
+        state_bytes=settings.checkpoint_state_bytes, tenant_bytes=settings.checkpoint_tenant_bytes
+    )
+    durable = PostgresCheckpoints(database, settings.sealing_keys, checkpoint_bounds, owner=owner)
+    micro = ValkeyCheckpoints(
+        settings.redis_url, settings.sealing_keys, tenant_bytes=settings.checkpoint_tenant_bytes // 4
+    )
+    stored = StoredCheckpoints(micro, durable, ports.heavy_work)
+    deliveries = PostgresDeliveries(database, settings.sealing_keys)
+    destinations = WebhookDestinations(settings.callback_internal_hosts)
+    sender = WebhookSender(destinations)
+    callbacks = CallbackDeliveries(deliveries, sender.send, signals, ports.observer)
     runner = JobRunner(
         Invoke(pipeline),
         store,
@@ -74,14 +102,41 @@ def build_jobs(
         signals,
         ports.observer,
         ports.clock,
+        lambda job: RunCheckpoints(job, stored, durable, checkpoint_bounds, ports.clock),
         max_running=settings.job_concurrency,
         lease_seconds=LEASE_SECONDS,
     )
-    handlers = InvocationHandlers(
-        limits,
-        LimitedCalls(limits, StartInvocation(pipeline, store, signals).execute, lambda asked: [asked.request], refused),
-        FindInvocations(store),
-        CancelInvocation(store, signals),
-        WatchInvocation(store, WatchedJobs(store, signals), ports.clock),
+    start = LimitedCalls(
+        limits, StartInvocation(pipeline, store, signals).execute, lambda asked: [asked.request], refused
     )
-    return Jobs(store, handlers, Resource(signals.start, signals.stop), Resource(runner.start, runner.stop))
+    find = FindInvocations(store)
+    handlers = InvocationHandlers(
+        resume=ResumeInvocation(PostgresResumableJobs(database, settings.sealing_keys), stored, start.execute),
+        checkpoints=FindCheckpoints(find, stored),
+        rules=CallbackRules(destinations),
+        deliveries=FindDeliveries(deliveries, signals.wake),
+        limits=limits,
+        start=start,
+        find=find,
+        cancel=CancelInvocation(store, signals),
+        watch=WatchInvocation(store, WatchedJobs(store, signals), ports.clock),
+    )
+
+    async def start_runner() -> None:
+        await callbacks.start()
+        await runner.start()
+
+    async def stop_runner() -> None:
+        await runner.stop()
+        await callbacks.stop()
+        await sender.close()
+        await micro.close()
+
+    return Jobs(
+        store=store,
+        handlers=handlers,
+        signals=Resource(signals.start, signals.stop),
+        runner=Resource(start_runner, stop_runner),
+        checkpoints=durable,
+        deliveries=deliveries,
+    )

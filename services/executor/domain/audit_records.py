@@ -103,6 +103,7 @@ def outcome_record(invocation: Invocation, *, result: PayloadDigest | None = Non
         undone_by=tool.compensation if undoable and tool is not None else "",
         refused_calls=invocation.refused_calls,
         costs=invocation.costs,
+        resumed_from=invocation.resumed_from,
         scanner=invocation.scanner,
     )
 

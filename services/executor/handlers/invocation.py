@@ -19,10 +19,11 @@ from services.executor.domain.jobs.start_invocation import StartRequest
 from services.executor.domain.jobs.watch_invocation import WatchInvocation
 from services.executor.domain.scheduling.caller_limits import CallerLimits, LimitedCalls
 from services.executor.domain.states import TERMINAL
+from services.executor.handlers.checkpoints import CheckpointHandlers
 
 
 @dataclass(frozen=True)
-class InvocationHandlers(rpc.InvocationServiceServicer):
+class InvocationHandlers(CheckpointHandlers, rpc.InvocationServiceServicer):
     """Converts requests, calls the use cases, and converts their results."""
 
     limits: CallerLimits
@@ -34,7 +35,8 @@ class InvocationHandlers(rpc.InvocationServiceServicer):
     async def StartInvocation(self, request: pb.StartInvocationRequest, context: Any) -> pb.StartInvocationResponse:
         call = serving()
         asked = convert.request_of(request.request, call)
-        job = await self.start.execute(StartRequest(asked, call.token, convert_jobs.max_seconds_of(request)))
+        seconds, callback = convert_jobs.max_seconds_of(request), self.callback_of(request)
+        job = await self.start.execute(StartRequest(asked, call.token, seconds, callback))
         return convert_jobs.started_of(job)
 
     async def GetInvocation(self, request: pb.GetInvocationRequest, context: Any) -> pb.GetInvocationResponse:

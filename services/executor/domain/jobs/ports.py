@@ -54,8 +54,8 @@ class JobLeases(Protocol):
         """
         ...
 
-    async def begin(self, job: ClaimedJob) -> bool:
-        """Note that the tool starts; return False if the job is no longer held."""
+    async def begin(self, job: ClaimedJob, source: str = "") -> bool:
+        """Note that the tool starts, and from which checkpoint; return False if the job is no longer held."""
         ...
 
     async def finish(self, job: ClaimedJob, state: State, outcome: Result | MeshError) -> bool:

@@ -17,6 +17,9 @@ from libs.common.runtime.backoff import Backoff
 from libs.common.runtime.clock import Clock
 from libs.common.runtime.retry import retry_until
 from services.executor.domain import errors
+from services.executor.domain.checkpoints.channel import CheckpointChannel
+from services.executor.domain.checkpoints.errors import checkpoint_corrupted
+from services.executor.domain.checkpoints.run_checkpoints import RunCheckpoints
 from services.executor.domain.idempotency.unknown_outcome import MOST_RUNS
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.invoke import Invoke
@@ -49,12 +52,13 @@ class JobRunner:
         signals: JobSignals,
         observer: Observer,
         clock: Clock,
+        checkpoints: Callable[[ClaimedJob], RunCheckpoints],
         *,
         max_running: int,
         lease_seconds: float,
     ) -> None:
         self._invoke, self._leases, self._sessions, self._signals = invoke, leases, sessions, signals
-        self._observer, self._clock = observer, clock
+        self._observer, self._clock, self._checkpoints = observer, clock, checkpoints
         self._max_running, self._renew_seconds = max_running, lease_seconds / RENEWALS_PER_LEASE
         self._running: dict[str, _Run] = {}
         self._not_here: dict[str, float] = {}
@@ -157,19 +161,34 @@ class JobRunner:
             return await self._invoke.record_failure(invocation, error), invocation.state
         run.request = request = replace(stored, caller=caller)
         invocation = self._invocation(request, job)
-        invocation.before_run = lambda: self._begin(run)
+        checkpoints = self._checkpoints(job)
+        invocation.before_run = lambda: self._begin(run, invocation, checkpoints)
+        invocation.restore = checkpoints.restore if job.losses < MOST_RUNS else None
+        invocation.channel = CheckpointChannel(checkpoints)
         try:
-            return await self._invoke.run(invocation), invocation.state
+            result = await self._invoke.run(invocation)
+            checkpoints.close()
+            return result, invocation.state
         except MeshError as error:
             run.ran = bool(invocation.attempts)
             return error, invocation.state
+        finally:
+            # What the tool saved last is there for a resumption, and for the replica that gets the job.
+            await checkpoints.flush()
 
     def _invocation(self, request: Request, job: ClaimedJob) -> Invocation:
         return Invocation(request, self._clock, None, invocation_id=job.invocation_id, attempt=job.attempt)
 
-    async def _begin(self, run: _Run) -> None:
-        """Note that the tool starts. Raises when this process no longer holds the job."""
-        if not await self._leases.begin(run.job):
+    async def _begin(self, run: _Run, invocation: Invocation, checkpoints: RunCheckpoints) -> None:
+        """Note that the tool starts, and where. Raises when this process no longer holds the job."""
+        source, tool = "", invocation.tool
+        if tool is not None and tool.checkpoint is not None:
+            restored = await checkpoints.restore(tool)
+            if run.job.resumed_from and restored.state is None and not tool.repeatable:
+                # It was to continue; from the beginning it could have its effects again.
+                raise checkpoint_corrupted(f"invocations/{run.job.invocation_id}/checkpoints/1")
+            source = invocation.resumed_from = restored.source
+        if not await self._leases.begin(run.job, source):
             raise errors.claim_lost()
 
     async def _finish(self, run: _Run, outcome: Result | MeshError, state: State) -> None:
