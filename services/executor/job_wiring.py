@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -10,32 +11,35 @@ from libs.common.auth.tokens import TokenVerifier
 from libs.common.ids import new_id
 from libs.common.rpc.application import Resource
 from libs.common.runtime.process import instance_id
+from libs.common.runtime.tasks import PeriodicTask
 from libs.common.telemetry.log import Log
-from libs.common.webhooks.destination import WebhookDestinations
-from libs.common.webhooks.sender import WebhookSender
 from services.executor.adapters.callbacks.postgres_deliveries import PostgresDeliveries
 from services.executor.adapters.checkpoints.postgres_checkpoints import PostgresCheckpoints
-from services.executor.adapters.checkpoints.valkey_checkpoints import ValkeyCheckpoints
+from services.executor.adapters.jobs.answer_schemas import compile_answer_schema
 from services.executor.adapters.jobs.caller_sessions import TokenSessions
 from services.executor.adapters.jobs.job_rows import JobRows
 from services.executor.adapters.jobs.job_store import PostgresJobs
+from services.executor.adapters.jobs.report_rows import ReportRows
+from services.executor.adapters.jobs.report_store import PostgresReports
 from services.executor.adapters.jobs.resumable_jobs import PostgresResumableJobs
-from services.executor.adapters.jobs.signals import RedisJobSignals
+from services.executor.adapters.jobs.signals import EVENTS, JOBS, RedisJobSignals
+from services.executor.checkpoint_wiring import build_callbacks, build_checkpoints
 from services.executor.config import Settings
-from services.executor.domain.callbacks.callback_rules import CallbackRules
-from services.executor.domain.callbacks.deliver_callbacks import CallbackDeliveries
 from services.executor.domain.callbacks.find_deliveries import FindDeliveries
-from services.executor.domain.checkpoints.checkpoint import CheckpointBounds
 from services.executor.domain.checkpoints.find_checkpoints import FindCheckpoints
 from services.executor.domain.checkpoints.resume_invocation import ResumeInvocation
-from services.executor.domain.checkpoints.run_checkpoints import RunCheckpoints
-from services.executor.domain.checkpoints.stored_checkpoints import StoredCheckpoints
 from services.executor.domain.invoke import Invoke
+from services.executor.domain.jobs.answer_question import AnswerQuestion
+from services.executor.domain.jobs.attached_streams import RENEW_SECONDS, AttachedStreams
 from services.executor.domain.jobs.cancel_invocation import CancelInvocation
 from services.executor.domain.jobs.find_invocations import FindInvocations
 from services.executor.domain.jobs.job import JobBounds
+from services.executor.domain.jobs.reports.job_channel import JobChannels
+from services.executor.domain.jobs.reports.report_writer import ReportWriter
 from services.executor.domain.jobs.run_jobs import JobRunner
 from services.executor.domain.jobs.start_invocation import StartInvocation
+from services.executor.domain.jobs.state_records import StateRecords
+from services.executor.domain.jobs.stream_invocation import StreamInvocation
 from services.executor.domain.jobs.watch_invocation import WatchInvocation
 from services.executor.domain.jobs.watched_jobs import WatchedJobs
 from services.executor.domain.phases.pipeline import Pipeline
@@ -52,8 +56,9 @@ class Jobs:
 
     store: PostgresJobs
     handlers: InvocationHandlers
-    signals: Resource
-    runner: Resource
+    signals: Sequence[Resource]
+    """Started before the server, stopped after it."""
+    runner: Sequence[Resource]
     checkpoints: PostgresCheckpoints
     deliveries: PostgresDeliveries
 
@@ -82,61 +87,56 @@ def build_jobs(
         per_tool=settings.job_tool_concurrency,
     )
     store = PostgresJobs(rows, settings.sealing_keys, bounds)
-    signals = RedisJobSignals(settings.redis_url, log)
-    checkpoint_bounds = CheckpointBounds(
-        state_bytes=settings.checkpoint_state_bytes, tenant_bytes=settings.checkpoint_tenant_bytes
-    )
-    durable = PostgresCheckpoints(database, settings.sealing_keys, checkpoint_bounds, owner=owner)
-    micro = ValkeyCheckpoints(
-        settings.redis_url, settings.sealing_keys, tenant_bytes=settings.checkpoint_tenant_bytes // 4
-    )
-    stored = StoredCheckpoints(micro, durable, ports.heavy_work)
-    deliveries = PostgresDeliveries(database, settings.sealing_keys)
-    destinations = WebhookDestinations(settings.callback_internal_hosts)
-    sender = WebhookSender(destinations)
-    callbacks = CallbackDeliveries(deliveries, sender.send, signals, ports.observer)
+    reports = PostgresReports(ReportRows(database, owner=owner), settings.sealing_keys)
+    signals = RedisJobSignals(settings.redis_url, JOBS, log)
+    readers = RedisJobSignals(settings.redis_url, EVENTS, log)
+    records = StateRecords(ports.audit, pipeline.audit_wait)
+    writer = ReportWriter(reports, readers, ports.observer, ports.clock)
+    channels = JobChannels(writer, reports, readers, records, ports.scanners, compile_answer_schema)
+    checkpoints = build_checkpoints(settings, database, owner, ports.heavy_work, ports.clock)
+    callbacks = build_callbacks(settings, database, signals, ports.observer)
     runner = JobRunner(
         Invoke(pipeline),
         store,
+        channels,
         TokenSessions(verifier),
         signals,
         ports.observer,
         ports.clock,
-        lambda job: RunCheckpoints(job, stored, durable, checkpoint_bounds, ports.clock),
+        checkpoints.open,
         max_running=settings.job_concurrency,
         lease_seconds=LEASE_SECONDS,
     )
-    start = LimitedCalls(
-        limits, StartInvocation(pipeline, store, signals).execute, lambda asked: [asked.request], refused
-    )
-    find = FindInvocations(store)
+    find, cancel = FindInvocations(store, reports), CancelInvocation(store, signals)
+    watch = WatchInvocation(find, reports, WatchedJobs(reports, readers), ports.clock)
+    answer = AnswerQuestion(find, reports, signals, compile_answer_schema)
+    attached = AttachedStreams(reports, signals)
+    admit = StartInvocation(pipeline, store, signals, records, callbacks.rules)
+    start = LimitedCalls(limits, admit.execute, lambda asked: [asked.request], refused)
+    resumable = PostgresResumableJobs(database, settings.sealing_keys)
     handlers = InvocationHandlers(
-        resume=ResumeInvocation(PostgresResumableJobs(database, settings.sealing_keys), stored, start.execute),
-        checkpoints=FindCheckpoints(find, stored),
-        rules=CallbackRules(destinations),
-        deliveries=FindDeliveries(deliveries, signals.wake),
+        resume=ResumeInvocation(resumable, checkpoints.stored, start.execute),
+        checkpoints=FindCheckpoints(find, checkpoints.stored),
+        deliveries=FindDeliveries(callbacks.store, signals.wake),
         limits=limits,
         start=start,
         find=find,
-        cancel=CancelInvocation(store, signals),
-        watch=WatchInvocation(store, WatchedJobs(store, signals), ports.clock),
+        cancel=cancel,
+        watch=watch,
+        stream=StreamInvocation(watch, answer, cancel, attached),
+        answer=answer,
+        clock=ports.clock,
     )
-
-    async def start_runner() -> None:
-        await callbacks.start()
-        await runner.start()
-
-    async def stop_runner() -> None:
-        await runner.stop()
-        await callbacks.stop()
-        await sender.close()
-        await micro.close()
-
+    renewal = PeriodicTask("attached-streams", attached.renew, log, interval=RENEW_SECONDS)
     return Jobs(
-        store=store,
-        handlers=handlers,
-        signals=Resource(signals.start, signals.stop),
-        runner=Resource(start_runner, stop_runner),
-        checkpoints=durable,
-        deliveries=deliveries,
+        store,
+        handlers,
+        [Resource(each.start, each.stop) for each in (signals, readers, renewal)],
+        [
+            checkpoints.resource,
+            callbacks.resource,
+            *(Resource(each.start, each.stop) for each in (writer, runner)),
+        ],
+        checkpoints.durable,
+        callbacks.store,
     )

@@ -74,7 +74,7 @@ class Jobs:
         """Return the sequences of all events of a job that ended."""
         stub = random.choice(self._stubs)
         watch = stub.WatchInvocation(pb.WatchInvocationRequest(name=name), metadata=self._metadata, wait_for_ready=True)
-        return [event.sequence async for event in watch]
+        return [each.event.sequence async for each in watch if each.HasField("event")]
 
     async def _ask(self, method: str, request: Any) -> Any:
         while True:

@@ -54,6 +54,7 @@ class Invocation:
         "history",
         "hooks",
         "invocation_id",
+        "pause_timer",
         "payload",
         "phases",
         "prepared",
@@ -100,6 +101,8 @@ class Invocation:
         """Awaited before the tool runs. Raises if it must not."""
         self.channel: RunChannel | None = None
         """Connects the run with its job; None for a call that a caller waits for."""
+        self.pause_timer: Callable[[], AbstractContextManager[None]] | None = None
+        """Stops the time of the tool while its caller takes its own; None while no tool runs."""
         self.restore: Callable[[Tool], Awaitable[RestoredState]] | None = None
         """Finds where a run of a job starts; None for other calls, and for jobs that lost too many replicas."""
         self.resumed_from = ""

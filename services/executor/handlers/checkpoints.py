@@ -11,13 +11,11 @@ from toolmesh.executor.v1.executor_service_pb2 import InvokeRequest
 from libs.common.call_context import serving
 from services.executor.convert import checkpoints as convert
 from services.executor.convert.invocation import request_of
-from services.executor.convert.jobs import DEFAULT_PAGE, invocation_id_of, invocation_of
-from services.executor.domain.callbacks.callback_rules import CallbackRules
+from services.executor.convert.jobs import DEFAULT_PAGE, invocation_id_of
 from services.executor.domain.callbacks.find_deliveries import FindDeliveries
-from services.executor.domain.checkpoints import errors
 from services.executor.domain.checkpoints.find_checkpoints import FindCheckpoints
 from services.executor.domain.checkpoints.resume_invocation import ResumeInvocation
-from services.executor.domain.jobs.job import Callback, JobOwner
+from services.executor.domain.jobs.job import Job, JobOwner
 
 
 @dataclass(frozen=True)
@@ -26,26 +24,18 @@ class CheckpointHandlers:
 
     resume: ResumeInvocation
     checkpoints: FindCheckpoints
-    rules: CallbackRules
     deliveries: FindDeliveries
 
-    def callback_of(self, request: pb.StartInvocationRequest) -> Callback | None:
-        """Return the callback of a start, checked. Raises INVALID_REQUEST."""
-        callback = convert.callback_of(request)
-        return None if callback is None else self.rules.check(callback)
-
-    async def ResumeInvocation(self, request: pb.ResumeInvocationRequest, context: Any) -> pb.ResumeInvocationResponse:
-        if not request.HasField("checkpoint"):
-            raise errors.not_resumable("the invocation does not wait for input")
+    async def resume_from_checkpoint(self, request: pb.ResumeInvocationRequest) -> Job:
+        """Start a new invocation from a checkpoint of an ended one."""
         call = serving()
-        job = await self.resume.execute(
+        return await self.resume.execute(
             _owner(),
             lambda session_id: request_of(InvokeRequest(session_id=session_id), call),
             call.token,
             invocation_id_of(request.name),
             convert.resume_number_of(request),
         )
-        return pb.ResumeInvocationResponse(invocation=invocation_of(job))
 
     async def ListCheckpoints(self, request: pb.ListCheckpointsRequest, context: Any) -> pb.ListCheckpointsResponse:
         found = await self.checkpoints.page(_owner(), invocation_id_of(request.parent))

@@ -246,6 +246,7 @@ class Invocation(_message.Message):
     RESULT_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     RESUMED_FROM_FIELD_NUMBER: _builtins.int
+    INPUT_REQUEST_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The resource name, `invocations/{invocation_id}`."""
     invocation_id: _builtins.str
@@ -314,6 +315,10 @@ class Invocation(_message.Message):
     def error(self) -> _error_reason_pb2.ErrorEnvelope:
         """It did not."""
 
+    @_builtins.property
+    def input_request(self) -> Global___InputRequest:
+        """The question that its tool waits with, in state NEEDS_INPUT. Not set in lists."""
+
     def __init__(
         self,
         *,
@@ -341,10 +346,11 @@ class Invocation(_message.Message):
         result: _result_envelope_pb2.ResultEnvelope | None = ...,
         error: _error_reason_pb2.ErrorEnvelope | None = ...,
         resumed_from: _builtins.str = ...,
+        input_request: Global___InputRequest | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "create_time", b"create_time", "deadline", b"deadline", "end_time", b"end_time", "error", b"error", "inputs", b"inputs", "outcome", b"outcome", "result", b"result", "start_time", b"start_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "create_time", b"create_time", "deadline", b"deadline", "end_time", b"end_time", "error", b"error", "input_request", b"input_request", "inputs", b"inputs", "outcome", b"outcome", "result", b"result", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "create_time", b"create_time", "deadline", b"deadline", "decision", b"decision", "end_time", b"end_time", "error", b"error", "evidence_refs", b"evidence_refs", "executor_id", b"executor_id", "idempotency_key", b"idempotency_key", "inputs", b"inputs", "invocation_id", b"invocation_id", "name", b"name", "native_call_id", b"native_call_id", "outcome", b"outcome", "result", b"result", "resumed_from", b"resumed_from", "sandbox_ref", b"sandbox_ref", "start_time", b"start_time", "state", b"state", "task_id", b"task_id", "ticket", b"ticket", "tool_digest", b"tool_digest", "tool_version", b"tool_version", "trace_id", b"trace_id", "transitions", b"transitions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "create_time", b"create_time", "deadline", b"deadline", "decision", b"decision", "end_time", b"end_time", "error", b"error", "evidence_refs", b"evidence_refs", "executor_id", b"executor_id", "idempotency_key", b"idempotency_key", "input_request", b"input_request", "inputs", b"inputs", "invocation_id", b"invocation_id", "name", b"name", "native_call_id", b"native_call_id", "outcome", b"outcome", "result", b"result", "resumed_from", b"resumed_from", "sandbox_ref", b"sandbox_ref", "start_time", b"start_time", "state", b"state", "task_id", b"task_id", "ticket", b"ticket", "tool_digest", b"tool_digest", "tool_version", b"tool_version", "trace_id", b"trace_id", "transitions", b"transitions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_outcome: _TypeAlias = _typing.Literal["result", "error"]  # noqa: Y015
     _WhichOneofArgType_outcome: _TypeAlias = _typing.Literal["outcome", b"outcome"]  # noqa: Y015
@@ -456,7 +462,9 @@ Global___InputMutation: _TypeAlias = InputMutation  # noqa: Y015
 
 @_typing.final
 class Progress(_message.Message):
-    """Reports how far an invocation is. Reports that follow each other quickly are merged into the newest."""
+    """Reports how far an invocation is. Reports that follow each other quickly are merged into the newest before they become events: at most
+    five in a second.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 

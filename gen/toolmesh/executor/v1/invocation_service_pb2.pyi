@@ -10,6 +10,7 @@ from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from toolmesh.common.v1 import error_reason_pb2 as _error_reason_pb2
 from toolmesh.executor.v1 import callback_delivery_pb2 as _callback_delivery_pb2
 from toolmesh.executor.v1 import executor_service_pb2 as _executor_service_pb2
 from toolmesh.executor.v1 import invocation_pb2 as _invocation_pb2
@@ -59,7 +60,7 @@ class StartInvocationRequest(_message.Message):
     ON_DISCONNECT_FIELD_NUMBER: _builtins.int
     CALLBACK_FIELD_NUMBER: _builtins.int
     on_disconnect: Global___OnDisconnect.ValueType
-    """What becomes of the invocation when its stream breaks. For StreamInvocation only."""
+    """What becomes of the invocation when its stream breaks. For StreamInvocation only: StartInvocation refuses ON_DISCONNECT_CANCEL."""
     @_builtins.property
     def request(self) -> _executor_service_pb2.InvokeRequest:
         """The call. Its deadline is not that of this request: see max_duration."""
@@ -549,8 +550,8 @@ Global___CancelStreamedInvocation: _TypeAlias = CancelStreamedInvocation  # noqa
 
 @_typing.final
 class AcknowledgeEvents(_message.Message):
-    """Confirms that events were received. The server sends at most a few hundred events ahead of the last confirmed one, so that a slow reader
-    is not flooded; progress that it is late for is merged.
+    """Confirms that events were received. After the first of these messages the server sends at most 256 events ahead of the last confirmed
+    one. A client that never confirms is held back by the flow control of its connection alone.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -580,6 +581,7 @@ class StreamInvocationResponse(_message.Message):
     INVOCATION_FIELD_NUMBER: _builtins.int
     EVENT_FIELD_NUMBER: _builtins.int
     HEARTBEAT_FIELD_NUMBER: _builtins.int
+    REFUSAL_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def invocation(self) -> _invocation_pb2.Invocation:
         """The invocation that the stream is about. The first message."""
@@ -592,18 +594,23 @@ class StreamInvocationResponse(_message.Message):
     def heartbeat(self) -> _timestamp_pb2.Timestamp:
         """Nothing happened for some seconds; the time at the server."""
 
+    @_builtins.property
+    def refusal(self) -> _error_reason_pb2.ErrorEnvelope:
+        """An answer was refused. The stream goes on, and the question stays open unless the error says otherwise."""
+
     def __init__(
         self,
         *,
         invocation: _invocation_pb2.Invocation | None = ...,
         event: _invocation_pb2.InvocationEvent | None = ...,
         heartbeat: _timestamp_pb2.Timestamp | None = ...,
+        refusal: _error_reason_pb2.ErrorEnvelope | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "heartbeat", b"heartbeat", "invocation", b"invocation", "message", b"message"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "heartbeat", b"heartbeat", "invocation", b"invocation", "message", b"message", "refusal", b"refusal"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "heartbeat", b"heartbeat", "invocation", b"invocation", "message", b"message"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "heartbeat", b"heartbeat", "invocation", b"invocation", "message", b"message", "refusal", b"refusal"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["invocation", "event", "heartbeat"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["invocation", "event", "heartbeat", "refusal"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 

@@ -165,8 +165,9 @@ class InvocationServiceServicer:
         same callers as StartInvocation.
 
         Guarantees those of StartInvocation and WatchInvocation: the invocation is durable, and after a break a client attaches to it on any
-        replica behind the last sequence it saw, without gap or repetition. A reader that is slow costs no memory; it gets events later, and
-        progress merged. Fails like StartInvocation and GetInvocation; the invocation goes on or is cancelled as its start asked.
+        replica behind the last sequence it saw, without gap or repetition. A reader that is slow gets events later and costs no memory. The
+        first message starts or attaches; the stream ends after the terminal event, and when the caller's token expires. Fails like
+        StartInvocation and GetInvocation; the invocation goes on or is cancelled as its start asked.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -176,8 +177,10 @@ class InvocationServiceServicer:
         """Continues an invocation: answers the question of its tool, or runs an ended one again from a checkpoint. Callable by the same callers as
         StartInvocation. From a checkpoint a new invocation is started with the same arguments: policy is asked again, and both are on record.
 
-        Fails like GetInvocation; with RESUME_FAILED where the invocation has no such question, has not ended, succeeded, or its tool cannot
-        resume; with CHECKPOINT_NOT_FOUND; and like StartInvocation.
+        An answer is durable when this returns; the replica that runs the invocation hands it to the tool. Fails like GetInvocation. An answer
+        fails with FAILED_PRECONDITION where the invocation does not wait with this question, and with INVALID_JSON or ARGUMENTS_INVALID
+        where it breaks the schema; the question stays open then. A checkpoint fails with RESUME_FAILED where the invocation has not ended,
+        succeeded, or its tool cannot resume; with CHECKPOINT_NOT_FOUND; and like StartInvocation.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -73,15 +73,18 @@ class InvocationServiceStub:
     same callers as StartInvocation.
 
     Guarantees those of StartInvocation and WatchInvocation: the invocation is durable, and after a break a client attaches to it on any
-    replica behind the last sequence it saw, without gap or repetition. A reader that is slow costs no memory; it gets events later, and
-    progress merged. Fails like StartInvocation and GetInvocation; the invocation goes on or is cancelled as its start asked.
+    replica behind the last sequence it saw, without gap or repetition. A reader that is slow gets events later and costs no memory. The
+    first message starts or attaches; the stream ends after the terminal event, and when the caller's token expires. Fails like
+    StartInvocation and GetInvocation; the invocation goes on or is cancelled as its start asked.
     """
     ResumeInvocation: _grpc.UnaryUnaryMultiCallable[_invocation_service_pb2.ResumeInvocationRequest, _invocation_service_pb2.ResumeInvocationResponse]
     """Continues an invocation: answers the question of its tool, or runs an ended one again from a checkpoint. Callable by the same callers as
     StartInvocation. From a checkpoint a new invocation is started with the same arguments: policy is asked again, and both are on record.
 
-    Fails like GetInvocation; with RESUME_FAILED where the invocation has no such question, has not ended, succeeded, or its tool cannot
-    resume; with CHECKPOINT_NOT_FOUND; and like StartInvocation.
+    An answer is durable when this returns; the replica that runs the invocation hands it to the tool. Fails like GetInvocation. An answer
+    fails with FAILED_PRECONDITION where the invocation does not wait with this question, and with INVALID_JSON or ARGUMENTS_INVALID
+    where it breaks the schema; the question stays open then. A checkpoint fails with RESUME_FAILED where the invocation has not ended,
+    succeeded, or its tool cannot resume; with CHECKPOINT_NOT_FOUND; and like StartInvocation.
     """
     ListCheckpoints: _grpc.UnaryUnaryMultiCallable[_invocation_service_pb2.ListCheckpointsRequest, _invocation_service_pb2.ListCheckpointsResponse]
     """Lists the checkpoints of an invocation. Callable by the same callers as StartInvocation. Fails like GetInvocation."""
@@ -144,15 +147,18 @@ class InvocationServiceAsyncStub(InvocationServiceStub):
     same callers as StartInvocation.
 
     Guarantees those of StartInvocation and WatchInvocation: the invocation is durable, and after a break a client attaches to it on any
-    replica behind the last sequence it saw, without gap or repetition. A reader that is slow costs no memory; it gets events later, and
-    progress merged. Fails like StartInvocation and GetInvocation; the invocation goes on or is cancelled as its start asked.
+    replica behind the last sequence it saw, without gap or repetition. A reader that is slow gets events later and costs no memory. The
+    first message starts or attaches; the stream ends after the terminal event, and when the caller's token expires. Fails like
+    StartInvocation and GetInvocation; the invocation goes on or is cancelled as its start asked.
     """
     ResumeInvocation: _aio.UnaryUnaryMultiCallable[_invocation_service_pb2.ResumeInvocationRequest, _invocation_service_pb2.ResumeInvocationResponse]  # type: ignore[assignment]
     """Continues an invocation: answers the question of its tool, or runs an ended one again from a checkpoint. Callable by the same callers as
     StartInvocation. From a checkpoint a new invocation is started with the same arguments: policy is asked again, and both are on record.
 
-    Fails like GetInvocation; with RESUME_FAILED where the invocation has no such question, has not ended, succeeded, or its tool cannot
-    resume; with CHECKPOINT_NOT_FOUND; and like StartInvocation.
+    An answer is durable when this returns; the replica that runs the invocation hands it to the tool. Fails like GetInvocation. An answer
+    fails with FAILED_PRECONDITION where the invocation does not wait with this question, and with INVALID_JSON or ARGUMENTS_INVALID
+    where it breaks the schema; the question stays open then. A checkpoint fails with RESUME_FAILED where the invocation has not ended,
+    succeeded, or its tool cannot resume; with CHECKPOINT_NOT_FOUND; and like StartInvocation.
     """
     ListCheckpoints: _aio.UnaryUnaryMultiCallable[_invocation_service_pb2.ListCheckpointsRequest, _invocation_service_pb2.ListCheckpointsResponse]  # type: ignore[assignment]
     """Lists the checkpoints of an invocation. Callable by the same callers as StartInvocation. Fails like GetInvocation."""
@@ -254,8 +260,9 @@ class InvocationServiceServicer(metaclass=_abc_1.ABCMeta):
         same callers as StartInvocation.
 
         Guarantees those of StartInvocation and WatchInvocation: the invocation is durable, and after a break a client attaches to it on any
-        replica behind the last sequence it saw, without gap or repetition. A reader that is slow costs no memory; it gets events later, and
-        progress merged. Fails like StartInvocation and GetInvocation; the invocation goes on or is cancelled as its start asked.
+        replica behind the last sequence it saw, without gap or repetition. A reader that is slow gets events later and costs no memory. The
+        first message starts or attaches; the stream ends after the terminal event, and when the caller's token expires. Fails like
+        StartInvocation and GetInvocation; the invocation goes on or is cancelled as its start asked.
         """
 
     @_abc_1.abstractmethod
@@ -267,8 +274,10 @@ class InvocationServiceServicer(metaclass=_abc_1.ABCMeta):
         """Continues an invocation: answers the question of its tool, or runs an ended one again from a checkpoint. Callable by the same callers as
         StartInvocation. From a checkpoint a new invocation is started with the same arguments: policy is asked again, and both are on record.
 
-        Fails like GetInvocation; with RESUME_FAILED where the invocation has no such question, has not ended, succeeded, or its tool cannot
-        resume; with CHECKPOINT_NOT_FOUND; and like StartInvocation.
+        An answer is durable when this returns; the replica that runs the invocation hands it to the tool. Fails like GetInvocation. An answer
+        fails with FAILED_PRECONDITION where the invocation does not wait with this question, and with INVALID_JSON or ARGUMENTS_INVALID
+        where it breaks the schema; the question stays open then. A checkpoint fails with RESUME_FAILED where the invocation has not ended,
+        succeeded, or its tool cannot resume; with CHECKPOINT_NOT_FOUND; and like StartInvocation.
         """
 
     @_abc_1.abstractmethod

@@ -135,7 +135,7 @@ class PostgresCheckpoints:
 
     def _is_full(self, checkpoint: Checkpoint, count: Row[Any]) -> bool:
         named = checkpoint.kind is CheckpointKind.NAMED and count.named >= self._bounds.named
-        return named or count.bytes + checkpoint.stored_bytes > self._bounds.tenant_bytes
+        return bool(named or count.bytes + checkpoint.stored_bytes > self._bounds.tenant_bytes)
 
 
 async def insert_checkpoint(connection: AsyncConnection, values: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from libs.common.errors import MeshError
 from services.executor.domain.checkpoints.checkpoint import Checkpoint
+from services.executor.domain.jobs.reports.event import InputAsked
 from services.executor.domain.model import Caller, Request, Result
 from services.executor.domain.states import State
 
@@ -72,6 +73,8 @@ class NewJob(Struct, frozen=True):
     first_checkpoint: tuple[Checkpoint, bytes] | None = None
     """The checkpoint that it starts from, and what is stored of it."""
     callback: Callback | None = None
+    cancel_when_detached: bool = False
+    """True if it is cancelled when no stream is attached to it for some time."""
 
 
 class Job(Struct, frozen=True):
@@ -98,8 +101,11 @@ class Job(Struct, frozen=True):
     trace_id: str = ""
     resumed_from: str = ""
     """The invocation whose checkpoint it started from."""
+    cancel_when_detached: bool = False
     outcome: Result | MeshError | None = None
     """Set once it ended, where the reader asked for it."""
+    question: InputAsked | None = None
+    """What its tool asks, where the reader asked for it."""
 
     @property
     def name(self) -> str:
@@ -124,17 +130,26 @@ class ClaimedJob(Struct, frozen=True, weakref=True):
     cancel_requested: bool
     losses: int = 0
     """How many replicas disappeared while they ran it, since it got further the last time."""
+    taken_over: bool = False
+    """True if this claim takes it over from a replica that disappeared or stopped."""
     resumed_from: str = ""
     """The invocation whose checkpoint it started from."""
 
 
-class JobEvent(Struct, frozen=True):
-    """One event of a job. Sequences count up from 1 without gaps."""
+class Renewal(Struct, frozen=True):
+    """What the renewal of a claim finds."""
 
-    sequence: int
-    time: datetime
-    state: State
-    reason: str = ""
+    cancel_requested: bool
+    answered: str = ""
+    """The id of the question that the caller answered; empty for none."""
+
+
+class PendingQuestion(Struct, frozen=True):
+    """The question that a job waits with."""
+
+    input_id: str
+    """Empty for a job that has none."""
+    schema: bytes = b""
 
 
 class JobFilter(Struct, frozen=True):

@@ -11,12 +11,14 @@ from msgspec.structs import replace
 from libs.common.json.canonical import digest
 from libs.common.json.jsonio import parse_object
 from services.executor.domain.audit_records import outcome_record
+from services.executor.domain.callbacks.callback_rules import CallbackRules
 from services.executor.domain.checkpoints.checkpoint import Checkpoint, CheckpointKind
 from services.executor.domain.checkpoints.encoding import encode_checkpoint
 from services.executor.domain.deadlines import time_left
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.jobs.job import Callback, Job, NewJob
 from services.executor.domain.jobs.ports import JobSignals, JobStore
+from services.executor.domain.jobs.state_records import StateRecords
 from services.executor.domain.model import Request
 from services.executor.domain.phases.pipeline import Pipeline
 from services.executor.domain.scheduling.slots import priority_of
@@ -38,6 +40,8 @@ class StartRequest(Struct, frozen=True):
     request: Request
     token: str
     max_seconds: float
+    cancel_when_detached: bool = False
+    """True if it is cancelled when no stream is attached to it for some time."""
     callback: Callback | None = None
     resume: ResumedRun | None = None
 
@@ -45,12 +49,16 @@ class StartRequest(Struct, frozen=True):
 class StartInvocation:
     """Accepts calls as jobs. An accepted call is authorized, on record and durable."""
 
-    def __init__(self, pipeline: Pipeline, store: JobStore, signals: JobSignals) -> None:
+    def __init__(
+        self, pipeline: Pipeline, store: JobStore, signals: JobSignals, records: StateRecords, rules: CallbackRules
+    ) -> None:
         self._pipeline, self._ports = pipeline, pipeline.ports
-        self._store, self._signals = store, signals
+        self._store, self._signals, self._records, self._rules = store, signals, records, rules
 
     async def execute(self, asked: StartRequest) -> Job:
         """Return the job, or the one that the same key started before. Raises MeshError with the invocation's id."""
+        if asked.callback is not None:
+            self._rules.check(asked.callback)
         invocation = Invocation(asked.request, self._ports.clock, self._ports.spans.begin())
         phases = partial(self._run_phases, asked=asked)
         return await self._pipeline.supervisor.run(invocation, phases)
@@ -77,6 +85,8 @@ class StartInvocation:
         [job] = added
         if job.invocation_id != invocation.invocation_id:
             await self._record_repeated(invocation)
+        else:
+            self._records.queued(invocation)
         invocation.phases.end()
         self._signals.wake()
         return job
@@ -104,6 +114,7 @@ class StartInvocation:
             priority=priority_of(invocation, tool),
             max_seconds=asked.max_seconds,
             transitions=invocation.history.steps,
+            cancel_when_detached=asked.cancel_when_detached,
             resumable=tool.checkpoint is not None,
             resumed_from="" if asked.resume is None else asked.resume.invocation_id,
             first_checkpoint=first,

@@ -82,7 +82,8 @@ class Runs:
     async def sealed(self, job: ClaimedJob, number: int) -> bytes:
         """Return the stored bytes of a checkpoint."""
         if (micro := await self.client.hget(_key(job), f"content:{number}")) is not None:
-            return bytes(micro)
+            assert isinstance(micro, bytes)
+            return micro
         async with self.engines[0].connect() as connection:
             values = {"number": number, "id": job.invocation_id}
             found = await connection.execute(
