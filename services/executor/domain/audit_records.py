@@ -84,6 +84,7 @@ def transition_record(invocation: Invocation, event: Event, previous: State | No
         arguments=invocation.payload,
         follows=invocation.decision_record,
         attempt=invocation.attempts,
+        resumed_from=invocation.resumed_from,
         scanner=invocation.scanner,
     )
 

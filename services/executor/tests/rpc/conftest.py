@@ -38,7 +38,7 @@ async def replicas(
     stubs = []
     async with AsyncExitStack() as stack:
         for number in range(2):
-            settings = executor_settings(INSTANCE_ID=f"executor-{number}")
+            settings = executor_settings(INSTANCE_ID=f"executor-{number}", CALLBACK_INTERNAL_HOSTS="127.0.0.1")
             application = compose(
                 settings, quiet, Tracing(), clock=SystemClock(), tools=bookings(), builtin_runner=BookingRunner
             )
