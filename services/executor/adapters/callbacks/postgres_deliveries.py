@@ -41,7 +41,8 @@ with sending as (
   select c.invocation_id from callback_deliveries c join due using (invocation_id)
   where turn <= :per_tenant order by turn, due.next_time limit :max_rows for update of c skip locked
 )
-update callback_deliveries d set owner = 'claimed', tries = tries + 1, try_time = now(), next_time = now() + :lease
+update callback_deliveries d set owner = 'claimed', tries = tries + 1, detail = '', try_time = now(),
+       next_time = now() + :lease
 from chosen where d.invocation_id = chosen.invocation_id and d.status = 'pending' and d.next_time <= now()
 returning d.invocation_id, d.tenant, d.state, d.end_time, d.tries, d.callback
 """)
