@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from queue import SimpleQueue
@@ -140,7 +141,7 @@ class AsyncJobStream(_Session):
                             yield event
             except grpc.RpcError as failure:
                 error = error_from_rpc(failure, trace_id_of(trace))
-            except grpc.aio.UsageError:
+            except asyncio.InvalidStateError:
                 # The call ended while a message was written. Its status says why.
                 error = await _status_of(stream, trace)
             finally:

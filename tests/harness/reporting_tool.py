@@ -28,7 +28,13 @@ def _manifest(tool_id: str, *, cooperative: bool) -> mpb.ToolManifest:
         tags=["diagnostics"],
         input_schema={
             "type": "object",
-            "properties": {"steps": _NUMBER, "pause_ms": _NUMBER, "line": _TEXT, "question": _TEXT},
+            "properties": {
+                "steps": _NUMBER,
+                "pause_ms": _NUMBER,
+                "part_bytes": _NUMBER,
+                "line": _TEXT,
+                "question": _TEXT,
+            },
             "required": ["steps"],
             "additionalProperties": False,
         },
@@ -70,11 +76,17 @@ async def run_reporting(work: RunRequest) -> RunResult:
     if line := wanted.get("line"):
         channel.log("info", line)
         channel.partial_result(dump({"line": line}))
+    for number in range(wanted.get("lines", 0)):
+        channel.log("info", f"line {number}")
+        if number % 100 == 99:
+            await asyncio.sleep(0)
     if question := wanted.get("question"):
         schema = dump({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]})
         result["answer"] = parse(await channel.ask(InputQuestion(question, schema)))
     for step in range(1, wanted["steps"] + 1):
         channel.progress(ProgressReport(f"step {step}", current_step=step, total_steps=wanted["steps"]))
+        if size := wanted.get("part_bytes"):
+            channel.partial_result(dump("x" * size))
         await asyncio.wait([channel.canceled], timeout=wanted.get("pause_ms", 0) / 1000)
         if channel.canceled.done():
             raise canceled()

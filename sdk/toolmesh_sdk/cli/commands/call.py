@@ -112,7 +112,7 @@ def call(
     with connect(target, key_secret) as client:
         if follow:
             call_options |= {"idempotency_key": key, "step": step, "preview_token": preview_token}
-            follow_and_print(client, client.stream(tool, call_arguments, **call_options), max_bytes, as_json)
+            _follow_and_print(client, tool, call_arguments, call_options, max_bytes, as_json)
         elif detach:
             call_options |= {"idempotency_key": key, "step": step, "preview_token": preview_token}
             _start_and_print(client, tool, call_arguments, call_options, as_json)
@@ -171,6 +171,12 @@ def _start_and_print(
     else:
         output.out().print(output.text(name))
         output.err().print(output.text((f"Follow it with: toolmesh jobs wait {name}", "dim")))
+
+
+def _follow_and_print(
+    client: Client, tool: str, arguments: dict[str, Any], options: dict[str, Any], max_bytes: int, as_json: bool
+) -> None:
+    follow_and_print(client, client.stream(tool, arguments, **options), max_bytes, as_json)
 
 
 def _call_and_print(

@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Row, TextClause, text
+from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from libs.common.sql.engine import separately, transaction
+from libs.common.sql.engine import transaction
 from services.executor.adapters.checkpoints.postgres_checkpoints import insert_checkpoint
 from services.executor.adapters.jobs.report_rows import ATTACHED_SECONDS, HELD, INSERT_TRANSITION, OWN, held_by, own_job
+from services.executor.adapters.jobs.statements import Statements
 from services.executor.domain.jobs.job import JobFilter, JobOwner
 
 # Seconds of waiting that raise the priority of a job by one.
@@ -163,12 +164,14 @@ class JobRows:
 
     def __init__(self, engine: AsyncEngine, *, owner: str, executor_id: str, lease: float, keep: float) -> None:
         self._engine, self._owner, self._executor_id = engine, owner, executor_id
+        # Those of callers, of runs, and of renewals: none of them waits for the others.
+        self._callers, self._runs, self._renewals = (Statements(engine, most) for most in (2, 2, 1))
         self._lease, self._keep = timedelta(seconds=lease), timedelta(seconds=keep)
 
     async def count_waiting(self, tenant: str) -> Row[Any]:
         """Return how many jobs wait in all, how many of a tenant, and the bytes of the latter."""
-        async with separately(self._engine) as connection:
-            return (await connection.execute(_WAITING, {"tenant": tenant})).one()
+        rows = await self._callers.all(_WAITING, {"tenant": tenant})
+        return rows[0]
 
     async def add(
         self, values: dict[str, Any], *, max_seconds: float, checkpoint: dict[str, Any] | None = None
@@ -177,7 +180,7 @@ class JobRows:
         durations = {"max_duration": timedelta(seconds=max_seconds), "keep": self._keep}
         durations["attached"] = timedelta(seconds=ATTACHED_SECONDS)
         if checkpoint is None:
-            return await self._change(_ADD, {**values, **durations})
+            return await self._callers.change(_ADD, {**values, **durations}) > 0
         async with transaction(self._engine) as connection:
             if not (await connection.execute(_ADD, {**values, **durations})).rowcount:
                 return False
@@ -186,11 +189,11 @@ class JobRows:
 
     async def find_by_key(self, values: dict[str, Any]) -> Row[Any] | None:
         """Return the job of a key, with the digest of its arguments."""
-        return await self._first(_BY_KEY, values)
+        return await self._callers.first(_BY_KEY, values)
 
     async def get(self, owner: JobOwner, invocation_id: str) -> Row[Any] | None:
         """Return a job of an owner."""
-        return await self._first(_GET, own_job(owner, invocation_id))
+        return await self._callers.first(_GET, own_job(owner, invocation_id))
 
     async def page(self, wanted: JobFilter, max_rows: int, after: tuple[datetime, str] | None) -> Sequence[Row[Any]]:
         """Return jobs of an owner, newest first."""
@@ -205,11 +208,11 @@ class JobRows:
             "after_id": after[1] if after else "",
             "max_rows": max_rows,
         }
-        return await self._all(_PAGE, values)
+        return await self._callers.all(_PAGE, values)
 
     async def request_cancel(self, owner: JobOwner, invocation_id: str) -> None:
         """Request the cancellation of a job that has not ended."""
-        await self._change(_REQUEST_CANCEL, own_job(owner, invocation_id))
+        await self._callers.change(_REQUEST_CANCEL, own_job(owner, invocation_id))
 
     async def claim(
         self, max_jobs: int, without: Sequence[str], *, per_tenant: int, per_tool: int
@@ -230,7 +233,7 @@ class JobRows:
 
     async def begin(self, invocation_id: str, attempt: int, source: str) -> bool:
         """Note that the tool starts, and from which checkpoint; return whether the job is held."""
-        return await self._change(_BEGIN, {**self._held(invocation_id, attempt), "source": source})
+        return await self._runs.change(_BEGIN, {**self._held(invocation_id, attempt), "source": source}) > 0
 
     async def finish(
         self, invocation_id: str, attempt: int, *, state: str, reason: str, failed: bool, outcome: bytes
@@ -238,12 +241,12 @@ class JobRows:
         """End a job; return whether it was held."""
         values = {"state": state, "reason": reason, "failed": failed, "outcome": outcome, "keep": self._keep}
         values["keep_deliveries"] = max(self._keep, _KEEP_DELIVERIES)
-        return await self._change(_FINISH, {**self._held(invocation_id, attempt), **values})
+        return await self._runs.change(_FINISH, {**self._held(invocation_id, attempt), **values}) > 0
 
     async def give_back(self, invocation_id: str, attempt: int, delay: float) -> None:
         """End a claim; the job is not claimed again before the delay is over."""
         values = {**self._held(invocation_id, attempt), "delay": timedelta(seconds=delay)}
-        await self._change(_GIVE_BACK, values)
+        await self._runs.change(_GIVE_BACK, values)
 
     async def renew(self, held: Sequence[tuple[str, int]]) -> Sequence[Row[Any]]:
         """Renew claims; return those still held: whether their cancellation is requested, and the answered question."""
@@ -253,24 +256,11 @@ class JobRows:
             "owner": self._owner,
             "lease": self._lease,
         }
-        return await self._all(_RENEW, values)
+        return await self._renewals.all(_RENEW, values)
 
     async def sweep(self) -> int:
         """Delete a bounded number of jobs whose time is over; return how many."""
-        async with separately(self._engine) as connection:
-            return (await connection.execute(_SWEEP, {"max_rows": _SWEEP_ROWS})).rowcount
+        return await self._renewals.change(_SWEEP, {"max_rows": _SWEEP_ROWS})
 
     def _held(self, invocation_id: str, attempt: int) -> dict[str, Any]:
         return held_by(self._owner, invocation_id, attempt)
-
-    async def _first(self, statement: TextClause, values: dict[str, Any]) -> Row[Any] | None:
-        async with separately(self._engine) as connection:
-            return (await connection.execute(statement, values)).first()
-
-    async def _all(self, statement: TextClause, values: dict[str, Any]) -> Sequence[Row[Any]]:
-        async with separately(self._engine) as connection:
-            return (await connection.execute(statement, values)).all()
-
-    async def _change(self, statement: TextClause, values: dict[str, Any]) -> bool:
-        async with separately(self._engine) as connection:
-            return (await connection.execute(statement, values)).rowcount > 0

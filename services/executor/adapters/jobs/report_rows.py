@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import Row, TextClause, text
+from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from libs.common.sql.engine import separately
+from services.executor.adapters.jobs.statements import Statements
 from services.executor.domain.jobs.job import JobOwner
 
 ATTACHED_SECONDS = 30.0
@@ -130,24 +130,26 @@ class ReportRows:
     """Reads and writes the rows of events, questions and attachments."""
 
     def __init__(self, engine: AsyncEngine, *, owner: str) -> None:
-        self._engine, self._owner = engine, owner
+        self._owner = owner
+        # Those of callers, of runs, and of the two that serve all of them: none of them waits for the others.
+        self._callers, self._runs, self._reports, self._readers = (Statements(engine, most) for most in (1, 1, 1, 1))
 
     async def events(self, invocation_id: str, after: int, max_rows: int) -> Sequence[Row[Any]]:
         """Return events behind a sequence, in order."""
-        return await self._all(_EVENTS, {"invocation_id": invocation_id, "after": after, "max_rows": max_rows})
+        return await self._callers.all(_EVENTS, {"invocation_id": invocation_id, "after": after, "max_rows": max_rows})
 
     async def events_of(self, readers: Mapping[str, int], max_rows: int) -> Sequence[Row[Any]]:
         """Return the events of many jobs, each behind a sequence, in order."""
         values = {"ids": list(readers), "afters": list(readers.values()), "max_rows": max_rows}
-        return await self._all(_EVENTS_OF, values)
+        return await self._readers.all(_EVENTS_OF, values)
 
     async def progress(self, invocation_ids: Sequence[str]) -> Sequence[Row[Any]]:
         """Return the last sequence of jobs, and whether they ended."""
-        return await self._all(_PROGRESS, {"ids": list(invocation_ids)})
+        return await self._readers.all(_PROGRESS, {"ids": list(invocation_ids)})
 
     async def last_question(self, invocation_id: str) -> Row[Any] | None:
         """Return the event of the last question of a job."""
-        rows = await self._all(_LAST_QUESTION, {"invocation_id": invocation_id})
+        rows = await self._callers.all(_LAST_QUESTION, {"invocation_id": invocation_id})
         return rows[0] if rows else None
 
     async def append(self, reports: Sequence[NumberedReport]) -> Sequence[Row[Any]]:
@@ -155,45 +157,37 @@ class ReportRows:
         columns: list[Any] = list(zip(*reports, strict=True))
         names = ("ids", "attempts", "numbers", "kinds", "reports")
         values = {name: list(column) for name, column in zip(names, columns, strict=True)}
-        return await self._all(_APPEND, {**values, "owner": self._owner})
+        return await self._reports.all(_APPEND, {**values, "owner": self._owner})
 
     async def ask(self, invocation_id: str, attempt: int, *, input_id: str, schema: bytes, report: bytes) -> bool:
         """Store a question; return whether the job is held."""
         values = {"input_id": input_id, "schema": schema, "report": report}
-        return bool(await self._all(_ASK, {**held_by(self._owner, invocation_id, attempt), **values}))
+        return bool(await self._runs.all(_ASK, {**held_by(self._owner, invocation_id, attempt), **values}))
 
     async def take_answer(self, invocation_id: str, attempt: int, input_id: str) -> bytes | None:
         """Return the answer to a question, and let the job run."""
         values = {**held_by(self._owner, invocation_id, attempt), "input_id": input_id}
-        rows = await self._all(_TAKE_ANSWER, values)
+        rows = await self._runs.all(_TAKE_ANSWER, values)
         return bytes(rows[0].answer) if rows else None
 
     async def question(self, owner: JobOwner, invocation_id: str) -> Row[Any] | None:
         """Return the question of a job: its id, empty for none, and its schema."""
-        rows = await self._all(_QUESTION, own_job(owner, invocation_id))
+        rows = await self._callers.all(_QUESTION, own_job(owner, invocation_id))
         return rows[0] if rows else None
 
     async def answer(self, owner: JobOwner, invocation_id: str, *, input_id: str, answer: bytes) -> bool:
         """Store an answer; return whether the job waits for it."""
         values = {**own_job(owner, invocation_id), "input_id": input_id, "answer": answer}
-        return await self._change(_ANSWER, values) > 0
+        return await self._callers.change(_ANSWER, values) > 0
 
     async def renew_attachments(self, invocation_ids: Collection[str]) -> None:
         """Renew the time of attached streams."""
         attached = timedelta(seconds=ATTACHED_SECONDS)
-        await self._change(_RENEW_ATTACHMENTS, {"ids": list(invocation_ids), "attached": attached})
+        await self._readers.change(_RENEW_ATTACHMENTS, {"ids": list(invocation_ids), "attached": attached})
 
     async def cancel_detached(self) -> int:
         """Request the cancellation of a bounded number of jobs without attached stream; return how many."""
-        return await self._change(_CANCEL_DETACHED, {"max_rows": _SWEEP_ROWS})
-
-    async def _all(self, statement: TextClause, values: dict[str, Any]) -> Sequence[Row[Any]]:
-        async with separately(self._engine) as connection:
-            return (await connection.execute(statement, values)).all()
-
-    async def _change(self, statement: TextClause, values: dict[str, Any]) -> int:
-        async with separately(self._engine) as connection:
-            return (await connection.execute(statement, values)).rowcount
+        return await self._readers.change(_CANCEL_DETACHED, {"max_rows": _SWEEP_ROWS})
 
 
 def own_job(owner: JobOwner, invocation_id: str) -> dict[str, Any]:

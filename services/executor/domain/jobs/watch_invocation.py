@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from libs.common.runtime.clock import Clock
 from services.executor.domain.jobs.find_invocations import FindInvocations
@@ -31,7 +31,7 @@ class WatchInvocation:
         self._find, self._events, self._watched, self._clock = find, events, watched, clock
         self._heartbeat_seconds = heartbeat_seconds
 
-    async def follow(self, owner: JobOwner, invocation_id: str, after: int) -> AsyncIterator[JobEvent | None]:
+    async def follow(self, owner: JobOwner, invocation_id: str, after: int) -> AsyncGenerator[JobEvent | None]:
         """Yield the events behind a sequence, the terminal one last; None when nothing happened for some seconds.
 
         Raises INVOCATION_NOT_FOUND.

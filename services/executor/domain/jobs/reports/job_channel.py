@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from libs.common.errors import MeshError
 from libs.common.ids import new_id
@@ -127,7 +127,8 @@ class JobChannel:
 
     async def _wait_for_answer(self, input_id: str) -> bytes:
         assert self._answered is not None
-        await asyncio.wait([self._answered, self._canceled], return_when=asyncio.FIRST_COMPLETED)
+        either: list[asyncio.Future[Any]] = [self._answered, self._canceled]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if self._canceled.done():
             raise errors.canceled()
         answer = await self._held(lambda: self._store.take_answer(self._queue.job, input_id))

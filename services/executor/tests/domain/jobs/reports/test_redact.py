@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from libs.common.redaction.scanner import Scanner
-from services.executor.domain.jobs.reports.event import InputAsked, LogEntry, PartialContent, ProgressMade
+from services.executor.domain.jobs.reports.event import InputAsked, LogEntry, PartialContent, ProgressMade, Report
 from services.executor.domain.jobs.reports.redact import redact
 from services.executor.domain.run_channel import ProgressReport
 
@@ -12,7 +12,7 @@ KEY = ["-----BEGIN PRIVATE KEY-----", "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC", "-----
 
 
 def test_every_kind_of_report_is_redacted() -> None:
-    reports = [
+    reports: list[Report] = [
         ProgressMade(ProgressReport(SECRET, current_step=1), 0.1),
         LogEntry("info", SECRET),
         PartialContent(b'{"password": "hunter2hunter2", "n": 1}'),
