@@ -140,7 +140,9 @@ def event_of(event: JobEvent, invocation_id: str, ended: Job | None = None) -> i
     elif isinstance(report, ProgressMade):
         message.progress.CopyFrom(_progress_of(event, report, invocation_id))
     elif isinstance(report, LogEntry):
-        message.log_message.CopyFrom(ipb.LogMessage(severity=_SEVERITIES[report.severity], text=report.text))
+        message.log_message.CopyFrom(
+            ipb.LogMessage(severity=_SEVERITIES.get(report.severity, ipb.LOG_SEVERITY_INFO), text=report.text)
+        )
     elif isinstance(report, PartialContent):
         message.partial_result.content = report.content
     elif isinstance(report, InputAsked):

@@ -125,3 +125,13 @@ def test_what_waits_for_a_slow_store_is_bounded() -> None:
     again = queue.next_batch()
     assert again is not None
     assert again.reports == (PartialContent(b"y"),)
+
+
+def test_numbers_of_progress_are_bounded() -> None:
+    queue = a_queue(ManualClock())
+    queue.progress(ProgressReport("m" * 10_000, percent=1e20, current_step=2**70, remaining_seconds=float("inf")))
+    batch = queue.next_batch()
+    assert batch is not None
+    [made] = batch.reports
+    assert isinstance(made, ProgressMade)
+    assert made.report == ProgressReport("m" * 8_192, percent=100.0, current_step=2**53)
