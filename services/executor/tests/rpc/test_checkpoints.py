@@ -22,7 +22,7 @@ from services.executor.tests.waiting import until
 from tests.harness.stepping_tool import effects, tries
 
 SUCCEEDED, FAILED = ipb.INVOCATION_STATE_SUCCEEDED, ipb.INVOCATION_STATE_FAILED
-MALLORY = {"sub": "did:web:toolmesh.local:users:mallory"}
+MALLORY: dict[str, Any] = {"sub": "did:web:toolmesh.local:users:mallory"}
 Sql = Callable[..., Any]
 
 
