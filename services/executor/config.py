@@ -145,6 +145,15 @@ class Settings(ProcessSettings):
         le=300,
         description="Longest start of a sandbox. It is not part of the tool's own time.",
     )
+    cancel_stop_seconds: float = Field(
+        5.0,
+        ge=0,
+        le=3600,
+        description="Time that a canceled tool has to stop by itself. Then it is terminated.",
+    )
+    cancel_terminate_seconds: float = Field(
+        2.0, ge=0, le=600, description="Time that a terminated tool has to end. Then it is killed."
+    )
     sandbox_cgroups: Literal["required", "preferred", "off"] = Field(
         "preferred", description="Whether control groups limit confined processes: always, where possible, or never."
     )

@@ -106,6 +106,7 @@ def build_jobs(
         checkpoints.open,
         max_running=settings.job_concurrency,
         lease_seconds=LEASE_SECONDS,
+        cancel_seconds=settings.cancel_stop_seconds + settings.cancel_terminate_seconds,
     )
     find, cancel = FindInvocations(store, reports), CancelInvocation(store, signals)
     watch = WatchInvocation(find, reports, WatchedJobs(reports, readers), ports.clock)

@@ -66,6 +66,7 @@ _AS_IS = (
     "preview",
     "reduced_reason",
     "refused_calls",
+    "cancellation",
     "observed_effect_count",
 )
 _LISTS = ("determining_policies", "side_effects", "argument_changes", "hooks", "violations", "declared_effects")

@@ -339,6 +339,8 @@ class Record(Struct, frozen=True):
     refused_calls: int = 1
     """How many refused calls it stands for."""
     costs: tuple[tuple[str, int], ...] = ()
+    cancellation: str = ""
+    """How a canceled tool was stopped; empty for others."""
     resumed_from: str = ""
     """The checkpoint that the run started from, and those that could not be used."""
     scanner: Scanner | None = None

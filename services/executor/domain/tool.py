@@ -221,6 +221,8 @@ class Tool:
     dry_run: bool = False
     cancellation_supported: bool = False
     """True if a run stops by itself when it is asked to."""
+    progress_supported: bool = False
+    """True if a run reports progress. What others report is left out."""
     cache_seconds: float = 0.0
     """How long a result may be cached; 0 for never."""
     persists: bool = True

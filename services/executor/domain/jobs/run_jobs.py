@@ -42,8 +42,8 @@ FINISH_SECONDS = 60.0
 FLUSH_SECONDS = 5.0
 # How long jobs of a tool that this executor lacks are left to others. Packs change with a restart only.
 NOT_HERE_SECONDS = 60.0
-# How long a tool that supports cancellation has to stop by itself.
-CANCEL_GRACE_SECONDS = 10.0
+# How much longer than the grace of a cancellation a runner may take to stop its tool.
+CANCEL_MARGIN_SECONDS = 3.0
 _STORE_SECONDS = 5.0
 _FIRST_RETRY, _LAST_RETRY = 1.0, 60.0
 
@@ -64,11 +64,14 @@ class JobRunner:
         *,
         max_running: int,
         lease_seconds: float,
+        cancel_seconds: float,
     ) -> None:
+        """`cancel_seconds` is how long a runner gives a canceled tool to stop and to end."""
         self._invoke, self._leases, self._channels = invoke, leases, channels
         self._sessions, self._signals = sessions, signals
         self._observer, self._clock, self._checkpoints = observer, clock, checkpoints
         self._max_running, self._renew_seconds = max_running, lease_seconds / RENEWALS_PER_LEASE
+        self._cancel_seconds = cancel_seconds + CANCEL_MARGIN_SECONDS
         self._running: dict[str, _Run] = {}
         self._renewal_due = 0.0
         self._not_here: dict[str, float] = {}
@@ -160,7 +163,7 @@ class JobRunner:
             run.canceled = True
             run.channel.cancel("canceled by its caller")
             stop = partial(self._invoke.stop, invocation.request, errors.canceled("grace_over"))
-            run.grace = asyncio.get_running_loop().call_later(CANCEL_GRACE_SECONDS, stop)
+            run.grace = asyncio.get_running_loop().call_later(self._cancel_seconds, stop)
         else:
             how = "not_supported" if invocation.attempts else ""
             run.canceled = self._invoke.stop(invocation.request, errors.canceled(how))
