@@ -13,7 +13,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from libs.common.errors import MeshError
+from libs.common.errors import MeshError, Reason
 from libs.common.runtime.backoff import Backoff
 from libs.common.runtime.clock import Clock
 from libs.common.runtime.retry import retry_until
@@ -213,7 +213,9 @@ class JobRunner:
             checkpoints.close()
             return result, invocation.state
         except MeshError as error:
-            run.ran = bool(invocation.attempts)
+            # A tool with checkpoints goes on from the newest one, so a run that lost its claim is repeated.
+            interrupted = error.reason is Reason.SERVICE_UNAVAILABLE and checkpoints.enabled
+            run.ran = bool(invocation.attempts) and not interrupted
             return error, invocation.state
         finally:
             # What the tool saved last is there for a resumption, and for the replica that gets the job.
