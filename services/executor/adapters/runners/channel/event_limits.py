@@ -12,7 +12,7 @@ MAX_LABEL = 64
 MAX_COUNT = 2**53
 
 EVENTS_PER_SECOND = 200.0
-EVENT_BURST = 400
+EVENT_BURST = 200
 """A tool that reports faster waits: its pipe is read at this rate."""
 LARGE_BYTES = 16 << 10
 """A payload of this size counts as one more event."""

@@ -43,7 +43,7 @@ def waits(arguments, call):
     try:
         call.progress(message="waiting")
         while not call.canceled if how == "looks" else True:
-            if how in ("computes", "ignores"):
+            if how in ("computes", "ignores", "looks"):
                 time.sleep(0.01)
             elif how == "sleeps":
                 call.sleep(60)
