@@ -108,6 +108,11 @@ class PostgresJobs:
         rows = await self._rows.renew([(job.invocation_id, job.attempt) for job in held])
         return {row.invocation_id: Renewal(row.cancel_requested, row.answered) for row in rows}
 
+    async def requests(self, held: Sequence[ClaimedJob]) -> dict[str, Renewal]:
+        """Return what callers want of these jobs, without renewing them."""
+        rows = await self._rows.requests([(job.invocation_id, job.attempt) for job in held])
+        return {row.invocation_id: Renewal(row.cancel_requested, row.answered) for row in rows}
+
     async def sweep(self) -> int:
         """Delete a bounded number of jobs whose time is over; return how many."""
         return await self._rows.sweep()

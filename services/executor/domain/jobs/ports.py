@@ -121,6 +121,10 @@ class JobLeases(Protocol):
         """Renew claims; return those that are still held."""
         ...
 
+    async def requests(self, held: Sequence[ClaimedJob]) -> Mapping[str, Renewal]:
+        """Return those whose cancellation was requested or whose question was answered. Renews nothing."""
+        ...
+
 
 class JobReports(Protocol):
     """Stores what runs report. Only the replica that holds a job stores anything about it."""
