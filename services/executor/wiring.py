@@ -205,6 +205,8 @@ def compose(
             engine_resource(database, SCHEMA),
             *maintenance(claims, store, log),
             sweeper("jobs", jobs.store.sweep, log),
+            sweeper("checkpoints", jobs.checkpoints.sweep, log),
+            sweeper("callback_deliveries", jobs.deliveries.sweep, log),
             *jobs.signals,
             sweeper("tool_logs", logs.sweep, log),
             Resource(log_writer.start, log_writer.stop),

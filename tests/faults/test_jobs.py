@@ -60,9 +60,18 @@ class Jobs:
     async def start(self, tool: str, key: str, takes_ms: int, priority: int) -> str:
         """Start a job; the same key starts none twice, so a lost answer is asked for again."""
         arguments = json.dumps({"takes_ms": takes_ms}).encode()
-        call = call_pb.InvokeRequest(tool=tool, arguments=arguments, idempotency_key=key, priority=priority)
+        return await self.start_call(
+            call_pb.InvokeRequest(tool=tool, arguments=arguments, idempotency_key=key, priority=priority)
+        )
+
+    async def start_call(self, call: call_pb.InvokeRequest) -> str:
+        """Start a job of any tool."""
         answer = await self._ask("StartInvocation", pb.StartInvocationRequest(request=call))
         return str(answer.invocation.name)
+
+    async def get(self, name: str) -> Any:
+        """Return a job as it is."""
+        return (await self._ask("GetInvocation", pb.GetInvocationRequest(name=name))).invocation
 
     async def ended(self, name: str) -> Any:
         """Return a job once it has ended."""

@@ -61,6 +61,7 @@ _AS_IS = (
     "native_call_id",
     "executor_id",
     "state_path",
+    "resumed_from",
     "compensation",
     "preview",
     "reduced_reason",

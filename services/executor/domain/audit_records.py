@@ -84,6 +84,7 @@ def transition_record(invocation: Invocation, event: Event, previous: State | No
         arguments=invocation.payload,
         follows=invocation.decision_record,
         attempt=invocation.attempts,
+        resumed_from=invocation.resumed_from,
         scanner=invocation.scanner,
     )
 
@@ -127,6 +128,7 @@ def outcome_record(invocation: Invocation, *, result: PayloadDigest | None = Non
         refused_calls=invocation.refused_calls,
         costs=invocation.costs,
         cancellation=cancellation,
+        resumed_from=invocation.resumed_from,
         scanner=invocation.scanner,
     )
 

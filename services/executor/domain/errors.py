@@ -464,11 +464,6 @@ def stream_not_opened(message: str) -> MeshError:
     return MeshError(Reason.INVALID_REQUEST, message=message)
 
 
-def not_resumable(invocation_id: str) -> MeshError:
-    """The invocation has no checkpoint that it could start from."""
-    return MeshError(Reason.RESUME_FAILED, metadata={"invocation": f"invocations/{invocation_id}"})
-
-
 def stream_only() -> MeshError:
     """Only an invocation that a stream starts can be cancelled with it."""
     message = "is for StreamInvocation: an invocation without a stream would be cancelled at once"

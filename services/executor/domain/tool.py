@@ -11,6 +11,7 @@ from typing import Any
 from libs.common.errors import Violation
 from libs.common.redaction.declared import Declared
 from services.executor.domain.argument_spec import ArgumentSpec
+from services.executor.domain.checkpoints.checkpoint import CheckpointConfig
 from services.executor.domain.validation_cost import ValidationCost
 
 VOLUMES = "/volumes"
@@ -231,3 +232,5 @@ class Tool:
     confinement: Confinement = Confinement()
     placement: Placement = Placement()
     rendering: Rendering = Rendering()
+    checkpoint: CheckpointConfig | None = None
+    """How its runs save their state; None for a tool that cannot resume."""

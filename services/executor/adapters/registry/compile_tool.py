@@ -21,7 +21,12 @@ from services.executor.adapters.registry.json_schema import (
     output_contract,
     resources_of,
 )
-from services.executor.adapters.registry.manifest_profiles import confinement_of, placement_of, rendering_of
+from services.executor.adapters.registry.manifest_profiles import (
+    checkpoint_of,
+    confinement_of,
+    placement_of,
+    rendering_of,
+)
 from services.executor.domain.deadlines import CLASS_SECONDS
 from services.executor.domain.tool import Deprecation, Effect, Mutation, TimeoutClass, Tool, UncertainOutcome
 
@@ -134,6 +139,7 @@ def _compile(version: vpb.ToolVersion, name: ToolName, number: str, deprecation:
         confinement=confinement,
         placement=placement_of(manifest),
         rendering=rendering_of(manifest),
+        checkpoint=checkpoint_of(manifest),
     )
 
 

@@ -93,7 +93,7 @@ async def running_replicas(
     stubs, applications = [], []
     async with AsyncExitStack() as stack:
         for number in range(2):
-            settings = executor_settings(INSTANCE_ID=f"executor-{number}")
+            settings = executor_settings(INSTANCE_ID=f"executor-{number}", CALLBACK_INTERNAL_HOSTS="127.0.0.1")
             application = compose(
                 settings, log, Tracing(), clock=SystemClock(), tools=bookings(), builtin_runner=BookingRunner
             )

@@ -6,6 +6,7 @@ import asyncio
 
 from libs.common.redaction.scanner import Scanner
 from libs.common.testing.clock import ManualClock
+from services.executor.domain.checkpoints.checkpoint import Checkpoint, CheckpointKind
 from services.executor.domain.jobs.job import ClaimedJob
 from services.executor.domain.jobs.reports.event import CheckpointMade, LogEntry, PartialContent, ProgressMade
 from services.executor.domain.jobs.reports.report_queue import OMITTED_LINE, OMITTED_PART, ReportBounds, ReportQueue
@@ -98,7 +99,8 @@ def test_lines_and_parts_are_bounded_with_a_remark_and_checkpoints_are_not() -> 
     queue.log("info", "abcdef")
     for _ in range(5):
         queue.log("info", "more")
-    made = CheckpointMade("c", "macro", 1, 1, 1, "", clock.now())
+    checkpoint = Checkpoint("i", 1, 1, CheckpointKind.MACRO, "", 1, 1, "", clock.now())
+    made = CheckpointMade(checkpoint)
     queue.put(made)
     batch = queue.next_batch()
     assert batch is not None
