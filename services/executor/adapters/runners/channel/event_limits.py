@@ -4,9 +4,8 @@ from __future__ import annotations
 
 PARTIAL_BYTES = 256 << 10
 SCHEMA_BYTES = 64 << 10
-STATE_BYTES = 1 << 20
-"""The state of a checkpoint."""
-PAYLOAD_BYTES = {"partial": PARTIAL_BYTES, "ask": SCHEMA_BYTES, "checkpoint": STATE_BYTES}
+STATE_BYTES = 4 << 20
+"""The state of a checkpoint, unless a deployment sets another limit."""
 MAX_TEXT = 2000
 MAX_LABEL = 64
 MAX_COUNT = 2**53

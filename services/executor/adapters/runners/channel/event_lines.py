@@ -12,14 +12,13 @@ import orjson
 from msgspec import UNSET, Struct, UnsetType
 
 from libs.common.json.jsonio import dump
-from services.executor.adapters.runners.channel.event_limits import STATE_BYTES
 from services.executor.adapters.runners.channel.tool_reports import ToolReports
 from services.executor.adapters.runners.worker.answer import MalformedAnswerError
 from services.executor.adapters.sandbox.port import EventPipes
 from services.executor.domain.model import LogLine, LogSource, RunNotes
 
-# A checkpoint with its state.
-_LINE_BYTES = STATE_BYTES + 4096
+# A line has the fields of an event beside its payload.
+_FIELD_BYTES = 16 << 10
 _CHUNK_BYTES = 64 * 1024
 _MAX_COMPLAINTS = 10
 
@@ -89,9 +88,13 @@ class EventLines:
 
     async def read(self, reports: ToolReports) -> None:
         """Read until the program closes the pipe."""
-        async for number, line in _numbered_lines(self._pipes.events):
+        limit = max(reports.payload_limit("checkpoint"), reports.payload_limit("partial")) + _FIELD_BYTES
+        async for number, line in _numbered_lines(self._pipes.events, limit):
             try:
-                await reports.take(*_event_of(line))
+                kind, fields, payload = _event_of(line, limit)
+                if len(payload) > reports.payload_limit(kind):
+                    raise MalformedAnswerError
+                await reports.take(kind, fields, payload)
             except MalformedAnswerError:
                 await reports.slow_down()
                 self._complain(number)
@@ -109,24 +112,24 @@ class EventLines:
             self._pipes.input.write(dump(message) + b"\n")
 
 
-async def _numbered_lines(stream: asyncio.StreamReader) -> AsyncIterator[tuple[int, bytes]]:
+async def _numbered_lines(stream: asyncio.StreamReader, limit: int) -> AsyncIterator[tuple[int, bytes]]:
     """Yield the lines with their numbers. Of one that is too long only the start is kept, which is no JSON."""
     number, line = 1, bytearray()
     while chunk := await stream.read(_CHUNK_BYTES):
         *complete, rest = chunk.split(b"\n")
         for part in complete:
-            line += part[: _LINE_BYTES + 1 - len(line)]
+            line += part[: limit + 1 - len(line)]
             yield number, bytes(line)
             line.clear()
             number += 1
-        line += rest[: _LINE_BYTES + 1 - len(line)]
+        line += rest[: limit + 1 - len(line)]
     if line:
         yield number, bytes(line)
 
 
-def _event_of(line: bytes) -> tuple[str, dict[str, Any], bytes]:
+def _event_of(line: bytes, limit: int) -> tuple[str, dict[str, Any], bytes]:
     """Return the kind, the fields and the payload of an event. Raises MalformedAnswerError."""
-    if len(line) > _LINE_BYTES:
+    if len(line) > limit:
         raise MalformedAnswerError
     try:
         event = _decoder.decode(line)
@@ -137,18 +140,11 @@ def _event_of(line: bytes) -> tuple[str, dict[str, Any], bytes]:
         raise MalformedAnswerError
     [(kind, value)] = kinds.items()
     if isinstance(value, msgspec.Raw):
-        return kind, {}, _payload(kind, value)
+        return kind, {}, bytes(value)
     fields = _set_fields(value)
     payload = next((fields.pop(name) for name in _PAYLOADS if name in fields), None)
-    return kind, fields, b"" if payload is None else _payload(kind, payload)
+    return kind, fields, b"" if payload is None else bytes(payload)
 
 
 def _set_fields(value: Struct) -> dict[str, Any]:
     return {name: field for name in value.__struct_fields__ if (field := getattr(value, name)) is not UNSET}
-
-
-def _payload(kind: str, value: msgspec.Raw) -> bytes:
-    payload = bytes(value)
-    if len(payload) > ToolReports.payload_limit(kind):
-        raise MalformedAnswerError
-    return payload

@@ -11,7 +11,7 @@ import orjson
 
 from libs.common.errors import MeshError
 from libs.common.telemetry.log import Log
-from services.executor.adapters.runners.channel.event_limits import LARGE_BYTES, PAYLOAD_BYTES
+from services.executor.adapters.runners.channel.event_limits import LARGE_BYTES, PARTIAL_BYTES, SCHEMA_BYTES
 from services.executor.adapters.runners.channel.event_rate import EventRate
 from services.executor.adapters.runners.channel.parse_reports import (
     parse_checkpoint,
@@ -32,15 +32,17 @@ Reply: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
 class ToolReports:
     """The reports of one run. A question or a checkpoint is answered while further reports are read."""
 
-    def __init__(self, channel: RunChannel, tool: Tool, work: RunRequest, reply: Reply, log: Log) -> None:
+    def __init__(
+        self, channel: RunChannel, tool: Tool, work: RunRequest, reply: Reply, log: Log, *, state_bytes: int
+    ) -> None:
         self._channel, self._tool, self._work, self._reply, self._log = channel, tool, work, reply, log
+        self._payload_bytes = {"partial": PARTIAL_BYTES, "ask": SCHEMA_BYTES, "checkpoint": state_bytes}
         self._rate = EventRate()
         self._exchange: asyncio.Task[None] | None = None
 
-    @staticmethod
-    def payload_limit(kind: Any) -> int:
+    def payload_limit(self, kind: Any) -> int:
         """Return the largest payload of a kind of report; 0 for none."""
-        return PAYLOAD_BYTES.get(kind, 0) if isinstance(kind, str) else 0
+        return self._payload_bytes.get(kind, 0) if isinstance(kind, str) else 0
 
     async def take(self, kind: Any, fields: Any, payload: bytes) -> None:
         """Take a report. Waits where the tool reports too fast. Raises MalformedAnswerError."""

@@ -90,7 +90,7 @@ def limits(arguments, call):
     refused = []
     for report in (
         lambda: call.partial("x" * (1 << 20)),
-        lambda: call.checkpoint("x" * (2 << 20)),
+        lambda: call.checkpoint("x" * (5 << 20)),
         lambda: call.progress(percent=float("nan")),
         lambda: call.log("x", severity="loud"),
         lambda: call.partial({1, 2}),

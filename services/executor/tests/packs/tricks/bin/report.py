@@ -41,7 +41,7 @@ if order == "steps":
 elif order == "malformed":
     errors = [
         exchange(text)
-        for text in ("{", "[]", '{"explode": {}}', json.dumps({"partial": "x" * 300_000}), "9" * (2 << 20))
+        for text in ("{", "[]", '{"explode": {}}', json.dumps({"partial": "x" * 300_000}), "9" * (5 << 20))
     ]
     for _ in range(300):
         send("")
