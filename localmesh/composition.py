@@ -58,7 +58,7 @@ def compose(mesh: Mesh) -> Sequence[Part]:
             after=("postgres", "valkey"),
         ),
         # No part waits for it at start. It precedes the executor, which will redeem its tickets.
-        *_service(mesh, "approval", _peers(mesh, "authz")),
+        *_service(mesh, "approval", _peers(mesh, "authz", "audit")),
         # After those it calls, so that on the way down it ends its work while they still answer.
         *_service(
             mesh,
