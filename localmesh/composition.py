@@ -66,7 +66,7 @@ def compose(mesh: Mesh) -> Sequence[Part]:
             {"TOOLMESH_SEALING_KEYS": str(mesh.secrets.sealing_keys)}
             | _redis(mesh, "executor")
             | _sandboxes(mesh)
-            | _peers(mesh, "registry", "authz", "audit"),
+            | _peers(mesh, "registry", "authz", "audit", "approval"),
         ),
         # The last service: it only translates. It has no database, so it need not wait for one.
         *_service(mesh, "gateway", _peers(mesh, "executor", "registry", "authz", "audit"), after=()),

@@ -120,9 +120,9 @@ async def service(environment: dict[str, str], stub_to: Any, engine: AsyncEngine
         """Make a ticket older, as if so much time had passed."""
         columns = ("create_time", "expire_time", "next_time", "approval_expire_time")
         shifted = ", ".join(f"{column} = {column} - {seconds} * interval '1 second'" for column in columns)
-        times = f"array(select t - {seconds} * interval '1 second' from unnest(escalate_times) t)"
+        times = f"array(select t - {seconds} * interval '1 second' from unnest(escalate_times) t)"  # noqa: S608
         async with transaction(engine) as connection:
-            shift = text(f"update tickets set {shifted}, escalate_times = {times} where ticket_id = :id")
+            shift = text(f"update tickets set {shifted}, escalate_times = {times} where ticket_id = :id")  # noqa: S608
             await connection.execute(shift, {"id": name.removeprefix("tickets/")})
 
     async def acts(name: str) -> list[dict[str, Any]]:

@@ -103,7 +103,8 @@ class TicketMachine(RuleBasedStateMachine):
 
         def attempt(ticket: Ticket) -> Ticket:
             redeemed = redeem(ticket, other, self.now, revoked=revoked)
-            assert not (revoked or change)
+            assert not revoked
+            assert not change
             self.redeemed_by.add(use)
             return redeemed
 
