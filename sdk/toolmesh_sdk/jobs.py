@@ -42,6 +42,7 @@ class CallOptions(TypedDict, total=False):
     tool_digest: str
     priority: int
     preview_token: str
+    ticket: str
 
 
 class JobFilters(TypedDict, total=False):
@@ -70,6 +71,7 @@ def start_request(
         *(options.get("native_call_id", ""), options.get("tool_digest", "")),
         priority=options.get("priority", 0),
         preview_token=options.get("preview_token", ""),
+        ticket=options.get("ticket", ""),
     )
     longest = None if max_duration is None else _duration(max_duration)
     return pb.StartInvocationRequest(request=call, max_duration=longest)
