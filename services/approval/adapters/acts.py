@@ -8,6 +8,7 @@ from datetime import datetime
 from libs.audit_client.act import Act, ActKind
 from libs.common.errors import MeshError
 from services.approval.domain.model import Step, StepKind, Ticket
+from services.approval.domain.states import TicketState
 
 _KINDS: Mapping[StepKind, ActKind] = {
     StepKind.CREATED: ActKind.TICKET_CREATED,
@@ -22,12 +23,23 @@ _KINDS: Mapping[StepKind, ActKind] = {
     StepKind.OVERRIDDEN: ActKind.TICKET_OVERRIDDEN,
     StepKind.REVIEWED: ActKind.TICKET_REVIEWED,
 }
+# The state after a step; other steps do not change it.
+STATES_AFTER: Mapping[StepKind, TicketState] = {
+    StepKind.CREATED: TicketState.PENDING,
+    StepKind.VOTE_DENIED: TicketState.DENIED,
+    StepKind.APPROVED: TicketState.APPROVED,
+    StepKind.OVERRIDDEN: TicketState.APPROVED,
+    StepKind.AUTO_DENIED: TicketState.AUTO_DENIED,
+    StepKind.CANCELED: TicketState.CANCELED,
+    StepKind.EXPIRED: TicketState.EXPIRED,
+    StepKind.REDEEMED: TicketState.REDEEMED,
+}
 # Steps of the requester, which the executor takes on its behalf. Those of approvers name the caller of the RPC.
 _OF_REQUESTER = frozenset({StepKind.CREATED, StepKind.REDEEMED})
 
 
 def step_act(ticket: Ticket, step: Step, previous_state: str) -> Act:
-    """Return the act of one step of a ticket."""
+    """Return the act of one step of a ticket, which was in this state before; empty for a new one."""
     draft = ticket.draft
     return Act(
         kind=_KINDS[step.kind],
@@ -37,7 +49,7 @@ def step_act(ticket: Ticket, step: Step, previous_state: str) -> Act:
         after=draft.call_digest,
         reason=step.detail,
         previous_state=previous_state,
-        state=ticket.state.value,
+        state=STATES_AFTER.get(step.kind, previous_state),
         tool_version=draft.tool_version,
         tool_digest=draft.tool_digest,
         details={

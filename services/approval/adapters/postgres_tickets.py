@@ -14,7 +14,7 @@ from sqlalchemy.types import Text
 from libs.audit_client.outbox import ActRecorder
 from libs.common.errors import MeshError
 from libs.common.sql.engine import separately, transaction
-from services.approval.adapters.acts import refusal_act, step_act
+from services.approval.adapters.acts import STATES_AFTER, refusal_act, step_act
 from services.approval.adapters.rows import from_row, mutable_columns, to_row
 from services.approval.adapters.tables import notifications, tickets
 from services.approval.domain.model import StepKind, Ticket
@@ -136,9 +136,10 @@ class PostgresTickets:
     async def _record(self, connection: AsyncConnection, before: Ticket | None, after: Ticket) -> None:
         """Record the new steps, and queue a notification for each group that is asked."""
         known = 0 if before is None else len(before.steps)
-        previous = "" if before is None else before.state.value
+        previous: str = "" if before is None else before.state
         for step in after.steps[known:]:
             await connection.execute(self._acts.insertion(step_act(after, step, previous)))
+            previous = STATES_AFTER.get(step.kind, previous)
             if step.kind in _ASKING and self._channels:
                 asked = after.draft.escalation_chain[0] if step.kind is StepKind.CREATED else step.detail
                 await connection.execute(insert(notifications).values(self._notifications(after, step.number, asked)))

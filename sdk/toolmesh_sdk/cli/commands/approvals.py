@@ -37,6 +37,7 @@ def list_tickets(
     in_state: Annotated[str, typer.Option(help="Only this state, such as pending.", show_default="all")] = "",
     view: ShownView = View.ALL,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many at most.")] = 100,
+    names: Annotated[bool, typer.Option("--names", help="Print the names only, one per line.")] = False,
     *,
     target: Target,
     as_json: bool,
@@ -55,6 +56,10 @@ def list_tickets(
         tickets = list(wanted)
     if as_json:
         output.print_json({"tickets": [message_to_dict(ticket) for ticket in tickets]})
+        return
+    if names:
+        for ticket in tickets:
+            output.out().print(output.text(ticket.name))
         return
     rows = [(*_summary(ticket), format_time(ticket.expire_time)) for ticket in tickets]
     output.print_table(("NAME", "STATE", "TOOL", "REQUESTER", "DENIED AT"), rows)
