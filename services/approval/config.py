@@ -8,12 +8,19 @@ from pydantic import Field, PlainValidator, WithJsonSchema
 
 from libs.common.runtime.setting_types import Peer, PostgresUrl
 from libs.common.runtime.settings import ProcessSettings
+from services.approval.adapters.notifications.channels_file import ChannelsFile, read_channels_file
 from services.approval.adapters.rules_file import read_rules_file
 from services.approval.domain.rules import ApprovalRules
 
 RulesFile = Annotated[
     ApprovalRules,
     PlainValidator(read_rules_file),
+    WithJsonSchema({"type": "string", "format": "file-path"}),
+]
+
+NotificationsFile = Annotated[
+    ChannelsFile,
+    PlainValidator(read_channels_file),
     WithJsonSchema({"type": "string", "format": "file-path"}),
 ]
 
@@ -28,4 +35,8 @@ class Settings(ProcessSettings):
         default_factory=ApprovalRules,
         description="JSON file with the rules of escalation and approvals. Empty: 1 h, 4 h and 24 h for the groups of"
         " a chain.",
+    )
+    notifications: NotificationsFile = Field(
+        default_factory=ChannelsFile,
+        description="JSON file with the channels that notify approvers. Empty: no one is notified.",
     )
