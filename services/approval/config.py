@@ -31,12 +31,12 @@ class Settings(ProcessSettings):
     database_url: PostgresUrl = Field(description="PostgreSQL database of the tickets.")
     authz_address: Peer = Field(description="Address of authz: public keys, revocations and approvers' tokens.")
     audit_address: Peer = Field(description="Address of audit, which records every step of a ticket.")
-    rules: RulesFile = Field(
+    approval_rules: RulesFile = Field(
         default_factory=ApprovalRules,
         description="JSON file with the rules of escalation and approvals. Empty: 1 h, 4 h and 24 h for the groups of"
         " a chain.",
     )
-    notifications: NotificationsFile = Field(
+    approval_notifications: NotificationsFile = Field(
         default_factory=ChannelsFile,
         description="JSON file with the channels that notify approvers. Empty: no one is notified.",
     )

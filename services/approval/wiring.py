@@ -35,9 +35,11 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> RpcApplicatio
     verifier = verifier_from(authz, settings, log)
     acts = ActRecorder(ActEncoder(SCHEMA.name))
     delivery = ActDelivery(engine, acts, audit, log)
-    webhooks = WebhookSender(settings.notifications.destinations())
-    channels = settings.notifications.open(webhooks)
-    notifier = NotificationSender(NotificationQueue(engine), channels, settings.notifications.hourly_limit, log).task()
+    webhooks = WebhookSender(settings.approval_notifications.destinations())
+    channels = settings.approval_notifications.open(webhooks)
+    notifier = NotificationSender(
+        NotificationQueue(engine), channels, settings.approval_notifications.hourly_limit, log
+    ).task()
     tickets = PostgresTickets(engine, acts, channels)
     feed, sweeper = TicketFeed(tickets, log), ticket_sweeper(tickets, log)
     handlers = ApprovalHandlers(
@@ -46,7 +48,7 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> RpcApplicatio
         authority=IntrospectedAuthority(authz),
         revocations=FollowedRevocations(verifier.view),
         watchers=FollowedWatchers(verifier.view, SystemClock()),
-        rules=settings.rules,
+        rules=settings.approval_rules,
     )
     return RpcApplication(
         settings,
