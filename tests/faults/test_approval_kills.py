@@ -116,7 +116,7 @@ def _until_answered(call: Callable[[], Any]) -> Any:
 
 def live(desk: Desk, number: int) -> str:
     """Create one ticket and do one thing to it, or nothing; return its name."""
-    caller = caller_pb2.Caller(subject="did:web:example.com:alice", token_id="t-1")
+    caller = caller_pb2.Caller(subject=f"did:web:example.com:user-{number % 50}", token_id="t-1")
     # One in five is left to time.
     lifetime = 600 if number % 5 else 6 + number % 30
     request = pb.CreateTicketRequest(
