@@ -57,8 +57,8 @@ def compose(mesh: Mesh) -> Sequence[Part]:
             _redis(mesh, "registry") | _peers(mesh, "authz", "audit"),
             after=("postgres", "valkey"),
         ),
-        # No part waits for it at start. It precedes the executor, which will redeem its tickets.
-        *_service(mesh, "approval", _peers(mesh, "authz")),
+        # No part waits for it at start. It precedes the executor, which redeems its tickets.
+        *_service(mesh, "approval", _approval(mesh) | _peers(mesh, "authz", "audit")),
         # After those it calls, so that on the way down it ends its work while they still answer.
         *_service(
             mesh,
@@ -66,10 +66,10 @@ def compose(mesh: Mesh) -> Sequence[Part]:
             {"TOOLMESH_SEALING_KEYS": str(mesh.secrets.sealing_keys)}
             | _redis(mesh, "executor")
             | _sandboxes(mesh)
-            | _peers(mesh, "registry", "authz", "audit"),
+            | _peers(mesh, "registry", "authz", "audit", "approval"),
         ),
         # The last service: it only translates. It has no database, so it need not wait for one.
-        *_service(mesh, "gateway", _peers(mesh, "executor", "registry", "authz", "audit"), after=()),
+        *_service(mesh, "gateway", _peers(mesh, "executor", "registry", "authz", "audit", "approval"), after=()),
         # Last in, first out: callers come only when all is ready, and are sent away before anything stops.
         envoy_part(
             _envoy_plan(mesh), after=tuple(part for name in SERVICES for part in replica_names(mesh.ports, name))
@@ -139,6 +139,15 @@ def _sandboxes(mesh: Mesh) -> dict[str, str]:
         "TOOLMESH_RUNSC": settings.runsc,
         "TOOLMESH_EGRESS_INTERNAL": settings.egress_internal,
         "TOOLMESH_HOOKS": settings.hooks,
+    }
+    return {name: value for name, value in named.items() if value}
+
+
+def _approval(mesh: Mesh) -> dict[str, str]:
+    """Returns the files of approval, where the mesh has any."""
+    named = {
+        "TOOLMESH_APPROVAL_RULES": mesh.settings.approval_rules,
+        "TOOLMESH_APPROVAL_NOTIFICATIONS": mesh.settings.approval_notifications,
     }
     return {name: value for name, value in named.items() if value}
 

@@ -46,6 +46,8 @@ class Settings:
     """gVisor's program; empty for the one that `make gvisor` built, else the one on the PATH."""
     egress_internal: str = ""
     hooks: str = ""
+    approval_rules: str = ""
+    approval_notifications: str = ""
     max_token_lifetime: int = 86_400
 
 
@@ -138,6 +140,8 @@ VARIABLES: dict[str, tuple[str, Callable[[str], Any]]] = {
     "TOOLMESH_RUNSC": ("runsc", _place),
     "TOOLMESH_EGRESS_INTERNAL": ("egress_internal", str),
     "TOOLMESH_HOOKS": ("hooks", _place),
+    "TOOLMESH_APPROVAL_RULES": ("approval_rules", _place),
+    "TOOLMESH_APPROVAL_NOTIFICATIONS": ("approval_notifications", _place),
     "TOOLMESH_MAX_TOKEN_LIFETIME": ("max_token_lifetime", whole(1, 366 * 86_400)),
 }
 

@@ -41,6 +41,14 @@ class ActKind(StrEnum):
     TOOL_ALIAS_MOVED = auto()
     NAMESPACE_CHANGED = auto()
     KEY_SETTLED = auto()
+    TICKET_CREATED = auto()
+    TICKET_VOTED = auto()
+    TICKET_ESCALATED = auto()
+    TICKET_CLOSED = auto()
+    TICKET_REDEEMED = auto()
+    TICKET_REFUSED = auto()
+    TICKET_OVERRIDDEN = auto()
+    TICKET_REVIEWED = auto()
 
 
 class Act(Struct, frozen=True, kw_only=True):
@@ -63,7 +71,11 @@ class Act(Struct, frozen=True, kw_only=True):
     subject: str = ""
     """The principal, where the call has no token of this mesh: the subject of an exchanged token."""
     tenant: str = ""
-    """The tenant of `subject`."""
+    """The tenant that the act concerns, where no caller with a token says so."""
+    ticket: str = ""
+    """The ticket by name, for acts about an approval."""
+    invocation_id: str = ""
+    """The invocation that the act is about, if any."""
 
 
 class EncodedAct(NamedTuple):
@@ -96,6 +108,8 @@ class ActEncoder:
             "state": act.state,
             "tool_version": act.tool_version[:_MAX_TOOL],
             "tool_digest": act.tool_digest,
+            "ticket": act.ticket,
+            "invocation_id": act.invocation_id,
         }
         details = canonical({name: value for name, value in act.details.items() if value not in ("", None, [])})
         if len(details) > len(b"{}"):
@@ -118,13 +132,11 @@ class ActEncoder:
         return {name: value for name, value in form.items() if value}
 
     def _caller_form(self, act: Act, call: Call | None) -> dict[str, Any]:
-        if call is None:
-            return {}
-        form: dict[str, Any] = {"peer": call.peer}
-        if call.identity is not None:
+        form: dict[str, Any] = {"peer": call.peer} if call is not None else {}
+        if call is not None and call.identity is not None:
             form |= _identity_form(call.identity)
             form["session_id"] = self._redact(call.identity.session_id, call.identity.tenant)
-        elif act.subject:
+        elif act.subject or act.tenant:
             form |= {"subject": act.subject, "tenant": act.tenant}
         return {name: value for name, value in form.items() if value}
 

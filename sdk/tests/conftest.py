@@ -17,6 +17,7 @@ from typing import Any
 
 import grpc
 import pytest
+from toolmesh.approval.v1 import approval_service_pb2_grpc
 from toolmesh.audit.v1 import audit_service_pb2_grpc, usage_service_pb2_grpc
 from toolmesh.authz.v1 import authz_service_pb2_grpc, policy_service_pb2_grpc, token_service_pb2_grpc
 from toolmesh.executor.v1 import (
@@ -135,6 +136,9 @@ def serve(mesh: ScriptedMesh, pki: Any) -> Iterator[Callable[..., str]]:
             server = grpc.server(futures.ThreadPoolExecutor(max_workers=8), options=[("grpc.so_reuseport", 0)])
             executor_service_pb2_grpc.add_ExecutorServiceServicer_to_server(
                 servicer(executor_service_pb2_grpc.ExecutorServiceServicer, mesh), server
+            )
+            approval_service_pb2_grpc.add_ApprovalServiceServicer_to_server(
+                servicer(approval_service_pb2_grpc.ApprovalServiceServicer, mesh), server
             )
             invocation_service_pb2_grpc.add_InvocationServiceServicer_to_server(
                 servicer(invocation_service_pb2_grpc.InvocationServiceServicer, mesh), server

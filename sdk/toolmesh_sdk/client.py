@@ -107,6 +107,7 @@ class Client:
         tool_digest: str = "",
         priority: int = 0,
         preview_token: str = "",
+        ticket: str = "",
         timeout: float | None = None,
         traceparent: str | None = None,
     ) -> Result:
@@ -118,7 +119,8 @@ class Client:
         Every retry has the same key. Without a key, a lost call is not retried: the tool may have run.
 
         `priority` orders the call in the queue, 1 to 10; 0 is the tool's own. `preview_token` comes from a `preview`
-        of the same call; policies and irreversible tools may require one.
+        of the same call; policies may require one. `ticket` is the approved ticket of the same call, from the metadata
+        of its ApprovalRequiredError.
         """
         secret = self._transport.options.key_secret
         key = resolve_idempotency_key(secret, session_id, tool, arguments, step=step, explicit=idempotency_key)
@@ -126,6 +128,7 @@ class Client:
             *(tool, arguments, version, key, session_id, task_id, native_call_id, tool_digest),
             priority=priority,
             preview_token=preview_token,
+            ticket=ticket,
         )
         response = self._transport.unary(
             self._executor.Invoke, request, timeout, repeatable=bool(key), traceparent=traceparent

@@ -41,6 +41,7 @@ class GroupCall:
     tool_digest: str = field(default="", kw_only=True)
     priority: int = field(default=0, kw_only=True)
     preview_token: str = field(default="", kw_only=True)
+    ticket: str = field(default="", kw_only=True)
     depends_on: tuple[int, ...] = field(default=(), kw_only=True)
     on_failure: str = field(default="", kw_only=True)
 
@@ -89,6 +90,7 @@ def _group_call(call: GroupCall, secret: str | bytes) -> pb.GroupCall:
         *(call.session_id, call.task_id, call.native_call_id, call.tool_digest),
         priority=call.priority,
         preview_token=call.preview_token,
+        ticket=call.ticket,
     )
     return pb.GroupCall(request=request, depends_on=call.depends_on, on_failure=ON_FAILURE[call.on_failure])
 

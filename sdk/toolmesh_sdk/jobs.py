@@ -43,6 +43,7 @@ class CallOptions(TypedDict, total=False):
     tool_digest: str
     priority: int
     preview_token: str
+    ticket: str
 
 
 class Callback(NamedTuple):
@@ -84,6 +85,7 @@ def start_request(
         *(options.get("native_call_id", ""), options.get("tool_digest", "")),
         priority=options.get("priority", 0),
         preview_token=options.get("preview_token", ""),
+        ticket=options.get("ticket", ""),
     )
     longest = None if max_duration is None else _duration(max_duration)
     on_disconnect = pb.ON_DISCONNECT_CANCEL if cancel_on_disconnect else pb.ON_DISCONNECT_UNSPECIFIED

@@ -6,17 +6,37 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 from google.protobuf.timestamp_pb2 import Timestamp
+from toolmesh.approval.v1 import approval_service_pb2 as service_pb
 from toolmesh.approval.v1 import ticket_pb2 as pb
-from toolmesh.approval.v1.approval_service_pb2 import CreateTicketRequest
+from toolmesh.approval.v1.approval_service_pb2 import CreateTicketRequest, RedeemTicketRequest
 from toolmesh.common.v1 import caller_pb2
 
-from services.approval.domain.model import DEFAULT_LIFETIME, Requester, Ticket, TicketDraft, Verdict
+from libs.common.auth.identity import Identity
+from services.approval.domain.model import (
+    Override,
+    Redemption,
+    Requester,
+    ReviewState,
+    RiskFacts,
+    Step,
+    Ticket,
+    TicketDraft,
+    Verdict,
+)
+from services.approval.domain.person import Person
+from services.approval.domain.ports import TicketQuery, View
 from services.approval.domain.states import TicketState
 
 _STATES: Mapping[TicketState, pb.TicketState.ValueType] = {
     state: pb.TicketState.Value(f"TICKET_STATE_{state.name}") for state in TicketState
 }
-_STATES_BY_VALUE = {value: state for state, value in _STATES.items()}
+_STATES_BY_VALUE: Mapping[int, TicketState] = {value: state for state, value in _STATES.items()}
+_VIEWS: Mapping[int, View] = {
+    service_pb.TICKET_VIEW_UNSPECIFIED: View.ALL,
+    service_pb.TICKET_VIEW_APPROVER: View.APPROVER,
+    service_pb.TICKET_VIEW_REQUESTER: View.REQUESTER,
+}
+_REVIEW_PREFIX = "REVIEW_STATE_"
 _TIER_PREFIX = "CREDENTIAL_TIER_"
 
 
@@ -33,20 +53,55 @@ def draft_from(request: CreateTicketRequest) -> TicketDraft:
         decision=request.decision,
         policy_set_version=request.policy_set_version,
         reason=request.reason,
-        escalation_chain=tuple(request.escalation_chain),
+        escalation_chain=tuple(dict.fromkeys(request.escalation_chain)),
         quorum=request.quorum or 1,
-        lifetime=request.lifetime.ToTimedelta() if request.HasField("lifetime") else DEFAULT_LIFETIME,
+        lifetime=request.lifetime.ToTimedelta() if request.HasField("lifetime") else None,
+        preview=request.preview,
+        risk=_risk_from(request.risk),
+        policies=tuple(request.policies),
+        reason_required=request.reason_required,
     )
 
 
-def state_from(value: pb.TicketState.ValueType) -> TicketState | None:
-    """Parse a state filter; None means every state."""
-    return _STATES_BY_VALUE.get(value)
+def redemption_from(request: RedeemTicketRequest) -> Redemption:
+    """Parse the use of an approval."""
+    return Redemption(
+        requester=_requester(request.requester),
+        tool_version=request.tool_version,
+        tool_digest=request.tool_digest,
+        arguments_digest=request.arguments_digest,
+        policy_set_version=request.policy_set_version,
+        redemption_id=request.redemption_id,
+        invocation=request.invocation,
+    )
+
+
+def person_of(identity: Identity) -> Person:
+    """Return the person of a verified token."""
+    return Person(
+        subject=identity.subject,
+        tenant=identity.tenant,
+        groups=frozenset(identity.groups),
+        scopes=identity.scopes,
+        delegated=bool(identity.agent or identity.chain or identity.tier != "user"),
+    )
+
+
+def query_from(view: int, state: int, reader: Person | None) -> TicketQuery:
+    """Parse which tickets are asked for."""
+    return TicketQuery(reader, _VIEWS[view], _STATES_BY_VALUE.get(state))
+
+
+def review_from(value: pb.ReviewState.ValueType) -> ReviewState:
+    """Parse the verdict of a review."""
+    return ReviewState(pb.ReviewState.Name(value).removeprefix(_REVIEW_PREFIX).lower())
 
 
 def ticket_to(ticket: Ticket) -> pb.Ticket:
     """Build the message of a ticket."""
     draft = ticket.draft
+    pending = ticket.state is TicketState.PENDING
+    escalations = ticket.escalate_times[ticket.escalation_index :] if pending else ()
     return pb.Ticket(
         name=ticket.name,
         state=_STATES[ticket.state],
@@ -54,7 +109,7 @@ def ticket_to(ticket: Ticket) -> pb.Ticket:
         tool_digest=draft.tool_digest,
         arguments_digest=draft.arguments_digest,
         redacted_arguments=draft.redacted_arguments,
-        preview=ticket.preview,
+        preview=draft.preview,
         requester=_caller(draft.requester),
         invocation=draft.invocation,
         decision=draft.decision,
@@ -69,6 +124,72 @@ def ticket_to(ticket: Ticket) -> pb.Ticket:
         resolve_time=_timestamp(ticket.resolve_time),
         redeem_time=_timestamp(ticket.redeem_time),
         etag=ticket.etag,
+        call_digest=draft.call_digest,
+        risk=_risk_to(draft.risk),
+        policies=draft.policies,
+        reason_required=draft.reason_required,
+        consequences=_consequences(ticket),
+        steps=[_step(step) for step in ticket.steps],
+        approval_expire_time=_timestamp(ticket.approval_expire_time),
+        escalate_time=_timestamp(escalations[0]) if escalations else None,
+        override=None if ticket.override is None else _override(ticket.override),
+        redeem_invocation=ticket.redeem_invocation,
+    )
+
+
+def _consequences(ticket: Ticket) -> pb.Consequences:
+    needed = ticket.draft.quorum - sum(verdict.approved for verdict in ticket.verdicts)
+    more = "" if needed <= 1 else f" {needed} approvals are needed."
+    return pb.Consequences(
+        on_approve=f"The requester may make exactly this call, once, before the approval expires.{more}",
+        on_deny="The call does not run. A new request needs a new ticket.",
+        on_silence=f"The ticket is denied at {ticket.expire_time:%Y-%m-%d %H:%M:%S} UTC.",
+    )
+
+
+def _step(step: Step) -> pb.TicketStep:
+    return pb.TicketStep(
+        number=step.number,
+        kind=step.kind.value,
+        actor=step.actor,
+        detail=step.detail,
+        time=_timestamp(step.time),
+    )
+
+
+def _override(override: Override) -> pb.Override:
+    return pb.Override(
+        actor=override.actor,
+        reason=override.reason,
+        override_time=_timestamp(override.override_time),
+        review_state=pb.ReviewState.Value(_REVIEW_PREFIX + override.review_state.name),
+        reviewer=override.reviewer,
+        finding=override.finding,
+        review_time=_timestamp(override.review_time),
+    )
+
+
+def _risk_from(risk: pb.RiskFacts) -> RiskFacts:
+    return RiskFacts(
+        mutation_class=risk.mutation_class,
+        impact_scope=risk.impact_scope,
+        tags=tuple(risk.tags),
+        declared_effects=tuple(risk.declared_effects),
+        resources=tuple(risk.resources),
+        sandbox=risk.sandbox,
+        scores=tuple(sorted(risk.scores.items())),
+    )
+
+
+def _risk_to(risk: RiskFacts) -> pb.RiskFacts:
+    return pb.RiskFacts(
+        mutation_class=risk.mutation_class,
+        impact_scope=risk.impact_scope,
+        tags=risk.tags,
+        declared_effects=risk.declared_effects,
+        resources=risk.resources,
+        sandbox=risk.sandbox,
+        scores=dict(risk.scores),
     )
 
 

@@ -104,6 +104,7 @@ class Settings(ProcessSettings):
     registry_address: Peer = Field(description="Address of the registry.")
     authz_address: Peer = Field(description="Address of authz: public keys, revocations and decisions.")
     audit_address: Peer = Field(description="Address of audit.")
+    approval_address: Peer = Field(description="Address of approval: tickets of calls that need a person.")
     audit_wait_seconds: float = Field(
         5.0, ge=0.05, le=30, description="Longest time that a call waits for the log. Covers a restart of the log."
     )

@@ -25,6 +25,7 @@ from libs.common.runtime.tasks import PeriodicTask
 from libs.common.sql.engine import engine_for
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
+from services.executor.adapters.approval.ticket_client import TicketClient, ticket_channel
 from services.executor.adapters.audit.durable_trail import DurableTrail
 from services.executor.adapters.audit.outbox import Outbox
 from services.executor.adapters.audit.record_encoder import RecordEncoder
@@ -112,7 +113,7 @@ def compose(
     builtin_runner: Callable[[Sequence[BuiltinTool], Log], Runner] = BuiltinRunner,
 ) -> RpcApplication:
     """Compose the process with a clock, its built-in tools and their runner."""
-    authz, registry, audit = open_channels(settings)
+    authz, registry, audit, approval = open_channels(settings)
     database = engine_for(settings.database_url, schema=SCHEMA.name)
     in_flight = InFlight()
     verifier = verifier_from(authz, settings, log)
@@ -157,6 +158,7 @@ def compose(
         clock=clock,
         scanners=settings.redaction_rules,
         satisfies=ConstraintChecker(),
+        approvals=TicketClient(approval),
     )
     pipeline = Pipeline(
         ports,
@@ -201,7 +203,7 @@ def compose(
         ],
         # Stopped in reverse order: the trail flushes before its channel and its database close.
         resources=[
-            *(channel_resource(channel) for channel in (authz, registry, audit)),
+            *(channel_resource(channel) for channel in (authz, registry, audit, approval)),
             engine_resource(database, SCHEMA),
             *maintenance(claims, store, log),
             sweeper("jobs", jobs.store.sweep, log),
@@ -239,6 +241,7 @@ def build_handlers(
     """Build the use cases of the RPCs."""
     group = InvokeGroup(invoke, ports.tools, ports.clock, ports.heavy_work, revoked=revoked)
     preview = PreviewInvocation(pipeline, ports.previews)
+    pipeline.gate.preview = preview.execute
     return ExecutorHandlers(
         LimitedCalls(limits, invoke.execute, lambda request: [request], refused),
         LimitedCalls(limits, group.execute, lambda calls: [call.request for call in calls], refused),
@@ -262,12 +265,15 @@ def cancel_revoked(supervisor: Supervisor, view: RevocationView, log: Log) -> No
         log.info("invocations canceled: their tokens were revoked", count=canceled)
 
 
-def open_channels(settings: Settings) -> tuple[grpc.aio.Channel, grpc.aio.Channel, grpc.aio.Channel]:
-    """Open the channels to authz, registry and audit."""
+def open_channels(
+    settings: Settings,
+) -> tuple[grpc.aio.Channel, grpc.aio.Channel, grpc.aio.Channel, grpc.aio.Channel]:
+    """Open the channels to authz, registry, audit and approval."""
     return (
         authz_channel(settings.authz_address, settings, repeatable=["Check"]),
         channel_to("registry", settings.registry_address, settings),
         channel_to("audit", settings.audit_address, settings, for_callers=False),
+        ticket_channel(settings.approval_address, settings),
     )
 
 

@@ -15,3 +15,4 @@ class Settings(ProcessSettings):
     registry_address: Peer = Field(description="Address of the registry.")
     authz_address: Peer = Field(description="Address of authz: public keys, revocations and decisions.")
     audit_address: Peer = Field(description="Address of audit: records and usage.")
+    approval_address: Peer = Field(description="Address of approval: tickets.")

@@ -43,6 +43,11 @@ _EFFECTIVE = (
         {"type": "integer", "minimum": 1, "maximum": 10},
     ),
     Param("preview_token", "Shows that this very call was previewed, where that is demanded.", text(1024)),
+    Param(
+        "ticket",
+        "The approved ticket of this very call, from the APPROVAL_REQUIRED of the first attempt.",
+        text(128, pattern="^(tickets/[0-9a-zA-Z-]+)?$"),
+    ),
 )
 _TIMEOUT = Param(
     "timeout_ms",

@@ -62,6 +62,8 @@ JSON_FIELDS = frozenset(
         "toolmesh.registry.v1.ToolSchema.input_schema",
         "toolmesh.registry.v1.ToolSchema.output_schema",
         "toolmesh.authz.v1.ArgumentConstraint.schema",
+        "toolmesh.approval.v1.Ticket.redacted_arguments",
+        "toolmesh.approval.v1.Ticket.preview",
         "toolmesh.audit.v1.AuditRecord.arguments_summary",
         "toolmesh.audit.v1.AuditRecord.result_summary",
     }
@@ -93,6 +95,7 @@ def invoke_request(params: Params) -> InvokeRequest:
         tool_digest=get("tool_digest", ""),
         priority=int(get("priority", 0)),
         preview_token=get("preview_token", ""),
+        ticket=get("ticket", ""),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from google.protobuf.message import Message
+from toolmesh.approval.v1 import ticket_pb2
 from toolmesh.audit.v1 import usage_service_pb2 as usage_pb
 from toolmesh.authz.v1 import authz_service_pb2 as authz_pb
 from toolmesh.authz.v1 import token_service_pb2 as token_pb
@@ -86,6 +87,13 @@ NAMED: dict[str, Entry] = {
     "KeyService.GetKey": lambda owner: {"name": owner.key},
     "KeyService.SettleKey": lambda owner: {"name": owner.key, "absent": {}, "reason": "because"},
     "ApprovalService.GetTicket": lambda owner: {"name": owner.ticket},
+    "ApprovalService.ApproveTicket": lambda owner: {"name": owner.ticket, "reason": "because"},
+    "ApprovalService.DenyTicket": lambda owner: {"name": owner.ticket, "reason": "because"},
+    "ApprovalService.CancelTicket": lambda owner: {"name": owner.ticket},
+    "ApprovalService.OverrideTicket": lambda owner: {"name": owner.ticket, "reason": "because"},
+    "ApprovalService.ReviewOverride": lambda owner: {
+        "name": owner.ticket, "verdict": ticket_pb2.REVIEW_STATE_UPHELD, "finding": "because",
+    },
     "AuditService.GetRecord": lambda owner: {"name": owner.record},
     "LogService.GetInclusionProof": lambda owner: {"sequence": int(owner.record.rpartition("/")[2])},
 }  # fmt: skip
@@ -109,6 +117,7 @@ ABOUT_CALLER: dict[str, Entry] = {
     "KeyService.ListKeys": lambda owner: {"states": [kpb.KEY_STATE_SUCCEEDED]},
     "ToolLogService.ListToolLogs": lambda owner: {"tool": ECHO},
     "ApprovalService.ListTickets": lambda owner: {},
+    "ApprovalService.WatchTickets": lambda owner: {},
     "AuditService.QueryRecords": lambda owner: {},
     "AuditService.WatchRecords": lambda owner: {},
     "UsageService.GetUsage": lambda owner: {"filter": usage_pb.UsageFilter(tenant=owner.tag)},

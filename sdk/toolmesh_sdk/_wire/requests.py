@@ -27,6 +27,7 @@ def invoke(
     *,
     priority: int = 0,
     preview_token: str = "",
+    ticket: str = "",
 ) -> executor_service_pb2.InvokeRequest:
     """Build the request of one call."""
     return executor_service_pb2.InvokeRequest(
@@ -40,6 +41,7 @@ def invoke(
         tool_digest=tool_digest,
         priority=priority,
         preview_token=preview_token,
+        ticket=ticket,
     )
 
 

@@ -20,6 +20,7 @@ Parameters = ParamSpec("Parameters")
 _HINTS = {
     Reason.IDEMPOTENCY_KEY_REQUIRED: "Add --key with a value that stays the same when you retry the call.",
     Reason.PREVIEW_REQUIRED: "Run the call with --preview, then repeat it with the --preview-token that is printed.",
+    Reason.APPROVAL_REQUIRED: "`toolmesh approvals approve TICKET` approves it; then repeat the call with --ticket.",
     Reason.TOOL_NOT_FOUND: "`toolmesh tools list` lists the tools.",
     Reason.TOKEN_EXPIRED: "`toolmesh token mint` mints a new token with the operator's certificate.",
     Reason.UNAUTHENTICATED: "Add --token, or --token-file to the context; operators mint one: `toolmesh token mint`.",

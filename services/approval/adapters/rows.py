@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from services.approval.domain.model import Requester, Ticket, TicketDraft, Verdict
+import msgspec
+from sqlalchemy import func
+
+from services.approval.domain.model import Override, Requester, RiskFacts, Step, Ticket, TicketDraft, Verdict
 from services.approval.domain.states import TicketState
 
 _DRAFT = (
     *("request_id", "tool_version", "tool_digest", "arguments_digest", "redacted_arguments", "invocation", "decision"),
-    *("policy_set_version", "reason", "quorum", "lifetime"),
+    *("policy_set_version", "reason", "quorum", "lifetime", "preview", "reason_required"),
+)
+_PLAIN = (
+    *("revision", "escalation_index", "resolve_time", "redeem_time", "approval_expire_time"),
+    *("redemption_id", "redeem_invocation"),
 )
 
 
@@ -21,8 +29,12 @@ def to_row(ticket: Ticket) -> dict[str, Any]:
     return {
         "ticket_id": ticket.ticket_id,
         **{name: getattr(draft, name) for name in _DRAFT},
-        "requester": _requester_json(draft.requester),
+        "call_digest": draft.call_digest,
+        "requester": _json(draft.requester),
+        "risk": _json(draft.risk),
+        "policies": list(draft.policies),
         "escalation_chain": list(draft.escalation_chain),
+        "escalate_times": list(ticket.escalate_times),
         "create_time": ticket.create_time,
         "expire_time": ticket.expire_time,
         **mutable_columns(ticket),
@@ -33,12 +45,12 @@ def mutable_columns(ticket: Ticket) -> dict[str, Any]:
     """Return the columns that a transition may change."""
     return {
         "state": ticket.state.value,
-        "revision": ticket.revision,
-        "preview": ticket.preview,
-        "escalation_index": ticket.escalation_index,
-        "verdicts": [{**asdict(v), "decide_time": v.decide_time.isoformat()} for v in ticket.verdicts],
-        "resolve_time": ticket.resolve_time,
-        "redeem_time": ticket.redeem_time,
+        **{name: getattr(ticket, name) for name in _PLAIN},
+        "verdicts": [_json(verdict) for verdict in ticket.verdicts],
+        "steps": [_json(step) for step in ticket.steps],
+        "override": None if ticket.override is None else _json(ticket.override),
+        "next_time": ticket.next_time,
+        "update_time": func.clock_timestamp(),
     }
 
 
@@ -48,36 +60,22 @@ def from_row(row: Any) -> Ticket:
         ticket_id=row.ticket_id,
         draft=TicketDraft(
             **{name: getattr(row, name) for name in _DRAFT},
-            requester=_requester(row.requester),
+            requester=msgspec.convert(row.requester, Requester),
+            risk=msgspec.convert(row.risk, RiskFacts),
+            policies=tuple(row.policies),
             escalation_chain=tuple(row.escalation_chain),
         ),
         state=TicketState(row.state),
-        revision=row.revision,
         create_time=row.create_time,
         expire_time=row.expire_time,
-        preview=row.preview,
-        escalation_index=row.escalation_index,
-        verdicts=tuple(
-            Verdict(v["approver"], v["approved"], v["comment"], datetime.fromisoformat(v["decide_time"]))
-            for v in row.verdicts
-        ),
-        resolve_time=row.resolve_time,
-        redeem_time=row.redeem_time,
+        escalate_times=tuple(row.escalate_times),
+        verdicts=tuple(msgspec.convert(verdict, Verdict) for verdict in row.verdicts),
+        steps=tuple(msgspec.convert(step, Step) for step in row.steps),
+        override=None if row.override is None else msgspec.convert(row.override, Override),
+        **{name: getattr(row, name) for name in _PLAIN},
     )
 
 
-def _requester_json(requester: Requester) -> dict[str, Any]:
-    expire_time = requester.expire_time
-    return {**asdict(requester), "expire_time": None if expire_time is None else expire_time.isoformat()}
-
-
-def _requester(stored: dict[str, Any]) -> Requester:
-    expire_time = stored["expire_time"]
-    return Requester(
-        **{
-            **stored,
-            "delegation_chain": tuple((subject, token_id) for subject, token_id in stored["delegation_chain"]),
-            "scopes": tuple(stored["scopes"]),
-            "expire_time": None if expire_time is None else datetime.fromisoformat(expire_time),
-        }
-    )
+def _json(record: Requester | RiskFacts | Verdict | Step | Override) -> Mapping[str, Any]:
+    values = asdict(record)
+    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in values.items()}

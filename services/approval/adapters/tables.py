@@ -1,8 +1,8 @@
-"""The table of tickets after the newest migration."""
+"""The tables of approval after the newest migration."""
 
 from __future__ import annotations
 
-from sqlalchemy import Column, Computed, Integer, LargeBinary, MetaData, Table, Text
+from sqlalchemy import Boolean, Column, Computed, Integer, LargeBinary, MetaData, Table, Text
 from sqlalchemy.dialects.postgresql import ARRAY, INTERVAL, JSONB, TIMESTAMP
 
 metadata = MetaData()
@@ -19,6 +19,7 @@ tickets = Table(
     Column("tool_version", Text, nullable=False),
     Column("tool_digest", Text, nullable=False),
     Column("arguments_digest", Text, nullable=False),
+    Column("call_digest", Text, nullable=False),
     # Bytes, so that the approver sees exactly what the executor sent.
     Column("redacted_arguments", LargeBinary, nullable=False),
     Column("preview", LargeBinary, nullable=False),
@@ -28,13 +29,37 @@ tickets = Table(
     Column("decision", Text, nullable=False),
     Column("policy_set_version", Text, nullable=False),
     Column("reason", Text, nullable=False),
+    Column("reason_required", Boolean, nullable=False),
+    Column("risk", JSONB, nullable=False),
+    Column("policies", ARRAY(Text), nullable=False),
     Column("escalation_chain", ARRAY(Text), nullable=False),
     Column("escalation_index", Integer, nullable=False),
+    Column("escalate_times", ARRAY(_MOMENT), nullable=False),
     Column("quorum", Integer, nullable=False),
-    Column("lifetime", INTERVAL, nullable=False),
+    Column("lifetime", INTERVAL),
     Column("verdicts", JSONB, nullable=False),
+    Column("steps", JSONB, nullable=False),
+    Column("override", JSONB(none_as_null=True)),
     Column("create_time", _MOMENT, nullable=False),
     Column("expire_time", _MOMENT, nullable=False),
+    Column("next_time", _MOMENT),
     Column("resolve_time", _MOMENT),
+    Column("approval_expire_time", _MOMENT),
     Column("redeem_time", _MOMENT),
+    Column("redemption_id", Text, nullable=False),
+    Column("redeem_invocation", Text, nullable=False),
+    Column("update_time", _MOMENT, nullable=False),
+)
+
+notifications = Table(
+    "notifications",
+    metadata,
+    Column("ticket_id", Text(collation="C"), primary_key=True),
+    Column("step", Integer, primary_key=True),
+    Column("channel", Text, primary_key=True),
+    Column("approver_group", Text, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("due_time", _MOMENT),
+    Column("sent_time", _MOMENT),
+    Column("create_time", _MOMENT, nullable=False),
 )

@@ -6,9 +6,12 @@ from collections.abc import Sequence
 
 from libs.common.errors import MeshError, Reason, Violation
 
+# How long a caller waits before it asks again whether a ticket is approved.
+POLL_SECONDS = 5.0
+
 
 def ticket_not_found(name: str) -> MeshError:
-    """No ticket has this name."""
+    """No ticket has this name, or the caller may not see it."""
     return MeshError(Reason.NOT_FOUND, metadata={"name": name})
 
 
@@ -21,13 +24,61 @@ def request_id_taken(request_id: str) -> MeshError:
     )
 
 
-def wrong_state(state: str, verb: str) -> MeshError:
+def too_many_open(limit: int) -> MeshError:
+    """The requester has too many open tickets."""
+    metadata = {"limit": "open_tickets", "limit_tickets": str(limit)}
+    return MeshError(Reason.RATE_LIMITED, metadata=metadata, retry_after=60.0)
+
+
+def ticket_closed(state: str, verb: str) -> MeshError:
     """The ticket's state does not allow the transition."""
-    return MeshError(
-        Reason.FAILED_PRECONDITION,
-        message=f"the transition {verb} is not allowed in state {state}",
-        metadata={"state": state, "verb": verb},
-    )
+    return MeshError(Reason.TICKET_CLOSED, metadata={"state": state, "verb": verb})
+
+
+def self_approval() -> MeshError:
+    """The person requested the call, delegated it, or acts in it."""
+    return MeshError(Reason.SELF_APPROVAL)
+
+
+def not_eligible(why: str) -> MeshError:
+    """The person may not decide. `why` is group, scope, delegated or break_glass."""
+    return MeshError(Reason.APPROVER_NOT_ELIGIBLE, metadata={"lacks": why})
+
+
+def reason_required() -> MeshError:
+    """The policy requires a reason."""
+    return invalid_request([Violation("reason", "required", "is required by the policy that asks for approval")])
+
+
+def etag_mismatch(etag: str) -> MeshError:
+    """The ticket changed after the person saw it."""
+    return MeshError(Reason.ETAG_MISMATCH, metadata={"etag": etag})
+
+
+def no_open_review() -> MeshError:
+    """The ticket was not overridden, or its review is closed."""
+    return MeshError(Reason.FAILED_PRECONDITION, message="no review of an override is open")
+
+
+def still_pending(name: str) -> MeshError:
+    """No decision was made yet."""
+    metadata = {"ticket": name, "state": "pending"}
+    return MeshError(Reason.APPROVAL_REQUIRED, metadata=metadata, retry_after=POLL_SECONDS)
+
+
+def rejected(name: str, state: str) -> MeshError:
+    """The ticket was denied, by a person or by time."""
+    return MeshError(Reason.APPROVAL_REJECTED, metadata={"ticket": name, "state": state})
+
+
+def not_redeemable(reason: Reason, name: str) -> MeshError:
+    """The approval does not hold for this call."""
+    return MeshError(reason, metadata={"ticket": name})
+
+
+def revocations_unknown() -> MeshError:
+    """The revocations are not known at present, so no approval is used."""
+    return MeshError(Reason.SERVICE_UNAVAILABLE, message="revocations are not known at present", retry_after=1.0)
 
 
 def invalid_request(violations: Sequence[Violation]) -> MeshError:
@@ -38,8 +89,3 @@ def invalid_request(violations: Sequence[Violation]) -> MeshError:
 def page_token_invalid() -> MeshError:
     """The page token is malformed or belongs to another query."""
     return MeshError(Reason.PAGE_TOKEN_INVALID)
-
-
-def too_contended() -> MeshError:
-    """Concurrent changes of the ticket won in every attempt."""
-    return MeshError(Reason.SERVICE_UNAVAILABLE, retry_after=0.1)

@@ -6,34 +6,37 @@ from datetime import datetime
 from typing import Any
 
 from libs.common import page_tokens
-from libs.common.runtime.clock import Clock
 from services.approval.domain.errors import page_token_invalid
 from services.approval.domain.model import Ticket
-from services.approval.domain.ports import Cursor, Tickets
-from services.approval.domain.states import TicketState
+from services.approval.domain.ports import Cursor, TicketQuery, Tickets
 
 DEFAULT_PAGE = 100
 
 
 async def list_tickets(
-    state: TicketState | None, page_size: int, page_token: str, tickets: Tickets, clock: Clock, *, tenant: str = ""
+    query: TicketQuery, page_size: int, page_token: str, tickets: Tickets
 ) -> tuple[list[Ticket], str]:
     """Return a page, newest first, and the next page token, which is empty after the last page.
 
-    A reader with a tenant sees the tickets of that tenant, a reader without one all tickets. An overdue ticket counts
-    as denied, also before that is stored. A token of another query raises PAGE_TOKEN_INVALID;
+    An overdue ticket counts as denied, also before that is stored. A token of another query raises PAGE_TOKEN_INVALID;
     the page size may change from page to page.
     """
-    query = {"list": "tickets", "state": state, "tenant": tenant}
-    after = _parse_cursor(page_tokens.decode(query, page_token))
-    size, now = page_size or DEFAULT_PAGE, clock.now()
+    bound = _binding(query)
+    after = _parse_cursor(page_tokens.decode(bound, page_token))
+    size = page_size or DEFAULT_PAGE
     # One extra ticket shows whether there is a next page.
-    stored = await tickets.page(state, now, after, size + 1, tenant=tenant)
-    page = [ticket.at(now) for ticket in stored[:size]]
+    stored = await tickets.page(query, after, size + 1)
+    page = stored[:size]
     if len(stored) <= size:
         return page, ""
     last = page[-1]
-    return page, page_tokens.encode(query, [last.create_time.isoformat(), last.ticket_id])
+    return page, page_tokens.encode(bound, [last.create_time.isoformat(), last.ticket_id])
+
+
+def _binding(query: TicketQuery) -> dict[str, Any]:
+    reader = query.reader
+    who = [reader.subject, reader.tenant] if reader is not None else []
+    return {"list": "tickets", "state": query.state, "view": query.view, "reader": who}
 
 
 def _parse_cursor(values: list[Any] | None) -> Cursor | None:

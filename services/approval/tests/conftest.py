@@ -1,13 +1,16 @@
-"""A running approval service with real PostgreSQL, mutual TLS and tokens, and a manual clock."""
+"""A running approval service with real PostgreSQL, mutual TLS and tokens."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import grpc.aio
+import orjson
 import pytest
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 from toolmesh.approval.v1 import approval_service_pb2_grpc as rpc
 from toolmesh.authz.v1 import authz_service_pb2, authz_service_pb2_grpc
@@ -18,32 +21,32 @@ from libs.common.rpc.client import channel_to
 from libs.common.rpc.policy import AS_PEER, Row
 from libs.common.rpc.server import RpcServer, Service
 from libs.common.runtime.settings import Address, ProcessSettings, load
-from libs.common.sql.engine import engine_for
+from libs.common.sql.engine import engine_for, transaction
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
-from libs.common.testing.clock import ManualClock
-from services.approval.adapters.postgres_tickets import PostgresTickets
 from services.approval.config import Settings
-from services.approval.wiring import compose
-from tests.harness.issuer import Invalidations, accepts_every_token
+from services.approval.wiring import build
+from tests.harness.issuer import Invalidations
 
 Environment = Callable[[str], dict[str, str]]
 
 
 class Authz(authz_service_pb2_grpc.AuthzServiceServicer):
-    """Serves the public keys of the test tokens."""
+    """Serves the public keys of the test tokens, and refuses some of them."""
 
     def __init__(self, signer: Any) -> None:
         self._signer = signer
+        self.inactive: set[str] = set()
 
     async def GetJwks(self, request: Any, context: Any) -> Any:
         return authz_service_pb2.GetJwksResponse(jwks=await self._signer.fetch_jwks())
 
-    IntrospectToken = accepts_every_token
+    async def IntrospectToken(self, request: Any, context: Any) -> Any:
+        return authz_service_pb2.IntrospectTokenResponse(active=request.token not in self.inactive)
 
 
 @pytest.fixture
-async def authz(process_environment: Environment, signer: Any) -> AsyncIterator[RpcServer]:
+async def authz(process_environment: Environment, signer: Any) -> AsyncIterator[Any]:
     """A token issuer with the RPCs that approval needs."""
     settings = load(ProcessSettings, {**process_environment("authz"), "TOOLMESH_DRAIN_SECONDS": "0"})
     chain = build_chain(
@@ -64,20 +67,27 @@ async def authz(process_environment: Environment, signer: Any) -> AsyncIterator[
         "toolmesh.authz.v1.AuthzService",
         lambda s: authz_service_pb2_grpc.add_AuthzServiceServicer_to_server(handlers, s),
     )
-    server = RpcServer(settings, chain, [service, Service("toolmesh.authz.v1.TokenService", Invalidations().add)])  # type: ignore[abstract]
+    invalidations = Invalidations()  # type: ignore[abstract]
+    server = RpcServer(settings, chain, [service, Service("toolmesh.authz.v1.TokenService", invalidations.add)])
     await server.start()
     await server.set_ready(True)
-    yield server
+    yield SimpleNamespace(port=server.port, inactive=handlers.inactive, invalidations=invalidations)
     await server.drain()
 
 
 @pytest.fixture
-def environment(process_environment: Environment, database: Callable[[str], str], authz: RpcServer) -> dict[str, str]:
-    """The environment of an approval process with its own database."""
+def environment(
+    process_environment: Environment, database: Callable[[str], str], authz: Any, tmp_path: Path
+) -> dict[str, str]:
+    """The environment of an approval process with its own database, and no audit log: records wait in the outbox."""
+    rules = tmp_path / "rules.json"
+    rules.write_text('{"break_glass_groups": ["oncall"]}')
     return {
         **process_environment("approval"),
         "TOOLMESH_DATABASE_URL": database("approval"),
         "TOOLMESH_AUTHZ_ADDRESS": f"127.0.0.1:{authz.port}",
+        "TOOLMESH_AUDIT_ADDRESS": "127.0.0.1:9",
+        "TOOLMESH_APPROVAL_RULES": str(rules),
     }
 
 
@@ -95,11 +105,9 @@ def stub_to(pki: Any) -> Callable[[str, int], Any]:
 
 
 @pytest.fixture
-async def service(environment: dict[str, str], stub_to: Any) -> AsyncIterator[Any]:
-    """The service with a manual clock, and stubs for its callers."""
-    clock = ManualClock()
-    log = Log("approval", level="error", descriptor=2)
-    application = compose(load(Settings, environment), log, Tracing(), clock)
+async def service(environment: dict[str, str], stub_to: Any, engine: AsyncEngine, authz: Any) -> AsyncIterator[Any]:
+    """The service, stubs for its callers, and its database."""
+    application = await build(load(Settings, environment), Log("approval", level="error", descriptor=2), Tracing())
     await application.start()
     channels: list[grpc.aio.Channel] = []
 
@@ -108,21 +116,31 @@ async def service(environment: dict[str, str], stub_to: Any) -> AsyncIterator[An
         channels.append(channel)
         return made
 
-    yield SimpleNamespace(stub=stub, clock=clock, application=application)
+    async def age(name: str, seconds: float) -> None:
+        """Make a ticket older, as if so much time had passed."""
+        columns = ("create_time", "expire_time", "next_time", "approval_expire_time")
+        shifted = ", ".join(f"{column} = {column} - {seconds} * interval '1 second'" for column in columns)
+        times = f"array(select t - {seconds} * interval '1 second' from unnest(escalate_times) t)"  # noqa: S608
+        async with transaction(engine) as connection:
+            shift = text(f"update tickets set {shifted}, escalate_times = {times} where ticket_id = :id")  # noqa: S608
+            await connection.execute(shift, {"id": name.removeprefix("tickets/")})
+
+    async def acts(name: str) -> list[dict[str, Any]]:
+        """Return the audit records of a ticket, in order."""
+        async with transaction(engine) as connection:
+            rows = await connection.execute(text("select form from act_outbox order by sequence"))
+            forms = [orjson.loads(row.form) for row in rows]
+        return [form for form in forms if form["ticket"] == name]
+
+    yield SimpleNamespace(stub=stub, age=age, acts=acts, application=application, authz=authz)
     for channel in channels:
         await channel.close()
     await application.stop()
 
 
 @pytest.fixture
-async def engine(database: Callable[[str], str]) -> AsyncIterator[AsyncEngine]:
-    """A database with the newest schema."""
-    made = engine_for(database("approval"), schema="approval")
+async def engine(database: Callable[[str], str], environment: dict[str, str]) -> AsyncIterator[AsyncEngine]:
+    """The database of the service."""
+    made = engine_for(environment["TOOLMESH_DATABASE_URL"], schema="approval")
     yield made
     await made.dispose()
-
-
-@pytest.fixture
-def postgres_tickets(engine: AsyncEngine) -> PostgresTickets:
-    """The store on a real database."""
-    return PostgresTickets(engine)

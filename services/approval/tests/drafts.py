@@ -10,8 +10,9 @@ from toolmesh.approval.v1 import approval_service_pb2 as pb
 from toolmesh.common.v1 import caller_pb2
 
 from libs.common.ids import new_id
+from services.approval.domain.create_ticket import new_ticket
 from services.approval.domain.model import Requester, Ticket, TicketDraft
-from services.approval.domain.states import TicketState
+from services.approval.domain.rules import ApprovalRules
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -50,15 +51,7 @@ def draft(**changes: Any) -> TicketDraft:
 def ticket(made: TicketDraft | None = None, **changes: Any) -> Ticket:
     """Return a pending ticket."""
     made = made or draft()
-    pending = Ticket(
-        ticket_id=new_id(),
-        draft=made,
-        state=TicketState.PENDING,
-        revision=1,
-        create_time=START,
-        expire_time=START + made.lifetime,
-    )
-    return replace(pending, **changes)
+    return replace(new_ticket(made, ApprovalRules(), START), **changes)
 
 
 def request(**changes: Any) -> pb.CreateTicketRequest:

@@ -163,6 +163,7 @@ def _set_outcome(message: decision_pb2.Decision, outcome: Outcome) -> None:
         message.needs_approval.approver_groups.extend(outcome.approver_groups)
         message.needs_approval.quorum = outcome.quorum
         message.needs_approval.policy = outcome.policy
+        message.needs_approval.reason_required = outcome.reason_required
 
 
 def _set_timestamp(message: Timestamp, time: datetime) -> None:

@@ -234,6 +234,8 @@ class NeedsApproval:
     quorum: int
     policy: str
     """The policy that requires approval; empty if no policy permits the call without approval."""
+    reason_required: bool = False
+    """True if an approval needs a reason."""
 
 
 Outcome: TypeAlias = Allow | Deny | NeedsApproval

@@ -47,6 +47,7 @@ def request_of(message: pb.InvokeRequest, call: Call) -> Request:
         tool_digest=message.tool_digest,
         priority=message.priority,
         preview_token=message.preview_token,
+        ticket=message.ticket,
         caller=caller_of(call.caller, message.session_id, call.peer),
         trace_id=call.trace.trace_id,
         deadline=call.deadline,

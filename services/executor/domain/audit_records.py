@@ -39,6 +39,10 @@ _TERMINAL_STATES = {
     Reason.SANDBOX_NOT_READY: State.BLOCKED,
     # Where policy began to require approval while the call waited for its slot.
     Reason.APPROVAL_REQUIRED: State.DENIED,
+    # Where an approval ended while the call waited for its slot.
+    Reason.APPROVAL_REJECTED: State.DENIED,
+    **{reason: State.DENIED for reason in Reason if reason.name.startswith("TICKET_")},
+    Reason.SELF_APPROVAL: State.DENIED,
     # A call that already runs cannot be denied any more.
     Reason.TOKEN_REVOKED: State.CANCELED,
 }
@@ -65,6 +69,7 @@ def decision_record(invocation: Invocation, refusal: MeshError | None = None) ->
         hooks=invocation.hooks,
         state_path="" if refusal is None else invocation.history.path,
         scanner=invocation.scanner,
+        ticket=invocation.ticket,
     )
 
 
@@ -127,6 +132,7 @@ def outcome_record(invocation: Invocation, *, result: PayloadDigest | None = Non
         undone_by=tool.compensation if undoable and tool is not None else "",
         refused_calls=invocation.refused_calls,
         costs=invocation.costs,
+        ticket=invocation.ticket,
         cancellation=cancellation,
         resumed_from=invocation.resumed_from,
         scanner=invocation.scanner,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 from libs.common.auth.coverage import OTHER_SESSION, SESSION, Refusal
 from libs.common.errors import MeshError, Reason, Violation
@@ -11,6 +12,8 @@ from services.executor.domain.tool import VersionIdentity
 
 # Bounds the reasons of a denial in the message.
 _MAX_MESSAGE = 500
+# How long a caller waits before it asks again whether its ticket is approved.
+_POLL_SECONDS = 5.0
 NO_RUNNER = "no_runner"
 """The state of a tool that this executor lacks."""
 
@@ -95,10 +98,24 @@ def denied(decision: Decision) -> MeshError:
 
 
 def approval_required(decision: Decision) -> MeshError:
+    """A person must approve the call first."""
     metadata = {"decision": decision.name, "quorum": str(decision.quorum)}
     if decision.approver_groups:
         metadata["approver_groups"] = " ".join(decision.approver_groups)
     return MeshError(Reason.APPROVAL_REQUIRED, metadata=metadata)
+
+
+def approval_requested(decision: Decision, ticket: str, state: str, expires: datetime) -> MeshError:
+    """The call waits for the approval of its ticket; with it, the same call can be sent again."""
+    required = approval_required(decision)
+    required.metadata |= {
+        "ticket": ticket,
+        "state": state,
+        "expire_time": expires.isoformat(),
+        "poll_with": "toolmesh.approval.v1.ApprovalService/GetTicket",
+    }
+    required.retry_after = _POLL_SECONDS
+    return required
 
 
 def approval_rejected(by: str, message: str = "") -> MeshError:

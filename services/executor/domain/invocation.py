@@ -13,6 +13,7 @@ from libs.common.ids import new_id
 from libs.common.redaction.scanner import Scanner
 from libs.common.redaction.tenant_scanners import TenantScanners
 from libs.common.runtime.clock import Clock
+from services.executor.domain.approvals.ticket import Ticket
 from services.executor.domain.argument_spec import Change
 from services.executor.domain.checkpoints.checkpoint import RestoredState
 from services.executor.domain.deadlines import Deadline
@@ -28,6 +29,7 @@ class Invocation:
     """The mutable state of one call. Only its use case and phases write to it."""
 
     __slots__ = (
+        "approval",
         "arguments",
         "attempts",
         "before_run",
@@ -77,6 +79,7 @@ class Invocation:
         "settling",
         "small",
         "start_wait",
+        "ticket",
         "tool",
         "unavailable",
         "undo",
@@ -136,6 +139,10 @@ class Invocation:
         """True if its arguments are small enough to be handled on the event loop."""
         self.question: Question | None = None
         self.decision: Decision | None = None
+        self.ticket = ""
+        """The ticket that it asked for or uses, by name."""
+        self.approval: Ticket | None = None
+        """The approved ticket that it redeems just before its run."""
         self.decision_record = ""
         self.evidence: list[str] = []
         self.claim: Claim | None = None

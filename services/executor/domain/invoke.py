@@ -95,7 +95,8 @@ class Invoke:
             if settled is not None:
                 return await self._replay.replay(invocation, tool, settled)
         # Verification belongs to the run: a call keeps its slot until its effects are committed.
-        if tool.cache_seconds:
+        # An approval is for a run, so a call with one never takes the result of another.
+        if tool.cache_seconds and invocation.approval is None:
             verified = await self._run_cached(invocation, tool)
         else:
             verified = await self._run(invocation, tool)

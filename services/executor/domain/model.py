@@ -105,6 +105,8 @@ class Request(Struct, frozen=True):
     priority: int = 0
     """The priority, 1 to 10; 0 for the default of the tool."""
     preview_token: str = ""
+    ticket: str = ""
+    """The approved ticket of this very call, by name; empty for none."""
     trace_id: str = ""
     deadline: float | None = None
     """The deadline, on the monotonic clock."""
@@ -179,6 +181,8 @@ class Decision:
     """The obligations of the executor if it runs the call."""
     approver_groups: tuple[str, ...] = ()
     quorum: int = 0
+    reason_required: bool = False
+    """True if an approval needs a reason."""
     suggestions: tuple[tuple[str, str], ...] = ()
     cacheable: bool = False
     expires_at: float = 0.0
@@ -349,6 +353,8 @@ class Record(Struct, frozen=True):
     """The resource of an administrative act, such as a settled key; empty for a step of a call."""
     act_reason: str = ""
     """The reason that was given for the act, redacted."""
+    ticket: str = ""
+    """The ticket that the call asked for or uses, by name."""
 
 
 @dataclass(frozen=True, slots=True)

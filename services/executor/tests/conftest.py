@@ -101,6 +101,7 @@ def executor_settings(
             "TOOLMESH_DATABASE_URL": url,
             "TOOLMESH_REDIS_URL": valkey_url,
             "TOOLMESH_SEALING_KEYS": str(sealing_keys),
+            "TOOLMESH_APPROVAL_ADDRESS": "127.0.0.1:9",
             "TOOLMESH_REGISTRY_ADDRESS": str(registry.address),
             "TOOLMESH_AUTHZ_ADDRESS": str(authz.address),
             "TOOLMESH_AUDIT_ADDRESS": str(audit.address),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from libs.common.auth.constraints import ConstraintChecker
@@ -18,6 +19,7 @@ from services.executor.adapters.idempotency.claim_rows import Scope, scope_of
 from services.executor.adapters.preview_tokens import SealedPreviewTokens
 from services.executor.adapters.results.memory_cache import MemoryResultCache
 from services.executor.domain import errors
+from services.executor.domain.approvals.ticket import Redemption, Ticket, TicketDraft
 from services.executor.domain.hooks.hooks import Hook, Hooks
 from services.executor.domain.idempotency.unknown_outcome import ClaimLostError, PreparedResult, UnresolvedClaim
 from services.executor.domain.invocation import Invocation, StartSpan
@@ -39,6 +41,7 @@ from services.executor.domain.model import (
 from services.executor.domain.phases.pipeline import Pipeline, Ports
 from services.executor.domain.phases.supervise import InFlight
 from services.executor.domain.ports import AuditTrail
+from services.executor.domain.preview.preview_invocation import PreviewInvocation
 from services.executor.domain.results.store import LargeResults
 from services.executor.domain.scheduling.scheduler import Scheduler
 from services.executor.domain.scheduling.slots import SlotPool
@@ -346,6 +349,46 @@ class MemoryLogs:
         self.kept.append(log)
 
 
+class MemoryApprovals:
+    """Tickets in memory: approved where the test says so, and redeemed once."""
+
+    def __init__(self) -> None:
+        self.drafts: dict[str, TicketDraft] = {}
+        self.approved: set[str] = set()
+        self.redeemed: dict[str, str] = {}
+        self.failure: MeshError | None = None
+
+    async def create(self, draft: TicketDraft, *, within: float) -> Ticket:
+        if self.failure is not None:
+            raise self.failure
+        name = f"tickets/{len(self.drafts) + 1}"
+        self.drafts[name] = draft
+        return self._ticket(name)
+
+    async def redeem(self, use: Redemption, *, validate_only: bool, within: float) -> Ticket:
+        if self.failure is not None:
+            raise self.failure
+        if use.ticket not in self.approved:
+            raise MeshError(Reason.APPROVAL_REQUIRED, metadata={"ticket": use.ticket})
+        if self.drafts[use.ticket].arguments_digest != use.arguments_digest:
+            raise MeshError(Reason.TICKET_ARGUMENTS_CHANGED)
+        if self.redeemed.get(use.ticket, use.redemption_id) != use.redemption_id:
+            raise MeshError(Reason.TICKET_REDEEMED)
+        if not validate_only:
+            self.redeemed[use.ticket] = use.redemption_id
+        return self._ticket(use.ticket)
+
+    def approve_all(self) -> str:
+        """Approve every ticket, and return the name of the last."""
+        self.approved = set(self.drafts)
+        return list(self.drafts)[-1]
+
+    def _ticket(self, name: str) -> Ticket:
+        state = "approved" if name in self.approved else "pending"
+        preview = self.drafts[name].preview
+        return Ticket(name, state, datetime(2030, 1, 1, tzinfo=UTC), bool(preview) and b"failed" not in preview)
+
+
 class NoSpans:
     """A call that is not sampled."""
 
@@ -377,6 +420,7 @@ class World:
         self.quarantine = Suspicion()
         self.results = MemoryResults()
         self.logs = MemoryLogs()
+        self.approvals = MemoryApprovals()
         self.ports = Ports(
             tools=self.tools,
             authorizer=self.policy,
@@ -397,9 +441,11 @@ class World:
             clock=clock or SystemClock(),
             scanners=TenantScanners(),
             satisfies=ConstraintChecker(),
+            approvals=self.approvals,
         )
         self.pipeline = Pipeline(self.ports, in_flight=self.in_flight, audit_wait=audit_wait)
         self.invoke = Invoke(self.pipeline)
+        self.pipeline.gate.preview = PreviewInvocation(self.pipeline, self.ports.previews).execute
 
     async def failure(self, request: Any) -> MeshError:
         """Make a call that must fail and return how it does."""

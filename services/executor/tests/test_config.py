@@ -13,6 +13,7 @@ from services.executor.config import Settings
 PEERS = {
     "TOOLMESH_DATABASE_URL": "postgresql://executor:hunter2@db/toolmesh",
     "TOOLMESH_REDIS_URL": "redis://:hunter2@redis/0",
+    "TOOLMESH_APPROVAL_ADDRESS": "approval:1",
     "TOOLMESH_REGISTRY_ADDRESS": "registry:1",
     "TOOLMESH_AUTHZ_ADDRESS": "authz:2",
     "TOOLMESH_AUDIT_ADDRESS": "audit:3",

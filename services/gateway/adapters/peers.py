@@ -40,11 +40,13 @@ class Peers:
             retry=["GetJwks", "Check"],
         )
         audit = channel_to("audit", settings.audit_address, settings)
+        approval = channel_to("approval", settings.approval_address, settings)
         self.channels: Mapping[str, grpc.aio.Channel] = {
             "executor": executor,
             "registry": registry,
             "authz": authz,
             "audit": audit,
+            "approval": approval,
         }
         self.executor = ExecutorServiceStub(executor)
         self.registry = RegistryServiceStub(registry)

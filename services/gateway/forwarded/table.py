@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from toolmesh.approval.v1 import approval_service_pb2
 from toolmesh.authz.v1 import token_service_pb2
 from toolmesh.executor.v1 import invocation_service_pb2, key_service_pb2, tool_log_service_pb2
 
 from services.gateway.method import Row
 
+_APPROVALS = approval_service_pb2.DESCRIPTOR.services_by_name["ApprovalService"]
 _INVOCATIONS = invocation_service_pb2.DESCRIPTOR.services_by_name["InvocationService"]
 _KEYS = key_service_pb2.DESCRIPTOR.services_by_name["KeyService"]
 _LOGS = tool_log_service_pb2.DESCRIPTOR.services_by_name["ToolLogService"]
@@ -58,6 +60,14 @@ FORWARDED: Mapping[str, Forwarded] = {
     "keys.get": _read("executor", _KEYS, "GetKey"),
     "keys.settle": _write("executor", _KEYS, "SettleKey"),
     "logs.list": _read("executor", _LOGS, "ListToolLogs"),
+    "approvals.get": _read("approval", _APPROVALS, "GetTicket"),
+    "approvals.list": _read("approval", _APPROVALS, "ListTickets"),
+    # Votes, denials and the others may be repeated: a second one of the same person changes nothing.
+    "approvals.approve": _read("approval", _APPROVALS, "ApproveTicket"),
+    "approvals.deny": _read("approval", _APPROVALS, "DenyTicket"),
+    "approvals.cancel": _read("approval", _APPROVALS, "CancelTicket"),
+    "approvals.override": _read("approval", _APPROVALS, "OverrideTicket"),
+    "approvals.review": _read("approval", _APPROVALS, "ReviewOverride"),
     "tokens.exchange": _write("authz", _TOKENS, "ExchangeToken"),
     "tokens.revoke": _read("authz", _TOKENS, "RevokeToken"),
     "tokens.list_revocations": _read("authz", _TOKENS, "ListRevocations"),

@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from toolmesh.approval.v1 import ticket_pb2 as _ticket_pb2
 from toolmesh.common.v1 import caller_pb2 as _caller_pb2
 import builtins as _builtins
@@ -20,6 +21,30 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _TicketView:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _TicketViewEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TicketView.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    TICKET_VIEW_UNSPECIFIED: _TicketView.ValueType  # 0
+    """All that the caller may see."""
+    TICKET_VIEW_APPROVER: _TicketView.ValueType  # 1
+    """Those that the caller may decide: one of its groups is asked, and it has no part in the call."""
+    TICKET_VIEW_REQUESTER: _TicketView.ValueType  # 2
+    """Those that the caller, or an agent on its behalf, requested."""
+
+class TicketView(_TicketView, metaclass=_TicketViewEnumTypeWrapper):
+    """Selects tickets by the caller's part in them."""
+
+TICKET_VIEW_UNSPECIFIED: TicketView.ValueType  # 0
+"""All that the caller may see."""
+TICKET_VIEW_APPROVER: TicketView.ValueType  # 1
+"""Those that the caller may decide: one of its groups is asked, and it has no part in the call."""
+TICKET_VIEW_REQUESTER: TicketView.ValueType  # 2
+"""Those that the caller, or an agent on its behalf, requested."""
+Global___TicketView: _TypeAlias = TicketView  # noqa: Y015
 
 @_typing.final
 class CreateTicketRequest(_message.Message):
@@ -40,6 +65,10 @@ class CreateTicketRequest(_message.Message):
     ESCALATION_CHAIN_FIELD_NUMBER: _builtins.int
     QUORUM_FIELD_NUMBER: _builtins.int
     LIFETIME_FIELD_NUMBER: _builtins.int
+    PREVIEW_FIELD_NUMBER: _builtins.int
+    RISK_FIELD_NUMBER: _builtins.int
+    POLICIES_FIELD_NUMBER: _builtins.int
+    REASON_REQUIRED_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """Makes the request safe to repeat."""
     tool_version: _builtins.str
@@ -59,7 +88,11 @@ class CreateTicketRequest(_message.Message):
     reason: _builtins.str
     """Why a person is needed."""
     quorum: _builtins.int
-    """How many must agree, 1 to 10; 0 means 1."""
+    """How many must agree, 1 to 100; 0 means 1."""
+    preview: _builtins.bytes
+    """What would happen, where the tool could say so, as a JSON object without sensitive values."""
+    reason_required: _builtins.bool
+    """True if an approval needs a reason."""
     @_builtins.property
     def requester(self) -> _caller_pb2.Caller:
         """Who asked."""
@@ -70,7 +103,15 @@ class CreateTicketRequest(_message.Message):
 
     @_builtins.property
     def lifetime(self) -> _duration_pb2.Duration:
-        """How long it may wait, at most seven days; unset means one hour."""
+        """How long it may wait, at most seven days; unset means what the service's rules say."""
+
+    @_builtins.property
+    def risk(self) -> _ticket_pb2.RiskFacts:
+        """What is known about the risk."""
+
+    @_builtins.property
+    def policies(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The policies that ask for a person."""
 
     def __init__(
         self,
@@ -88,10 +129,14 @@ class CreateTicketRequest(_message.Message):
         escalation_chain: _abc.Iterable[_builtins.str] | None = ...,
         quorum: _builtins.int = ...,
         lifetime: _duration_pb2.Duration | None = ...,
+        preview: _builtins.bytes = ...,
+        risk: _ticket_pb2.RiskFacts | None = ...,
+        policies: _abc.Iterable[_builtins.str] | None = ...,
+        reason_required: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["lifetime", b"lifetime", "requester", b"requester"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["lifetime", b"lifetime", "requester", b"requester", "risk", b"risk"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments_digest", b"arguments_digest", "decision", b"decision", "escalation_chain", b"escalation_chain", "invocation", b"invocation", "lifetime", b"lifetime", "policy_set_version", b"policy_set_version", "quorum", b"quorum", "reason", b"reason", "redacted_arguments", b"redacted_arguments", "request_id", b"request_id", "requester", b"requester", "tool_digest", b"tool_digest", "tool_version", b"tool_version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments_digest", b"arguments_digest", "decision", b"decision", "escalation_chain", b"escalation_chain", "invocation", b"invocation", "lifetime", b"lifetime", "policies", b"policies", "policy_set_version", b"policy_set_version", "preview", b"preview", "quorum", b"quorum", "reason", b"reason", "reason_required", b"reason_required", "redacted_arguments", b"redacted_arguments", "request_id", b"request_id", "requester", b"requester", "risk", b"risk", "tool_digest", b"tool_digest", "tool_version", b"tool_version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -176,22 +221,26 @@ class ListTicketsRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
+    VIEW_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """How many at most, 1 to 1000; 0 means 100."""
     page_token: _builtins.str
     """Where to continue; empty for the first page."""
     state: _ticket_pb2.TicketState.ValueType
     """Only tickets in this state; unspecified for all."""
+    view: Global___TicketView.ValueType
+    """Which tickets; unspecified for all that the caller may see."""
     def __init__(
         self,
         *,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
         state: _ticket_pb2.TicketState.ValueType = ...,
+        view: Global___TicketView.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "state", b"state", "view", b"view"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -224,6 +273,172 @@ class ListTicketsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListTicketsResponse: _TypeAlias = ListTicketsResponse  # noqa: Y015
+
+@_typing.final
+class WatchTicketsRequest(_message.Message):
+    """Asks for the live list of tickets."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VIEW_FIELD_NUMBER: _builtins.int
+    view: Global___TicketView.ValueType
+    """Which tickets; unspecified for all that the caller may see."""
+    def __init__(
+        self,
+        *,
+        view: Global___TicketView.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["view", b"view"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchTicketsRequest: _TypeAlias = WatchTicketsRequest  # noqa: Y015
+
+@_typing.final
+class WatchTicketsResponse(_message.Message):
+    """One piece of the live list."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TICKETS_FIELD_NUMBER: _builtins.int
+    SYNCED_FIELD_NUMBER: _builtins.int
+    synced: _builtins.bool
+    """True once all tickets that were open at the beginning were sent; changes follow."""
+    @_builtins.property
+    def tickets(self) -> _containers.RepeatedCompositeFieldContainer[_ticket_pb2.Ticket]:
+        """Tickets that are open or changed."""
+
+    def __init__(
+        self,
+        *,
+        tickets: _abc.Iterable[_ticket_pb2.Ticket] | None = ...,
+        synced: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["synced", b"synced", "tickets", b"tickets"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchTicketsResponse: _TypeAlias = WatchTicketsResponse  # noqa: Y015
+
+@_typing.final
+class ApproveTicketRequest(_message.Message):
+    """Asks to vote for a ticket."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    ETAG_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The ticket's resource name."""
+    reason: _builtins.str
+    """Why."""
+    etag: _builtins.str
+    """The etag of the ticket that the person saw; another one fails with ETAG_MISMATCH. Empty for any."""
+    request_id: _builtins.str
+    """Makes the request safe to repeat; by state it already is, so it only correlates logs."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        etag: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["etag", b"etag", "name", b"name", "reason", b"reason", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ApproveTicketRequest: _TypeAlias = ApproveTicketRequest  # noqa: Y015
+
+@_typing.final
+class ApproveTicketResponse(_message.Message):
+    """Answers with the ticket."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TICKET_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def ticket(self) -> _ticket_pb2.Ticket:
+        """The ticket."""
+
+    def __init__(
+        self,
+        *,
+        ticket: _ticket_pb2.Ticket | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ticket", b"ticket"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ticket", b"ticket"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ApproveTicketResponse: _TypeAlias = ApproveTicketResponse  # noqa: Y015
+
+@_typing.final
+class DenyTicketRequest(_message.Message):
+    """Asks to deny a ticket."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    ETAG_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The ticket's resource name."""
+    reason: _builtins.str
+    """Why."""
+    etag: _builtins.str
+    """The etag of the ticket that the person saw; another one fails with ETAG_MISMATCH. Empty for any."""
+    request_id: _builtins.str
+    """Makes the request safe to repeat; by state it already is, so it only correlates logs."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        etag: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["etag", b"etag", "name", b"name", "reason", b"reason", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DenyTicketRequest: _TypeAlias = DenyTicketRequest  # noqa: Y015
+
+@_typing.final
+class DenyTicketResponse(_message.Message):
+    """Answers with the ticket."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TICKET_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def ticket(self) -> _ticket_pb2.Ticket:
+        """The ticket."""
+
+    def __init__(
+        self,
+        *,
+        ticket: _ticket_pb2.Ticket | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ticket", b"ticket"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ticket", b"ticket"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DenyTicketResponse: _TypeAlias = DenyTicketResponse  # noqa: Y015
 
 @_typing.final
 class CancelTicketRequest(_message.Message):
@@ -274,3 +489,199 @@ class CancelTicketResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CancelTicketResponse: _TypeAlias = CancelTicketResponse  # noqa: Y015
+
+@_typing.final
+class RedeemTicketRequest(_message.Message):
+    """Asks to use an approval."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    REQUESTER_FIELD_NUMBER: _builtins.int
+    TOOL_VERSION_FIELD_NUMBER: _builtins.int
+    TOOL_DIGEST_FIELD_NUMBER: _builtins.int
+    ARGUMENTS_DIGEST_FIELD_NUMBER: _builtins.int
+    POLICY_SET_VERSION_FIELD_NUMBER: _builtins.int
+    REDEMPTION_ID_FIELD_NUMBER: _builtins.int
+    INVOCATION_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The ticket's resource name."""
+    tool_version: _builtins.str
+    """The tool version that would run, as a resource name."""
+    tool_digest: _builtins.str
+    """The digest of that version."""
+    arguments_digest: _builtins.str
+    """SHA-256 of the canonical arguments."""
+    policy_set_version: _builtins.str
+    """The policy set of the present decision about the call."""
+    redemption_id: _builtins.str
+    """Identifies the use: the call's idempotency key, or the invocation of a call without one."""
+    invocation: _builtins.str
+    """The invocation that runs, as a resource name."""
+    validate_only: _builtins.bool
+    """True to check only whether the approval could be used now."""
+    @_builtins.property
+    def requester(self) -> _caller_pb2.Caller:
+        """Who makes the call."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        requester: _caller_pb2.Caller | None = ...,
+        tool_version: _builtins.str = ...,
+        tool_digest: _builtins.str = ...,
+        arguments_digest: _builtins.str = ...,
+        policy_set_version: _builtins.str = ...,
+        redemption_id: _builtins.str = ...,
+        invocation: _builtins.str = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["requester", b"requester"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments_digest", b"arguments_digest", "invocation", b"invocation", "name", b"name", "policy_set_version", b"policy_set_version", "redemption_id", b"redemption_id", "requester", b"requester", "tool_digest", b"tool_digest", "tool_version", b"tool_version", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RedeemTicketRequest: _TypeAlias = RedeemTicketRequest  # noqa: Y015
+
+@_typing.final
+class RedeemTicketResponse(_message.Message):
+    """Answers with the ticket."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TICKET_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def ticket(self) -> _ticket_pb2.Ticket:
+        """The ticket."""
+
+    def __init__(
+        self,
+        *,
+        ticket: _ticket_pb2.Ticket | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ticket", b"ticket"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ticket", b"ticket"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RedeemTicketResponse: _TypeAlias = RedeemTicketResponse  # noqa: Y015
+
+@_typing.final
+class OverrideTicketRequest(_message.Message):
+    """Asks to approve a ticket without its quorum."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    ETAG_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The ticket's resource name."""
+    reason: _builtins.str
+    """Why."""
+    etag: _builtins.str
+    """The etag of the ticket that the person saw; another one fails with ETAG_MISMATCH. Empty for any."""
+    request_id: _builtins.str
+    """Makes the request safe to repeat; by state it already is, so it only correlates logs."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        etag: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["etag", b"etag", "name", b"name", "reason", b"reason", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OverrideTicketRequest: _TypeAlias = OverrideTicketRequest  # noqa: Y015
+
+@_typing.final
+class OverrideTicketResponse(_message.Message):
+    """Answers with the ticket."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TICKET_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def ticket(self) -> _ticket_pb2.Ticket:
+        """The ticket."""
+
+    def __init__(
+        self,
+        *,
+        ticket: _ticket_pb2.Ticket | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ticket", b"ticket"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ticket", b"ticket"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OverrideTicketResponse: _TypeAlias = OverrideTicketResponse  # noqa: Y015
+
+@_typing.final
+class ReviewOverrideRequest(_message.Message):
+    """Asks to close the review of an override."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    VERDICT_FIELD_NUMBER: _builtins.int
+    FINDING_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The ticket's resource name."""
+    verdict: _ticket_pb2.ReviewState.ValueType
+    """Whether the override was justified: upheld or rejected."""
+    finding: _builtins.str
+    """What the reviewer found."""
+    request_id: _builtins.str
+    """Makes the request safe to repeat; by state it already is, so it only correlates logs."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        verdict: _ticket_pb2.ReviewState.ValueType = ...,
+        finding: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["finding", b"finding", "name", b"name", "request_id", b"request_id", "verdict", b"verdict"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReviewOverrideRequest: _TypeAlias = ReviewOverrideRequest  # noqa: Y015
+
+@_typing.final
+class ReviewOverrideResponse(_message.Message):
+    """Answers with the ticket."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TICKET_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def ticket(self) -> _ticket_pb2.Ticket:
+        """The ticket."""
+
+    def __init__(
+        self,
+        *,
+        ticket: _ticket_pb2.Ticket | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ticket", b"ticket"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ticket", b"ticket"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReviewOverrideResponse: _TypeAlias = ReviewOverrideResponse  # noqa: Y015

@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class ApprovalServiceStub:
-    """Keeps tickets durably and lets them end only in a decision or in denial.
+    """Keeps tickets durably and lets them end only in a decision or in denial. Every change, and every refused attempt to decide or
+    redeem, is recorded in the audit log.
     """
 
     def __init__(self, channel):
@@ -50,43 +51,130 @@ class ApprovalServiceStub:
                 request_serializer=toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.ListTicketsRequest.SerializeToString,
                 response_deserializer=toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.ListTicketsResponse.FromString,
                 _registered_method=True)
+        self.WatchTickets = channel.unary_stream(
+                '/toolmesh.approval.v1.ApprovalService/WatchTickets',
+                request_serializer=toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.WatchTicketsRequest.SerializeToString,
+                response_deserializer=toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.WatchTicketsResponse.FromString,
+                _registered_method=True)
+        self.ApproveTicket = channel.unary_unary(
+                '/toolmesh.approval.v1.ApprovalService/ApproveTicket',
+                request_serializer=toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.ApproveTicketRequest.SerializeToString,
+                response_deserializer=toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.ApproveTicketResponse.FromString,
+                _registered_method=True)
+        self.DenyTicket = channel.unary_unary(
+                '/toolmesh.approval.v1.ApprovalService/DenyTicket',
+                request_serializer=toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.DenyTicketRequest.SerializeToString,
+                response_deserializer=toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.DenyTicketResponse.FromString,
+                _registered_method=True)
         self.CancelTicket = channel.unary_unary(
                 '/toolmesh.approval.v1.ApprovalService/CancelTicket',
                 request_serializer=toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.CancelTicketRequest.SerializeToString,
                 response_deserializer=toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.CancelTicketResponse.FromString,
                 _registered_method=True)
+        self.RedeemTicket = channel.unary_unary(
+                '/toolmesh.approval.v1.ApprovalService/RedeemTicket',
+                request_serializer=toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.RedeemTicketRequest.SerializeToString,
+                response_deserializer=toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.RedeemTicketResponse.FromString,
+                _registered_method=True)
+        self.OverrideTicket = channel.unary_unary(
+                '/toolmesh.approval.v1.ApprovalService/OverrideTicket',
+                request_serializer=toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.OverrideTicketRequest.SerializeToString,
+                response_deserializer=toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.OverrideTicketResponse.FromString,
+                _registered_method=True)
+        self.ReviewOverride = channel.unary_unary(
+                '/toolmesh.approval.v1.ApprovalService/ReviewOverride',
+                request_serializer=toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.ReviewOverrideRequest.SerializeToString,
+                response_deserializer=toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.ReviewOverrideResponse.FromString,
+                _registered_method=True)
 
 
 class ApprovalServiceServicer:
-    """Keeps tickets durably and lets them end only in a decision or in denial.
+    """Keeps tickets durably and lets them end only in a decision or in denial. Every change, and every refused attempt to decide or
+    redeem, is recorded in the audit log.
     """
 
     def CreateTicket(self, request, context):
         """Opens a ticket for one exact call. Callable by the executor only. Guarantees that the ticket is durable when the answer
-        arrives, and that the same request id answers the same ticket; the same id with another call fails with ALREADY_EXISTS.
+        arrives, and that the same request id answers the same ticket; the same id with another call fails with ALREADY_EXISTS. While a ticket
+        for the same call (see Ticket.call_digest) is pending or approved, it is answered instead of a new one. Fails with RATE_LIMITED when the requester has too many
+        open tickets.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetTicket(self, request, context):
-        """Returns one ticket. Callable by the executor, the operator, and callers with scope `approvals:read`. Fails with NOT_FOUND, also for
-        a ticket of another tenant than the caller's.
+        """Returns one ticket. Callable by the executor and the operator, and with a token by the requester, by the approvers whom the ticket asks and by
+        holders of scope `approvals:read`. Fails with NOT_FOUND, also for a ticket that the caller may not see.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListTickets(self, request, context):
-        """Lists tickets, the newest first; a caller of a tenant gets those of its tenant. Callable like GetTicket. A page token of another query fails with PAGE_TOKEN_INVALID.
+        """Lists the tickets that the caller may see, the newest first. Callable like GetTicket. A page token of another query fails with PAGE_TOKEN_INVALID.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WatchTickets(self, request, context):
+        """Streams the open tickets that the caller may see, and then each change. Callable like GetTicket. A change may be sent twice, and changes
+        that follow one another quickly may be sent as one.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ApproveTicket(self, request, context):
+        """Votes for a ticket; the last vote of the quorum approves it. Callable with a token of tier user and scope `approvals:decide`, by members of a
+        group that the ticket asks. Authz confirms the token first. A repeated vote of the same person changes nothing.
+
+        Fails with SELF_APPROVAL for the requester, its agent and everyone in the actor chain, APPROVER_NOT_ELIGIBLE without the group or for
+        a delegated token, TICKET_CLOSED when it is decided or its time is over, ETAG_MISMATCH, and INVALID_REQUEST where a reason is required.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DenyTicket(self, request, context):
+        """Denies a ticket: one denial ends it. Callable like ApproveTicket and fails like it; also an approved ticket that was not redeemed can be denied.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CancelTicket(self, request, context):
-        """Withdraws a pending ticket. Callable by the executor and the operator. Idempotent; from any other state than pending or
-        canceled it fails with FAILED_PRECONDITION.
+        """Withdraws a pending or approved ticket. Callable by the executor, the operator, and with a token by its requester. Idempotent; from any
+        other state it fails with TICKET_CLOSED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RedeemTicket(self, request, context):
+        """Uses the approval of a call, once. Callable by the executor only, just before the run. The same redemption id may redeem again for as long
+        as the approval holds, so that a call that was interrupted goes on.
+
+        Fails with APPROVAL_REQUIRED while the ticket is pending, APPROVAL_REJECTED after a denial, TICKET_CLOSED after a cancellation,
+        TICKET_REDEEMED, TICKET_EXPIRED, TICKET_CALLER_MISMATCH, TICKET_ARGUMENTS_CHANGED, TICKET_TOOL_CHANGED, TICKET_POLICY_CHANGED
+        and TICKET_TOKEN_REVOKED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def OverrideTicket(self, request, context):
+        """Approves a pending ticket without its quorum, in an emergency (break glass). Callable like ApproveTicket, with scope `approvals:override` and a group of
+        the service's break-glass groups; without such groups it always fails with APPROVER_NOT_ELIGIBLE. Opens a review that another person must close.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReviewOverride(self, request, context):
+        """Closes the review of an override. Callable like ApproveTicket by members of a group of the ticket, never by the person who overrode it. Fails with
+        FAILED_PRECONDITION where no review is open.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -110,10 +198,40 @@ def add_ApprovalServiceServicer_to_server(servicer, server):
                     request_deserializer=toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.ListTicketsRequest.FromString,
                     response_serializer=toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.ListTicketsResponse.SerializeToString,
             ),
+            'WatchTickets': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchTickets,
+                    request_deserializer=toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.WatchTicketsRequest.FromString,
+                    response_serializer=toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.WatchTicketsResponse.SerializeToString,
+            ),
+            'ApproveTicket': grpc.unary_unary_rpc_method_handler(
+                    servicer.ApproveTicket,
+                    request_deserializer=toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.ApproveTicketRequest.FromString,
+                    response_serializer=toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.ApproveTicketResponse.SerializeToString,
+            ),
+            'DenyTicket': grpc.unary_unary_rpc_method_handler(
+                    servicer.DenyTicket,
+                    request_deserializer=toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.DenyTicketRequest.FromString,
+                    response_serializer=toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.DenyTicketResponse.SerializeToString,
+            ),
             'CancelTicket': grpc.unary_unary_rpc_method_handler(
                     servicer.CancelTicket,
                     request_deserializer=toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.CancelTicketRequest.FromString,
                     response_serializer=toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.CancelTicketResponse.SerializeToString,
+            ),
+            'RedeemTicket': grpc.unary_unary_rpc_method_handler(
+                    servicer.RedeemTicket,
+                    request_deserializer=toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.RedeemTicketRequest.FromString,
+                    response_serializer=toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.RedeemTicketResponse.SerializeToString,
+            ),
+            'OverrideTicket': grpc.unary_unary_rpc_method_handler(
+                    servicer.OverrideTicket,
+                    request_deserializer=toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.OverrideTicketRequest.FromString,
+                    response_serializer=toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.OverrideTicketResponse.SerializeToString,
+            ),
+            'ReviewOverride': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReviewOverride,
+                    request_deserializer=toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.ReviewOverrideRequest.FromString,
+                    response_serializer=toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.ReviewOverrideResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -124,7 +242,8 @@ def add_ApprovalServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ApprovalService:
-    """Keeps tickets durably and lets them end only in a decision or in denial.
+    """Keeps tickets durably and lets them end only in a decision or in denial. Every change, and every refused attempt to decide or
+    redeem, is recorded in the audit log.
     """
 
     @staticmethod
@@ -209,6 +328,87 @@ class ApprovalService:
             _registered_method=True)
 
     @staticmethod
+    def WatchTickets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/toolmesh.approval.v1.ApprovalService/WatchTickets',
+            toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.WatchTicketsRequest.SerializeToString,
+            toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.WatchTicketsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ApproveTicket(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolmesh.approval.v1.ApprovalService/ApproveTicket',
+            toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.ApproveTicketRequest.SerializeToString,
+            toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.ApproveTicketResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DenyTicket(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolmesh.approval.v1.ApprovalService/DenyTicket',
+            toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.DenyTicketRequest.SerializeToString,
+            toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.DenyTicketResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def CancelTicket(request,
             target,
             options=(),
@@ -225,6 +425,87 @@ class ApprovalService:
             '/toolmesh.approval.v1.ApprovalService/CancelTicket',
             toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.CancelTicketRequest.SerializeToString,
             toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.CancelTicketResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RedeemTicket(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolmesh.approval.v1.ApprovalService/RedeemTicket',
+            toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.RedeemTicketRequest.SerializeToString,
+            toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.RedeemTicketResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def OverrideTicket(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolmesh.approval.v1.ApprovalService/OverrideTicket',
+            toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.OverrideTicketRequest.SerializeToString,
+            toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.OverrideTicketResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReviewOverride(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolmesh.approval.v1.ApprovalService/ReviewOverride',
+            toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.ReviewOverrideRequest.SerializeToString,
+            toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.ReviewOverrideResponse.FromString,
             options,
             channel_credentials,
             insecure,

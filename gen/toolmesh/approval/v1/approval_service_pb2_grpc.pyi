@@ -27,7 +27,9 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ApprovalServiceStub:
-    """Keeps tickets durably and lets them end only in a decision or in denial."""
+    """Keeps tickets durably and lets them end only in a decision or in denial. Every change, and every refused attempt to decide or
+    redeem, is recorded in the audit log.
+    """
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -35,41 +37,107 @@ class ApprovalServiceStub:
     def __new__(cls, channel: _aio.Channel) -> ApprovalServiceAsyncStub: ...
     CreateTicket: _grpc.UnaryUnaryMultiCallable[_approval_service_pb2.CreateTicketRequest, _approval_service_pb2.CreateTicketResponse]
     """Opens a ticket for one exact call. Callable by the executor only. Guarantees that the ticket is durable when the answer
-    arrives, and that the same request id answers the same ticket; the same id with another call fails with ALREADY_EXISTS.
+    arrives, and that the same request id answers the same ticket; the same id with another call fails with ALREADY_EXISTS. While a ticket
+    for the same call (see Ticket.call_digest) is pending or approved, it is answered instead of a new one. Fails with RATE_LIMITED when the requester has too many
+    open tickets.
     """
     GetTicket: _grpc.UnaryUnaryMultiCallable[_approval_service_pb2.GetTicketRequest, _approval_service_pb2.GetTicketResponse]
-    """Returns one ticket. Callable by the executor, the operator, and callers with scope `approvals:read`. Fails with NOT_FOUND, also for
-    a ticket of another tenant than the caller's.
+    """Returns one ticket. Callable by the executor and the operator, and with a token by the requester, by the approvers whom the ticket asks and by
+    holders of scope `approvals:read`. Fails with NOT_FOUND, also for a ticket that the caller may not see.
     """
     ListTickets: _grpc.UnaryUnaryMultiCallable[_approval_service_pb2.ListTicketsRequest, _approval_service_pb2.ListTicketsResponse]
-    """Lists tickets, the newest first; a caller of a tenant gets those of its tenant. Callable like GetTicket. A page token of another query fails with PAGE_TOKEN_INVALID."""
+    """Lists the tickets that the caller may see, the newest first. Callable like GetTicket. A page token of another query fails with PAGE_TOKEN_INVALID."""
+    WatchTickets: _grpc.UnaryStreamMultiCallable[_approval_service_pb2.WatchTicketsRequest, _approval_service_pb2.WatchTicketsResponse]
+    """Streams the open tickets that the caller may see, and then each change. Callable like GetTicket. A change may be sent twice, and changes
+    that follow one another quickly may be sent as one.
+    """
+    ApproveTicket: _grpc.UnaryUnaryMultiCallable[_approval_service_pb2.ApproveTicketRequest, _approval_service_pb2.ApproveTicketResponse]
+    """Votes for a ticket; the last vote of the quorum approves it. Callable with a token of tier user and scope `approvals:decide`, by members of a
+    group that the ticket asks. Authz confirms the token first. A repeated vote of the same person changes nothing.
+
+    Fails with SELF_APPROVAL for the requester, its agent and everyone in the actor chain, APPROVER_NOT_ELIGIBLE without the group or for
+    a delegated token, TICKET_CLOSED when it is decided or its time is over, ETAG_MISMATCH, and INVALID_REQUEST where a reason is required.
+    """
+    DenyTicket: _grpc.UnaryUnaryMultiCallable[_approval_service_pb2.DenyTicketRequest, _approval_service_pb2.DenyTicketResponse]
+    """Denies a ticket: one denial ends it. Callable like ApproveTicket and fails like it; also an approved ticket that was not redeemed can be denied."""
     CancelTicket: _grpc.UnaryUnaryMultiCallable[_approval_service_pb2.CancelTicketRequest, _approval_service_pb2.CancelTicketResponse]
-    """Withdraws a pending ticket. Callable by the executor and the operator. Idempotent; from any other state than pending or
-    canceled it fails with FAILED_PRECONDITION.
+    """Withdraws a pending or approved ticket. Callable by the executor, the operator, and with a token by its requester. Idempotent; from any
+    other state it fails with TICKET_CLOSED.
+    """
+    RedeemTicket: _grpc.UnaryUnaryMultiCallable[_approval_service_pb2.RedeemTicketRequest, _approval_service_pb2.RedeemTicketResponse]
+    """Uses the approval of a call, once. Callable by the executor only, just before the run. The same redemption id may redeem again for as long
+    as the approval holds, so that a call that was interrupted goes on.
+
+    Fails with APPROVAL_REQUIRED while the ticket is pending, APPROVAL_REJECTED after a denial, TICKET_CLOSED after a cancellation,
+    TICKET_REDEEMED, TICKET_EXPIRED, TICKET_CALLER_MISMATCH, TICKET_ARGUMENTS_CHANGED, TICKET_TOOL_CHANGED, TICKET_POLICY_CHANGED
+    and TICKET_TOKEN_REVOKED.
+    """
+    OverrideTicket: _grpc.UnaryUnaryMultiCallable[_approval_service_pb2.OverrideTicketRequest, _approval_service_pb2.OverrideTicketResponse]
+    """Approves a pending ticket without its quorum, in an emergency (break glass). Callable like ApproveTicket, with scope `approvals:override` and a group of
+    the service's break-glass groups; without such groups it always fails with APPROVER_NOT_ELIGIBLE. Opens a review that another person must close.
+    """
+    ReviewOverride: _grpc.UnaryUnaryMultiCallable[_approval_service_pb2.ReviewOverrideRequest, _approval_service_pb2.ReviewOverrideResponse]
+    """Closes the review of an override. Callable like ApproveTicket by members of a group of the ticket, never by the person who overrode it. Fails with
+    FAILED_PRECONDITION where no review is open.
     """
 
 @_typing.type_check_only
 class ApprovalServiceAsyncStub(ApprovalServiceStub):
-    """Keeps tickets durably and lets them end only in a decision or in denial."""
+    """Keeps tickets durably and lets them end only in a decision or in denial. Every change, and every refused attempt to decide or
+    redeem, is recorded in the audit log.
+    """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreateTicket: _aio.UnaryUnaryMultiCallable[_approval_service_pb2.CreateTicketRequest, _approval_service_pb2.CreateTicketResponse]  # type: ignore[assignment]
     """Opens a ticket for one exact call. Callable by the executor only. Guarantees that the ticket is durable when the answer
-    arrives, and that the same request id answers the same ticket; the same id with another call fails with ALREADY_EXISTS.
+    arrives, and that the same request id answers the same ticket; the same id with another call fails with ALREADY_EXISTS. While a ticket
+    for the same call (see Ticket.call_digest) is pending or approved, it is answered instead of a new one. Fails with RATE_LIMITED when the requester has too many
+    open tickets.
     """
     GetTicket: _aio.UnaryUnaryMultiCallable[_approval_service_pb2.GetTicketRequest, _approval_service_pb2.GetTicketResponse]  # type: ignore[assignment]
-    """Returns one ticket. Callable by the executor, the operator, and callers with scope `approvals:read`. Fails with NOT_FOUND, also for
-    a ticket of another tenant than the caller's.
+    """Returns one ticket. Callable by the executor and the operator, and with a token by the requester, by the approvers whom the ticket asks and by
+    holders of scope `approvals:read`. Fails with NOT_FOUND, also for a ticket that the caller may not see.
     """
     ListTickets: _aio.UnaryUnaryMultiCallable[_approval_service_pb2.ListTicketsRequest, _approval_service_pb2.ListTicketsResponse]  # type: ignore[assignment]
-    """Lists tickets, the newest first; a caller of a tenant gets those of its tenant. Callable like GetTicket. A page token of another query fails with PAGE_TOKEN_INVALID."""
+    """Lists the tickets that the caller may see, the newest first. Callable like GetTicket. A page token of another query fails with PAGE_TOKEN_INVALID."""
+    WatchTickets: _aio.UnaryStreamMultiCallable[_approval_service_pb2.WatchTicketsRequest, _approval_service_pb2.WatchTicketsResponse]  # type: ignore[assignment]
+    """Streams the open tickets that the caller may see, and then each change. Callable like GetTicket. A change may be sent twice, and changes
+    that follow one another quickly may be sent as one.
+    """
+    ApproveTicket: _aio.UnaryUnaryMultiCallable[_approval_service_pb2.ApproveTicketRequest, _approval_service_pb2.ApproveTicketResponse]  # type: ignore[assignment]
+    """Votes for a ticket; the last vote of the quorum approves it. Callable with a token of tier user and scope `approvals:decide`, by members of a
+    group that the ticket asks. Authz confirms the token first. A repeated vote of the same person changes nothing.
+
+    Fails with SELF_APPROVAL for the requester, its agent and everyone in the actor chain, APPROVER_NOT_ELIGIBLE without the group or for
+    a delegated token, TICKET_CLOSED when it is decided or its time is over, ETAG_MISMATCH, and INVALID_REQUEST where a reason is required.
+    """
+    DenyTicket: _aio.UnaryUnaryMultiCallable[_approval_service_pb2.DenyTicketRequest, _approval_service_pb2.DenyTicketResponse]  # type: ignore[assignment]
+    """Denies a ticket: one denial ends it. Callable like ApproveTicket and fails like it; also an approved ticket that was not redeemed can be denied."""
     CancelTicket: _aio.UnaryUnaryMultiCallable[_approval_service_pb2.CancelTicketRequest, _approval_service_pb2.CancelTicketResponse]  # type: ignore[assignment]
-    """Withdraws a pending ticket. Callable by the executor and the operator. Idempotent; from any other state than pending or
-    canceled it fails with FAILED_PRECONDITION.
+    """Withdraws a pending or approved ticket. Callable by the executor, the operator, and with a token by its requester. Idempotent; from any
+    other state it fails with TICKET_CLOSED.
+    """
+    RedeemTicket: _aio.UnaryUnaryMultiCallable[_approval_service_pb2.RedeemTicketRequest, _approval_service_pb2.RedeemTicketResponse]  # type: ignore[assignment]
+    """Uses the approval of a call, once. Callable by the executor only, just before the run. The same redemption id may redeem again for as long
+    as the approval holds, so that a call that was interrupted goes on.
+
+    Fails with APPROVAL_REQUIRED while the ticket is pending, APPROVAL_REJECTED after a denial, TICKET_CLOSED after a cancellation,
+    TICKET_REDEEMED, TICKET_EXPIRED, TICKET_CALLER_MISMATCH, TICKET_ARGUMENTS_CHANGED, TICKET_TOOL_CHANGED, TICKET_POLICY_CHANGED
+    and TICKET_TOKEN_REVOKED.
+    """
+    OverrideTicket: _aio.UnaryUnaryMultiCallable[_approval_service_pb2.OverrideTicketRequest, _approval_service_pb2.OverrideTicketResponse]  # type: ignore[assignment]
+    """Approves a pending ticket without its quorum, in an emergency (break glass). Callable like ApproveTicket, with scope `approvals:override` and a group of
+    the service's break-glass groups; without such groups it always fails with APPROVER_NOT_ELIGIBLE. Opens a review that another person must close.
+    """
+    ReviewOverride: _aio.UnaryUnaryMultiCallable[_approval_service_pb2.ReviewOverrideRequest, _approval_service_pb2.ReviewOverrideResponse]  # type: ignore[assignment]
+    """Closes the review of an override. Callable like ApproveTicket by members of a group of the ticket, never by the person who overrode it. Fails with
+    FAILED_PRECONDITION where no review is open.
     """
 
 class ApprovalServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Keeps tickets durably and lets them end only in a decision or in denial."""
+    """Keeps tickets durably and lets them end only in a decision or in denial. Every change, and every refused attempt to decide or
+    redeem, is recorded in the audit log.
+    """
 
     @_abc_1.abstractmethod
     def CreateTicket(
@@ -78,7 +146,9 @@ class ApprovalServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_approval_service_pb2.CreateTicketResponse, _abc.Awaitable[_approval_service_pb2.CreateTicketResponse]]:
         """Opens a ticket for one exact call. Callable by the executor only. Guarantees that the ticket is durable when the answer
-        arrives, and that the same request id answers the same ticket; the same id with another call fails with ALREADY_EXISTS.
+        arrives, and that the same request id answers the same ticket; the same id with another call fails with ALREADY_EXISTS. While a ticket
+        for the same call (see Ticket.call_digest) is pending or approved, it is answered instead of a new one. Fails with RATE_LIMITED when the requester has too many
+        open tickets.
         """
 
     @_abc_1.abstractmethod
@@ -87,8 +157,8 @@ class ApprovalServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _approval_service_pb2.GetTicketRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_approval_service_pb2.GetTicketResponse, _abc.Awaitable[_approval_service_pb2.GetTicketResponse]]:
-        """Returns one ticket. Callable by the executor, the operator, and callers with scope `approvals:read`. Fails with NOT_FOUND, also for
-        a ticket of another tenant than the caller's.
+        """Returns one ticket. Callable by the executor and the operator, and with a token by the requester, by the approvers whom the ticket asks and by
+        holders of scope `approvals:read`. Fails with NOT_FOUND, also for a ticket that the caller may not see.
         """
 
     @_abc_1.abstractmethod
@@ -97,7 +167,38 @@ class ApprovalServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _approval_service_pb2.ListTicketsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_approval_service_pb2.ListTicketsResponse, _abc.Awaitable[_approval_service_pb2.ListTicketsResponse]]:
-        """Lists tickets, the newest first; a caller of a tenant gets those of its tenant. Callable like GetTicket. A page token of another query fails with PAGE_TOKEN_INVALID."""
+        """Lists the tickets that the caller may see, the newest first. Callable like GetTicket. A page token of another query fails with PAGE_TOKEN_INVALID."""
+
+    @_abc_1.abstractmethod
+    def WatchTickets(
+        self,
+        request: _approval_service_pb2.WatchTicketsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_approval_service_pb2.WatchTicketsResponse], _abc.AsyncIterator[_approval_service_pb2.WatchTicketsResponse]]:
+        """Streams the open tickets that the caller may see, and then each change. Callable like GetTicket. A change may be sent twice, and changes
+        that follow one another quickly may be sent as one.
+        """
+
+    @_abc_1.abstractmethod
+    def ApproveTicket(
+        self,
+        request: _approval_service_pb2.ApproveTicketRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_approval_service_pb2.ApproveTicketResponse, _abc.Awaitable[_approval_service_pb2.ApproveTicketResponse]]:
+        """Votes for a ticket; the last vote of the quorum approves it. Callable with a token of tier user and scope `approvals:decide`, by members of a
+        group that the ticket asks. Authz confirms the token first. A repeated vote of the same person changes nothing.
+
+        Fails with SELF_APPROVAL for the requester, its agent and everyone in the actor chain, APPROVER_NOT_ELIGIBLE without the group or for
+        a delegated token, TICKET_CLOSED when it is decided or its time is over, ETAG_MISMATCH, and INVALID_REQUEST where a reason is required.
+        """
+
+    @_abc_1.abstractmethod
+    def DenyTicket(
+        self,
+        request: _approval_service_pb2.DenyTicketRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_approval_service_pb2.DenyTicketResponse, _abc.Awaitable[_approval_service_pb2.DenyTicketResponse]]:
+        """Denies a ticket: one denial ends it. Callable like ApproveTicket and fails like it; also an approved ticket that was not redeemed can be denied."""
 
     @_abc_1.abstractmethod
     def CancelTicket(
@@ -105,8 +206,42 @@ class ApprovalServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _approval_service_pb2.CancelTicketRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_approval_service_pb2.CancelTicketResponse, _abc.Awaitable[_approval_service_pb2.CancelTicketResponse]]:
-        """Withdraws a pending ticket. Callable by the executor and the operator. Idempotent; from any other state than pending or
-        canceled it fails with FAILED_PRECONDITION.
+        """Withdraws a pending or approved ticket. Callable by the executor, the operator, and with a token by its requester. Idempotent; from any
+        other state it fails with TICKET_CLOSED.
+        """
+
+    @_abc_1.abstractmethod
+    def RedeemTicket(
+        self,
+        request: _approval_service_pb2.RedeemTicketRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_approval_service_pb2.RedeemTicketResponse, _abc.Awaitable[_approval_service_pb2.RedeemTicketResponse]]:
+        """Uses the approval of a call, once. Callable by the executor only, just before the run. The same redemption id may redeem again for as long
+        as the approval holds, so that a call that was interrupted goes on.
+
+        Fails with APPROVAL_REQUIRED while the ticket is pending, APPROVAL_REJECTED after a denial, TICKET_CLOSED after a cancellation,
+        TICKET_REDEEMED, TICKET_EXPIRED, TICKET_CALLER_MISMATCH, TICKET_ARGUMENTS_CHANGED, TICKET_TOOL_CHANGED, TICKET_POLICY_CHANGED
+        and TICKET_TOKEN_REVOKED.
+        """
+
+    @_abc_1.abstractmethod
+    def OverrideTicket(
+        self,
+        request: _approval_service_pb2.OverrideTicketRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_approval_service_pb2.OverrideTicketResponse, _abc.Awaitable[_approval_service_pb2.OverrideTicketResponse]]:
+        """Approves a pending ticket without its quorum, in an emergency (break glass). Callable like ApproveTicket, with scope `approvals:override` and a group of
+        the service's break-glass groups; without such groups it always fails with APPROVER_NOT_ELIGIBLE. Opens a review that another person must close.
+        """
+
+    @_abc_1.abstractmethod
+    def ReviewOverride(
+        self,
+        request: _approval_service_pb2.ReviewOverrideRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_approval_service_pb2.ReviewOverrideResponse, _abc.Awaitable[_approval_service_pb2.ReviewOverrideResponse]]:
+        """Closes the review of an override. Callable like ApproveTicket by members of a group of the ticket, never by the person who overrode it. Fails with
+        FAILED_PRECONDITION where no review is open.
         """
 
 def add_ApprovalServiceServicer_to_server(servicer: ApprovalServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

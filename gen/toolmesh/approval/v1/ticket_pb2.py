@@ -22,11 +22,12 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from toolmesh.common.v1 import caller_pb2 as toolmesh_dot_common_dot_v1_dot_caller__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!toolmesh/approval/v1/ticket.proto\x12\x14toolmesh.approval.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1ftoolmesh/common/v1/caller.proto\"\x83\x05\n\x06Ticket\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x30\n\x05state\x18\x02 \x01(\x0e\x32!.toolmesh.approval.v1.TicketState\x12\x14\n\x0ctool_version\x18\x03 \x01(\t\x12\x13\n\x0btool_digest\x18\x04 \x01(\t\x12\x18\n\x10\x61rguments_digest\x18\x05 \x01(\t\x12\x1a\n\x12redacted_arguments\x18\x06 \x01(\x0c\x12\x0f\n\x07preview\x18\x07 \x01(\x0c\x12-\n\trequester\x18\x08 \x01(\x0b\x32\x1a.toolmesh.common.v1.Caller\x12\x12\n\ninvocation\x18\t \x01(\t\x12\x10\n\x08\x64\x65\x63ision\x18\n \x01(\t\x12\x1a\n\x12policy_set_version\x18\x0b \x01(\t\x12\x0e\n\x06reason\x18\x0c \x01(\t\x12\x18\n\x10\x65scalation_chain\x18\r \x03(\t\x12\x18\n\x10\x65scalation_index\x18\x0e \x01(\x05\x12\x0e\n\x06quorum\x18\x0f \x01(\x05\x12/\n\x08verdicts\x18\x10 \x03(\x0b\x32\x1d.toolmesh.approval.v1.Verdict\x12/\n\x0b\x63reate_time\x18\x11 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\x12 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x0cresolve_time\x18\x13 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bredeem_time\x18\x14 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04\x65tag\x18\x15 \x01(\t\"o\n\x07Verdict\x12\x10\n\x08\x61pprover\x18\x01 \x01(\t\x12\x10\n\x08\x61pproved\x18\x02 \x01(\x08\x12\x0f\n\x07\x63omment\x18\x03 \x01(\t\x12/\n\x0b\x64\x65\x63ide_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp*\xcd\x01\n\x0bTicketState\x12\x1c\n\x18TICKET_STATE_UNSPECIFIED\x10\x00\x12\x18\n\x14TICKET_STATE_PENDING\x10\x01\x12\x19\n\x15TICKET_STATE_APPROVED\x10\x02\x12\x17\n\x13TICKET_STATE_DENIED\x10\x03\x12\x1c\n\x18TICKET_STATE_AUTO_DENIED\x10\x04\x12\x19\n\x15TICKET_STATE_CANCELED\x10\x05\x12\x19\n\x15TICKET_STATE_REDEEMED\x10\x06\x42*P\x01Z&toolmesh.dev/go/approval/v1;approvalv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!toolmesh/approval/v1/ticket.proto\x12\x14toolmesh.approval.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1ftoolmesh/common/v1/caller.proto\"\x97\x08\n\x06Ticket\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x30\n\x05state\x18\x02 \x01(\x0e\x32!.toolmesh.approval.v1.TicketState\x12\x14\n\x0ctool_version\x18\x03 \x01(\t\x12\x13\n\x0btool_digest\x18\x04 \x01(\t\x12\x18\n\x10\x61rguments_digest\x18\x05 \x01(\t\x12\x1a\n\x12redacted_arguments\x18\x06 \x01(\x0c\x12\x0f\n\x07preview\x18\x07 \x01(\x0c\x12-\n\trequester\x18\x08 \x01(\x0b\x32\x1a.toolmesh.common.v1.Caller\x12\x12\n\ninvocation\x18\t \x01(\t\x12\x10\n\x08\x64\x65\x63ision\x18\n \x01(\t\x12\x1a\n\x12policy_set_version\x18\x0b \x01(\t\x12\x0e\n\x06reason\x18\x0c \x01(\t\x12\x18\n\x10\x65scalation_chain\x18\r \x03(\t\x12\x18\n\x10\x65scalation_index\x18\x0e \x01(\x05\x12\x0e\n\x06quorum\x18\x0f \x01(\x05\x12/\n\x08verdicts\x18\x10 \x03(\x0b\x32\x1d.toolmesh.approval.v1.Verdict\x12/\n\x0b\x63reate_time\x18\x11 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\x12 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x0cresolve_time\x18\x13 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bredeem_time\x18\x14 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04\x65tag\x18\x15 \x01(\t\x12\x13\n\x0b\x63\x61ll_digest\x18\x16 \x01(\t\x12-\n\x04risk\x18\x17 \x01(\x0b\x32\x1f.toolmesh.approval.v1.RiskFacts\x12\x10\n\x08policies\x18\x18 \x03(\t\x12\x17\n\x0freason_required\x18\x19 \x01(\x08\x12\x38\n\x0c\x63onsequences\x18\x1a \x01(\x0b\x32\".toolmesh.approval.v1.Consequences\x12/\n\x05steps\x18\x1b \x03(\x0b\x32 .toolmesh.approval.v1.TicketStep\x12\x38\n\x14\x61pproval_expire_time\x18\x1c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x31\n\rescalate_time\x18\x1d \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x08override\x18\x1e \x01(\x0b\x32\x1e.toolmesh.approval.v1.Override\x12\x19\n\x11redeem_invocation\x18\x1f \x01(\t\"\xac\x02\n\tRiskFacts\x12\x1f\n\x0emutation_class\x18\x01 \x01(\tB\x07\xbaH\x04r\x02\x18 \x12\x14\n\x0cimpact_scope\x18\x02 \x01(\x05\x12\x16\n\x04tags\x18\x03 \x03(\tB\x08\xbaH\x05\x92\x01\x02\x10@\x12\"\n\x10\x64\x65\x63lared_effects\x18\x04 \x03(\tB\x08\xbaH\x05\x92\x01\x02\x10@\x12\x1b\n\tresources\x18\x05 \x03(\tB\x08\xbaH\x05\x92\x01\x02\x10@\x12\x19\n\x07sandbox\x18\x06 \x01(\tB\x08\xbaH\x05r\x03\x18\xff\x01\x12\x45\n\x06scores\x18\x07 \x03(\x0b\x32+.toolmesh.approval.v1.RiskFacts.ScoresEntryB\x08\xbaH\x05\x9a\x01\x02\x10@\x1a-\n\x0bScoresEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"G\n\x0c\x43onsequences\x12\x12\n\non_approve\x18\x01 \x01(\t\x12\x0f\n\x07on_deny\x18\x02 \x01(\t\x12\x12\n\non_silence\x18\x03 \x01(\t\"s\n\nTicketStep\x12\x0e\n\x06number\x18\x01 \x01(\x05\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\r\n\x05\x61\x63tor\x18\x03 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x04 \x01(\t\x12(\n\x04time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xe9\x01\n\x08Override\x12\r\n\x05\x61\x63tor\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x31\n\roverride_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x37\n\x0creview_state\x18\x04 \x01(\x0e\x32!.toolmesh.approval.v1.ReviewState\x12\x10\n\x08reviewer\x18\x05 \x01(\t\x12\x0f\n\x07\x66inding\x18\x06 \x01(\t\x12/\n\x0breview_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"o\n\x07Verdict\x12\x10\n\x08\x61pprover\x18\x01 \x01(\t\x12\x10\n\x08\x61pproved\x18\x02 \x01(\x08\x12\x0f\n\x07\x63omment\x18\x03 \x01(\t\x12/\n\x0b\x64\x65\x63ide_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp*y\n\x0bReviewState\x12\x1c\n\x18REVIEW_STATE_UNSPECIFIED\x10\x00\x12\x18\n\x14REVIEW_STATE_PENDING\x10\x01\x12\x17\n\x13REVIEW_STATE_UPHELD\x10\x02\x12\x19\n\x15REVIEW_STATE_REJECTED\x10\x03*\xe7\x01\n\x0bTicketState\x12\x1c\n\x18TICKET_STATE_UNSPECIFIED\x10\x00\x12\x18\n\x14TICKET_STATE_PENDING\x10\x01\x12\x19\n\x15TICKET_STATE_APPROVED\x10\x02\x12\x17\n\x13TICKET_STATE_DENIED\x10\x03\x12\x1c\n\x18TICKET_STATE_AUTO_DENIED\x10\x04\x12\x19\n\x15TICKET_STATE_CANCELED\x10\x05\x12\x19\n\x15TICKET_STATE_REDEEMED\x10\x06\x12\x18\n\x14TICKET_STATE_EXPIRED\x10\x07\x42*P\x01Z&toolmesh.dev/go/approval/v1;approvalv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,10 +35,36 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'toolmesh.approval.v1.ticket
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'P\001Z&toolmesh.dev/go/approval/v1;approvalv1'
-  _globals['_TICKETSTATE']._serialized_start=885
-  _globals['_TICKETSTATE']._serialized_end=1090
-  _globals['_TICKET']._serialized_start=126
-  _globals['_TICKET']._serialized_end=769
-  _globals['_VERDICT']._serialized_start=771
-  _globals['_VERDICT']._serialized_end=882
+  _globals['_RISKFACTS_SCORESENTRY']._loaded_options = None
+  _globals['_RISKFACTS_SCORESENTRY']._serialized_options = b'8\001'
+  _globals['_RISKFACTS'].fields_by_name['mutation_class']._loaded_options = None
+  _globals['_RISKFACTS'].fields_by_name['mutation_class']._serialized_options = b'\272H\004r\002\030 '
+  _globals['_RISKFACTS'].fields_by_name['tags']._loaded_options = None
+  _globals['_RISKFACTS'].fields_by_name['tags']._serialized_options = b'\272H\005\222\001\002\020@'
+  _globals['_RISKFACTS'].fields_by_name['declared_effects']._loaded_options = None
+  _globals['_RISKFACTS'].fields_by_name['declared_effects']._serialized_options = b'\272H\005\222\001\002\020@'
+  _globals['_RISKFACTS'].fields_by_name['resources']._loaded_options = None
+  _globals['_RISKFACTS'].fields_by_name['resources']._serialized_options = b'\272H\005\222\001\002\020@'
+  _globals['_RISKFACTS'].fields_by_name['sandbox']._loaded_options = None
+  _globals['_RISKFACTS'].fields_by_name['sandbox']._serialized_options = b'\272H\005r\003\030\377\001'
+  _globals['_RISKFACTS'].fields_by_name['scores']._loaded_options = None
+  _globals['_RISKFACTS'].fields_by_name['scores']._serialized_options = b'\272H\005\232\001\002\020@'
+  _globals['_REVIEWSTATE']._serialized_start=2046
+  _globals['_REVIEWSTATE']._serialized_end=2167
+  _globals['_TICKETSTATE']._serialized_start=2170
+  _globals['_TICKETSTATE']._serialized_end=2401
+  _globals['_TICKET']._serialized_start=155
+  _globals['_TICKET']._serialized_end=1202
+  _globals['_RISKFACTS']._serialized_start=1205
+  _globals['_RISKFACTS']._serialized_end=1505
+  _globals['_RISKFACTS_SCORESENTRY']._serialized_start=1460
+  _globals['_RISKFACTS_SCORESENTRY']._serialized_end=1505
+  _globals['_CONSEQUENCES']._serialized_start=1507
+  _globals['_CONSEQUENCES']._serialized_end=1578
+  _globals['_TICKETSTEP']._serialized_start=1580
+  _globals['_TICKETSTEP']._serialized_end=1695
+  _globals['_OVERRIDE']._serialized_start=1698
+  _globals['_OVERRIDE']._serialized_end=1931
+  _globals['_VERDICT']._serialized_start=1933
+  _globals['_VERDICT']._serialized_end=2044
 # @@protoc_insertion_point(module_scope)

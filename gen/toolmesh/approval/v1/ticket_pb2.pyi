@@ -21,6 +21,34 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _ReviewState:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ReviewStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReviewState.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    REVIEW_STATE_UNSPECIFIED: _ReviewState.ValueType  # 0
+    """Not set; never stored."""
+    REVIEW_STATE_PENDING: _ReviewState.ValueType  # 1
+    """Nobody has reviewed it yet."""
+    REVIEW_STATE_UPHELD: _ReviewState.ValueType  # 2
+    """Terminal: it was justified."""
+    REVIEW_STATE_REJECTED: _ReviewState.ValueType  # 3
+    """Terminal: it was not justified."""
+
+class ReviewState(_ReviewState, metaclass=_ReviewStateEnumTypeWrapper):
+    """Says where the review of an override is."""
+
+REVIEW_STATE_UNSPECIFIED: ReviewState.ValueType  # 0
+"""Not set; never stored."""
+REVIEW_STATE_PENDING: ReviewState.ValueType  # 1
+"""Nobody has reviewed it yet."""
+REVIEW_STATE_UPHELD: ReviewState.ValueType  # 2
+"""Terminal: it was justified."""
+REVIEW_STATE_REJECTED: ReviewState.ValueType  # 3
+"""Terminal: it was not justified."""
+Global___ReviewState: _TypeAlias = ReviewState  # noqa: Y015
+
 class _TicketState:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -41,6 +69,8 @@ class _TicketStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TicketSta
     """Terminal: withdrawn."""
     TICKET_STATE_REDEEMED: _TicketState.ValueType  # 6
     """Terminal: the approval was used, once."""
+    TICKET_STATE_EXPIRED: _TicketState.ValueType  # 7
+    """Terminal: approved, and not used in time."""
 
 class TicketState(_TicketState, metaclass=_TicketStateEnumTypeWrapper):
     """Says where a ticket is. Only verbs and time move it."""
@@ -59,6 +89,8 @@ TICKET_STATE_CANCELED: TicketState.ValueType  # 5
 """Terminal: withdrawn."""
 TICKET_STATE_REDEEMED: TicketState.ValueType  # 6
 """Terminal: the approval was used, once."""
+TICKET_STATE_EXPIRED: TicketState.ValueType  # 7
+"""Terminal: approved, and not used in time."""
 Global___TicketState: _TypeAlias = TicketState  # noqa: Y015
 
 @_typing.final
@@ -88,6 +120,16 @@ class Ticket(_message.Message):
     RESOLVE_TIME_FIELD_NUMBER: _builtins.int
     REDEEM_TIME_FIELD_NUMBER: _builtins.int
     ETAG_FIELD_NUMBER: _builtins.int
+    CALL_DIGEST_FIELD_NUMBER: _builtins.int
+    RISK_FIELD_NUMBER: _builtins.int
+    POLICIES_FIELD_NUMBER: _builtins.int
+    REASON_REQUIRED_FIELD_NUMBER: _builtins.int
+    CONSEQUENCES_FIELD_NUMBER: _builtins.int
+    STEPS_FIELD_NUMBER: _builtins.int
+    APPROVAL_EXPIRE_TIME_FIELD_NUMBER: _builtins.int
+    ESCALATE_TIME_FIELD_NUMBER: _builtins.int
+    OVERRIDE_FIELD_NUMBER: _builtins.int
+    REDEEM_INVOCATION_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The resource name, `tickets/{ticket_id}`."""
     state: Global___TicketState.ValueType
@@ -116,6 +158,14 @@ class Ticket(_message.Message):
     """How many must agree."""
     etag: _builtins.str
     """Output only. Changes with every change; send it back to guard against a lost update."""
+    call_digest: _builtins.str
+    """Output only. The identity of the call: SHA-256 over caller, actor chain, tool version and digest, arguments digest and policy set.
+    A call with another digest cannot redeem the ticket.
+    """
+    reason_required: _builtins.bool
+    """True if an approval needs a reason; a denial always does."""
+    redeem_invocation: _builtins.str
+    """Output only. The invocation that redeemed it, as a resource name."""
     @_builtins.property
     def requester(self) -> _caller_pb2.Caller:
         """Who asked. They may not decide."""
@@ -144,6 +194,34 @@ class Ticket(_message.Message):
     def redeem_time(self) -> _timestamp_pb2.Timestamp:
         """Output only. When its approval was used."""
 
+    @_builtins.property
+    def risk(self) -> Global___RiskFacts:
+        """What is known about the risk of the call."""
+
+    @_builtins.property
+    def policies(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The policies that ask for a person."""
+
+    @_builtins.property
+    def consequences(self) -> Global___Consequences:
+        """Output only. What happens when it is approved, when it is denied, and when no decision is made, in one sentence each."""
+
+    @_builtins.property
+    def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___TicketStep]:
+        """Output only. Everything that happened to it, the oldest first."""
+
+    @_builtins.property
+    def approval_expire_time(self) -> _timestamp_pb2.Timestamp:
+        """Output only. When its approval ends if no call redeems it; unset unless it was approved."""
+
+    @_builtins.property
+    def escalate_time(self) -> _timestamp_pb2.Timestamp:
+        """Output only. When the next group of the chain is asked too; unset after the last."""
+
+    @_builtins.property
+    def override(self) -> Global___Override:
+        """Output only. The override of its quorum; unset if there was none."""
+
     def __init__(
         self,
         *,
@@ -168,14 +246,220 @@ class Ticket(_message.Message):
         resolve_time: _timestamp_pb2.Timestamp | None = ...,
         redeem_time: _timestamp_pb2.Timestamp | None = ...,
         etag: _builtins.str = ...,
+        call_digest: _builtins.str = ...,
+        risk: Global___RiskFacts | None = ...,
+        policies: _abc.Iterable[_builtins.str] | None = ...,
+        reason_required: _builtins.bool = ...,
+        consequences: Global___Consequences | None = ...,
+        steps: _abc.Iterable[Global___TicketStep] | None = ...,
+        approval_expire_time: _timestamp_pb2.Timestamp | None = ...,
+        escalate_time: _timestamp_pb2.Timestamp | None = ...,
+        override: Global___Override | None = ...,
+        redeem_invocation: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "expire_time", b"expire_time", "redeem_time", b"redeem_time", "requester", b"requester", "resolve_time", b"resolve_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["approval_expire_time", b"approval_expire_time", "consequences", b"consequences", "create_time", b"create_time", "escalate_time", b"escalate_time", "expire_time", b"expire_time", "override", b"override", "redeem_time", b"redeem_time", "requester", b"requester", "resolve_time", b"resolve_time", "risk", b"risk"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments_digest", b"arguments_digest", "create_time", b"create_time", "decision", b"decision", "escalation_chain", b"escalation_chain", "escalation_index", b"escalation_index", "etag", b"etag", "expire_time", b"expire_time", "invocation", b"invocation", "name", b"name", "policy_set_version", b"policy_set_version", "preview", b"preview", "quorum", b"quorum", "reason", b"reason", "redacted_arguments", b"redacted_arguments", "redeem_time", b"redeem_time", "requester", b"requester", "resolve_time", b"resolve_time", "state", b"state", "tool_digest", b"tool_digest", "tool_version", b"tool_version", "verdicts", b"verdicts"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["approval_expire_time", b"approval_expire_time", "arguments_digest", b"arguments_digest", "call_digest", b"call_digest", "consequences", b"consequences", "create_time", b"create_time", "decision", b"decision", "escalate_time", b"escalate_time", "escalation_chain", b"escalation_chain", "escalation_index", b"escalation_index", "etag", b"etag", "expire_time", b"expire_time", "invocation", b"invocation", "name", b"name", "override", b"override", "policies", b"policies", "policy_set_version", b"policy_set_version", "preview", b"preview", "quorum", b"quorum", "reason", b"reason", "reason_required", b"reason_required", "redacted_arguments", b"redacted_arguments", "redeem_invocation", b"redeem_invocation", "redeem_time", b"redeem_time", "requester", b"requester", "resolve_time", b"resolve_time", "risk", b"risk", "state", b"state", "steps", b"steps", "tool_digest", b"tool_digest", "tool_version", b"tool_version", "verdicts", b"verdicts"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Ticket: _TypeAlias = Ticket  # noqa: Y015
+
+@_typing.final
+class RiskFacts(_message.Message):
+    """Describes the risk of a call, as the tool's manifest and hooks report it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class ScoresEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    MUTATION_CLASS_FIELD_NUMBER: _builtins.int
+    IMPACT_SCOPE_FIELD_NUMBER: _builtins.int
+    TAGS_FIELD_NUMBER: _builtins.int
+    DECLARED_EFFECTS_FIELD_NUMBER: _builtins.int
+    RESOURCES_FIELD_NUMBER: _builtins.int
+    SANDBOX_FIELD_NUMBER: _builtins.int
+    SCORES_FIELD_NUMBER: _builtins.int
+    mutation_class: _builtins.str
+    """What the tool does to the world: read_only, write_reversible or write_irreversible."""
+    impact_scope: _builtins.int
+    """How far the tool reaches, 0 to 10."""
+    sandbox: _builtins.str
+    """The sandbox that the tool would run in."""
+    @_builtins.property
+    def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The tool's tags."""
+
+    @_builtins.property
+    def declared_effects(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The changes that the manifest declares, as operation and pattern."""
+
+    @_builtins.property
+    def resources(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The resources that the arguments name."""
+
+    @_builtins.property
+    def scores(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Scores that hooks report, by name."""
+
+    def __init__(
+        self,
+        *,
+        mutation_class: _builtins.str = ...,
+        impact_scope: _builtins.int = ...,
+        tags: _abc.Iterable[_builtins.str] | None = ...,
+        declared_effects: _abc.Iterable[_builtins.str] | None = ...,
+        resources: _abc.Iterable[_builtins.str] | None = ...,
+        sandbox: _builtins.str = ...,
+        scores: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["declared_effects", b"declared_effects", "impact_scope", b"impact_scope", "mutation_class", b"mutation_class", "resources", b"resources", "sandbox", b"sandbox", "scores", b"scores", "tags", b"tags"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RiskFacts: _TypeAlias = RiskFacts  # noqa: Y015
+
+@_typing.final
+class Consequences(_message.Message):
+    """Says what each way to end the ticket leads to."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ON_APPROVE_FIELD_NUMBER: _builtins.int
+    ON_DENY_FIELD_NUMBER: _builtins.int
+    ON_SILENCE_FIELD_NUMBER: _builtins.int
+    on_approve: _builtins.str
+    """After enough approvals."""
+    on_deny: _builtins.str
+    """After a denial."""
+    on_silence: _builtins.str
+    """Without a decision in time."""
+    def __init__(
+        self,
+        *,
+        on_approve: _builtins.str = ...,
+        on_deny: _builtins.str = ...,
+        on_silence: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["on_approve", b"on_approve", "on_deny", b"on_deny", "on_silence", b"on_silence"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Consequences: _TypeAlias = Consequences  # noqa: Y015
+
+@_typing.final
+class TicketStep(_message.Message):
+    """One thing that happened to a ticket."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    ACTOR_FIELD_NUMBER: _builtins.int
+    DETAIL_FIELD_NUMBER: _builtins.int
+    TIME_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """Its number, from 1."""
+    kind: _builtins.str
+    """What happened: created, vote_approved, vote_denied, escalated, approved, denied, auto_denied, canceled, redeemed, expired, overridden or
+    reviewed.
+    """
+    actor: _builtins.str
+    """Who did it, a DID; empty for the mesh itself."""
+    detail: _builtins.str
+    """The reason that was given, or the group that an escalation asks."""
+    @_builtins.property
+    def time(self) -> _timestamp_pb2.Timestamp:
+        """When."""
+
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        kind: _builtins.str = ...,
+        actor: _builtins.str = ...,
+        detail: _builtins.str = ...,
+        time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["time", b"time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["actor", b"actor", "detail", b"detail", "kind", b"kind", "number", b"number", "time", b"time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TicketStep: _TypeAlias = TicketStep  # noqa: Y015
+
+@_typing.final
+class Override(_message.Message):
+    """An approval by one person instead of the quorum. It must be reviewed afterwards."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACTOR_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    OVERRIDE_TIME_FIELD_NUMBER: _builtins.int
+    REVIEW_STATE_FIELD_NUMBER: _builtins.int
+    REVIEWER_FIELD_NUMBER: _builtins.int
+    FINDING_FIELD_NUMBER: _builtins.int
+    REVIEW_TIME_FIELD_NUMBER: _builtins.int
+    actor: _builtins.str
+    """Who overrode the quorum, a DID."""
+    reason: _builtins.str
+    """Why."""
+    review_state: Global___ReviewState.ValueType
+    """Where its review is."""
+    reviewer: _builtins.str
+    """Who reviewed it, a DID."""
+    finding: _builtins.str
+    """What the reviewer found."""
+    @_builtins.property
+    def override_time(self) -> _timestamp_pb2.Timestamp:
+        """When."""
+
+    @_builtins.property
+    def review_time(self) -> _timestamp_pb2.Timestamp:
+        """When it was reviewed."""
+
+    def __init__(
+        self,
+        *,
+        actor: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        override_time: _timestamp_pb2.Timestamp | None = ...,
+        review_state: Global___ReviewState.ValueType = ...,
+        reviewer: _builtins.str = ...,
+        finding: _builtins.str = ...,
+        review_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["override_time", b"override_time", "review_time", b"review_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["actor", b"actor", "finding", b"finding", "override_time", b"override_time", "reason", b"reason", "review_state", b"review_state", "review_time", b"review_time", "reviewer", b"reviewer"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Override: _TypeAlias = Override  # noqa: Y015
 
 @_typing.final
 class Verdict(_message.Message):

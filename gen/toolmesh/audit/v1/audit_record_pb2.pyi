@@ -151,6 +151,22 @@ class _EventClassEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_EventClass
     """namespace.changed: claimed, transferred or shared."""
     EVENT_CLASS_KEY_SETTLED: _EventClass.ValueType  # 45
     """key.settled: an operator settled an idempotency key whose outcome was unknown."""
+    EVENT_CLASS_TICKET_CREATED: _EventClass.ValueType  # 60
+    """ticket.created: a call needs a person's approval."""
+    EVENT_CLASS_TICKET_VOTED: _EventClass.ValueType  # 61
+    """ticket.voted: a person approved or denied it; `state` says what became of it."""
+    EVENT_CLASS_TICKET_ESCALATED: _EventClass.ValueType  # 62
+    """ticket.escalated: the next group is asked too."""
+    EVENT_CLASS_TICKET_CLOSED: _EventClass.ValueType  # 63
+    """ticket.closed: auto-denied, canceled, or expired after its approval."""
+    EVENT_CLASS_TICKET_REDEEMED: _EventClass.ValueType  # 64
+    """ticket.redeemed: a call used the approval."""
+    EVENT_CLASS_TICKET_REFUSED: _EventClass.ValueType  # 65
+    """ticket.refused: an attempt to decide or redeem it was refused; the act's reason is the error's."""
+    EVENT_CLASS_TICKET_OVERRIDDEN: _EventClass.ValueType  # 66
+    """ticket.overridden: one person approved it in place of the quorum."""
+    EVENT_CLASS_TICKET_REVIEWED: _EventClass.ValueType  # 67
+    """ticket.reviewed: the review of an override was closed."""
 
 class EventClass(_EventClass, metaclass=_EventClassEnumTypeWrapper):
     """Says what kind of step a record describes; each is a CloudEvents type under `dev.toolmesh.`."""
@@ -247,6 +263,22 @@ EVENT_CLASS_NAMESPACE_CHANGED: EventClass.ValueType  # 44
 """namespace.changed: claimed, transferred or shared."""
 EVENT_CLASS_KEY_SETTLED: EventClass.ValueType  # 45
 """key.settled: an operator settled an idempotency key whose outcome was unknown."""
+EVENT_CLASS_TICKET_CREATED: EventClass.ValueType  # 60
+"""ticket.created: a call needs a person's approval."""
+EVENT_CLASS_TICKET_VOTED: EventClass.ValueType  # 61
+"""ticket.voted: a person approved or denied it; `state` says what became of it."""
+EVENT_CLASS_TICKET_ESCALATED: EventClass.ValueType  # 62
+"""ticket.escalated: the next group is asked too."""
+EVENT_CLASS_TICKET_CLOSED: EventClass.ValueType  # 63
+"""ticket.closed: auto-denied, canceled, or expired after its approval."""
+EVENT_CLASS_TICKET_REDEEMED: EventClass.ValueType  # 64
+"""ticket.redeemed: a call used the approval."""
+EVENT_CLASS_TICKET_REFUSED: EventClass.ValueType  # 65
+"""ticket.refused: an attempt to decide or redeem it was refused; the act's reason is the error's."""
+EVENT_CLASS_TICKET_OVERRIDDEN: EventClass.ValueType  # 66
+"""ticket.overridden: one person approved it in place of the quorum."""
+EVENT_CLASS_TICKET_REVIEWED: EventClass.ValueType  # 67
+"""ticket.reviewed: the review of an override was closed."""
 Global___EventClass: _TypeAlias = EventClass  # noqa: Y015
 
 class _AuthorizationOutcome:

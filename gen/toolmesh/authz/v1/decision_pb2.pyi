@@ -333,10 +333,13 @@ class NeedsApproval(_message.Message):
     APPROVER_GROUPS_FIELD_NUMBER: _builtins.int
     QUORUM_FIELD_NUMBER: _builtins.int
     POLICY_FIELD_NUMBER: _builtins.int
+    REASON_REQUIRED_FIELD_NUMBER: _builtins.int
     quorum: _builtins.int
     """How many must agree."""
     policy: _builtins.str
     """The policy that asks for it."""
+    reason_required: _builtins.bool
+    """True if an approval needs a reason."""
     @_builtins.property
     def approver_groups(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The groups that may decide, in the order of escalation."""
@@ -347,10 +350,11 @@ class NeedsApproval(_message.Message):
         approver_groups: _abc.Iterable[_builtins.str] | None = ...,
         quorum: _builtins.int = ...,
         policy: _builtins.str = ...,
+        reason_required: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["approver_groups", b"approver_groups", "policy", b"policy", "quorum", b"quorum"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["approver_groups", b"approver_groups", "policy", b"policy", "quorum", b"quorum", "reason_required", b"reason_required"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -328,6 +328,26 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """The policies cannot be used as they are."""
     ERROR_REASON_BUDGET_EXHAUSTED: _ErrorReason.ValueType  # 3216
     """The token, or one it was derived from, has spent its budget."""
+    ERROR_REASON_TICKET_REDEEMED: _ErrorReason.ValueType  # 3230
+    """The approval was already used by another call."""
+    ERROR_REASON_TICKET_ARGUMENTS_CHANGED: _ErrorReason.ValueType  # 3231
+    """The approval is for other arguments."""
+    ERROR_REASON_TICKET_POLICY_CHANGED: _ErrorReason.ValueType  # 3232
+    """The policies changed after the approval was requested."""
+    ERROR_REASON_TICKET_TOOL_CHANGED: _ErrorReason.ValueType  # 3233
+    """The approval is for another tool version."""
+    ERROR_REASON_TICKET_TOKEN_REVOKED: _ErrorReason.ValueType  # 3234
+    """The token that the approval was requested with was revoked."""
+    ERROR_REASON_TICKET_EXPIRED: _ErrorReason.ValueType  # 3235
+    """The approval expired before it was used."""
+    ERROR_REASON_TICKET_CALLER_MISMATCH: _ErrorReason.ValueType  # 3236
+    """The approval belongs to another caller."""
+    ERROR_REASON_SELF_APPROVAL: _ErrorReason.ValueType  # 3237
+    """A person with a part in the call cannot decide about it."""
+    ERROR_REASON_TICKET_CLOSED: _ErrorReason.ValueType  # 3238
+    """The ticket is already decided, canceled or over."""
+    ERROR_REASON_APPROVER_NOT_ELIGIBLE: _ErrorReason.ValueType  # 3239
+    """The person may not decide about this ticket."""
     ERROR_REASON_ARGUMENTS_INVALID: _ErrorReason.ValueType  # 3301
     """The arguments do not satisfy the tool's input schema."""
     ERROR_REASON_COERCION_FAILED: _ErrorReason.ValueType  # 3302
@@ -522,6 +542,26 @@ ERROR_REASON_POLICY_INVALID: ErrorReason.ValueType  # 3215
 """The policies cannot be used as they are."""
 ERROR_REASON_BUDGET_EXHAUSTED: ErrorReason.ValueType  # 3216
 """The token, or one it was derived from, has spent its budget."""
+ERROR_REASON_TICKET_REDEEMED: ErrorReason.ValueType  # 3230
+"""The approval was already used by another call."""
+ERROR_REASON_TICKET_ARGUMENTS_CHANGED: ErrorReason.ValueType  # 3231
+"""The approval is for other arguments."""
+ERROR_REASON_TICKET_POLICY_CHANGED: ErrorReason.ValueType  # 3232
+"""The policies changed after the approval was requested."""
+ERROR_REASON_TICKET_TOOL_CHANGED: ErrorReason.ValueType  # 3233
+"""The approval is for another tool version."""
+ERROR_REASON_TICKET_TOKEN_REVOKED: ErrorReason.ValueType  # 3234
+"""The token that the approval was requested with was revoked."""
+ERROR_REASON_TICKET_EXPIRED: ErrorReason.ValueType  # 3235
+"""The approval expired before it was used."""
+ERROR_REASON_TICKET_CALLER_MISMATCH: ErrorReason.ValueType  # 3236
+"""The approval belongs to another caller."""
+ERROR_REASON_SELF_APPROVAL: ErrorReason.ValueType  # 3237
+"""A person with a part in the call cannot decide about it."""
+ERROR_REASON_TICKET_CLOSED: ErrorReason.ValueType  # 3238
+"""The ticket is already decided, canceled or over."""
+ERROR_REASON_APPROVER_NOT_ELIGIBLE: ErrorReason.ValueType  # 3239
+"""The person may not decide about this ticket."""
 ERROR_REASON_ARGUMENTS_INVALID: ErrorReason.ValueType  # 3301
 """The arguments do not satisfy the tool's input schema."""
 ERROR_REASON_COERCION_FAILED: ErrorReason.ValueType  # 3302

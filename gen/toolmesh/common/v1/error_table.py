@@ -63,6 +63,16 @@ class Reason(IntEnum):
     TOKEN_PROOF_INVALID = 3214
     POLICY_INVALID = 3215
     BUDGET_EXHAUSTED = 3216
+    TICKET_REDEEMED = 3230
+    TICKET_ARGUMENTS_CHANGED = 3231
+    TICKET_POLICY_CHANGED = 3232
+    TICKET_TOOL_CHANGED = 3233
+    TICKET_TOKEN_REVOKED = 3234
+    TICKET_EXPIRED = 3235
+    TICKET_CALLER_MISMATCH = 3236
+    SELF_APPROVAL = 3237
+    TICKET_CLOSED = 3238
+    APPROVER_NOT_ELIGIBLE = 3239
     ARGUMENTS_INVALID = 3301
     COERCION_FAILED = 3302
     RESULT_INVALID = 3303
@@ -152,13 +162,23 @@ ROWS: dict[Reason, Row] = {
     Reason.DID_NOT_FOUND: Row('E3207', 'AUTHORIZATION_DENIED', 'permission_denied', 5, 404, -32004, False, 'The decentralised identifier of the subject or the agent cannot be resolved.', "Use a did:key, or a did:web of the mesh's trust domain; for any other, have TOOLMESH_DID_RESOLVER of authz name where its document is."),
     Reason.TOKEN_AUDIENCE_INVALID: Row('E3208', 'AUTHORIZATION_DENIED', 'permission_denied', 16, 401, -32001, False, 'The token was made for another audience or by another issuer.', 'Obtain a token made for this mesh.'),
     Reason.SCOPE_MISSING: Row('E3209', 'AUTHORIZATION_DENIED', 'permission_denied', 7, 403, -32003, False, 'The token lacks a scope that the method or tool requires.', 'Request a token with the scopes in the details.'),
-    Reason.APPROVAL_REQUIRED: Row('E3210', 'APPROVAL_REQUIRED', 'policy_blocked', 9, 403, -32020, False, 'A person must approve this call before it runs.', 'Approvals cannot be given yet: the call runs where the policies ask for none, as they may for a caller of more trust.'),
+    Reason.APPROVAL_REQUIRED: Row('E3210', 'APPROVAL_REQUIRED', 'policy_blocked', 9, 403, -32020, False, 'A person must approve this call before it runs.', 'Wait until the ticket in the details is approved (GetTicket shows its state), then send the same call again with it.'),
     Reason.APPROVAL_REJECTED: Row('E3211', 'AUTHORIZATION_DENIED', 'approval_rejected', 7, 403, -32003, False, 'An approver denied the call, or no decision was made in time.', 'Ask the approver; a new request needs a new reason.'),
     Reason.TOKEN_REVOKED: Row('E3212', 'AUTHORIZATION_DENIED', 'permission_denied', 16, 401, -32001, False, 'The token, or one it was derived from, was revoked.', 'Obtain a new token.'),
     Reason.AUTHORITY_EXCEEDED: Row('E3213', 'AUTHORIZATION_DENIED', 'permission_denied', 7, 403, -32003, False, 'A derived credential asked for more than its parent holds.', "Ask for a subset of the parent's authority."),
     Reason.TOKEN_PROOF_INVALID: Row('E3214', 'AUTHORIZATION_DENIED', 'permission_denied', 16, 401, -32001, False, 'The token is bound to a key or certificate that the caller did not prove to hold.', 'Send a fresh proof made with the key that the token names.'),
     Reason.POLICY_INVALID: Row('E3215', 'INVALID_INPUT', 'schema_validation_failed', 3, 422, -32602, False, 'The policies cannot be used as they are.', 'Correct what the details list, with document, line and column.'),
     Reason.BUDGET_EXHAUSTED: Row('E3216', 'RATE_LIMITED', 'rate_limited', 8, 429, -32029, False, 'The token, or one it was derived from, has spent its budget.', 'Obtain a token with a larger budget.'),
+    Reason.TICKET_REDEEMED: Row('E3230', 'CONFLICT', 'approval_rejected', 9, 409, -32020, False, 'The approval was already used by another call.', 'Send the call without a ticket to ask for a new approval.'),
+    Reason.TICKET_ARGUMENTS_CHANGED: Row('E3231', 'PRECONDITION_FAILED', 'approval_rejected', 9, 409, -32020, False, 'The approval is for other arguments.', 'Send the approved arguments, or the new ones without a ticket to ask for their approval.'),
+    Reason.TICKET_POLICY_CHANGED: Row('E3232', 'PRECONDITION_FAILED', 'approval_rejected', 9, 409, -32020, False, 'The policies changed after the approval was requested.', 'Send the call without a ticket to ask for a new approval.'),
+    Reason.TICKET_TOOL_CHANGED: Row('E3233', 'PRECONDITION_FAILED', 'approval_rejected', 9, 409, -32020, False, 'The approval is for another tool version.', 'Pin the approved version, or send the call without a ticket to ask for a new approval.'),
+    Reason.TICKET_TOKEN_REVOKED: Row('E3234', 'AUTHORIZATION_DENIED', 'approval_rejected', 7, 403, -32003, False, 'The token that the approval was requested with was revoked.', 'Send the call without a ticket to ask for a new approval.'),
+    Reason.TICKET_EXPIRED: Row('E3235', 'PRECONDITION_FAILED', 'approval_rejected', 9, 409, -32020, False, 'The approval expired before it was used.', 'Send the call without a ticket to ask for a new approval.'),
+    Reason.TICKET_CALLER_MISMATCH: Row('E3236', 'AUTHORIZATION_DENIED', 'approval_rejected', 7, 403, -32003, False, 'The approval belongs to another caller.', 'Send the call without a ticket to ask for an approval of your own.'),
+    Reason.SELF_APPROVAL: Row('E3237', 'AUTHORIZATION_DENIED', 'permission_denied', 7, 403, -32003, False, 'A person with a part in the call cannot decide about it.', 'Ask another member of the approver groups.'),
+    Reason.TICKET_CLOSED: Row('E3238', 'PRECONDITION_FAILED', 'policy_blocked', 9, 409, -32020, False, 'The ticket is already decided, canceled or over.', 'Read the ticket; a new decision needs a new ticket.'),
+    Reason.APPROVER_NOT_ELIGIBLE: Row('E3239', 'AUTHORIZATION_DENIED', 'permission_denied', 7, 403, -32003, False, 'The person may not decide about this ticket.', 'Use a token of your own, not delegated, with a group that the ticket asks.'),
     Reason.ARGUMENTS_INVALID: Row('E3301', 'INVALID_INPUT', 'schema_validation_failed', 3, 400, -32602, False, "The arguments do not satisfy the tool's input schema.", 'Mend every violation in the details; each names its place.'),
     Reason.COERCION_FAILED: Row('E3302', 'INVALID_INPUT', 'invalid_arguments', 3, 400, -32602, False, 'A value cannot become the declared type without loss.', 'Send the declared type.'),
     Reason.RESULT_INVALID: Row('E3303', 'INTERNAL_TOOL_ERROR', 'execution_failed', 13, 500, -32040, False, 'The tool returned something its own output schema forbids.', "Report it to the tool's author; the result was withheld."),

@@ -66,6 +66,7 @@ class InvokeRequest(_message.Message):
     TOOL_DIGEST_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
     PREVIEW_TOKEN_FIELD_NUMBER: _builtins.int
+    TICKET_FIELD_NUMBER: _builtins.int
     tool: _builtins.str
     """The tool, as a resource name or a reference. Without a namespace it means the namespace `core`."""
     version: _builtins.str
@@ -96,6 +97,10 @@ class InvokeRequest(_message.Message):
     """
     preview_token: _builtins.str
     """The token of a preview of this very call, where the decision demands one; for an irreversible tool it always does."""
+    ticket: _builtins.str
+    """The approved ticket of this very call, `tickets/{ticket_id}`, from the error APPROVAL_REQUIRED of the first attempt. It is redeemed just before the run,
+    once. Empty where no approval is needed; a ticket of a call that needs none is not used.
+    """
     def __init__(
         self,
         *,
@@ -109,10 +114,11 @@ class InvokeRequest(_message.Message):
         tool_digest: _builtins.str = ...,
         priority: _builtins.int = ...,
         preview_token: _builtins.str = ...,
+        ticket: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "idempotency_key", b"idempotency_key", "native_call_id", b"native_call_id", "preview_token", b"preview_token", "priority", b"priority", "session_id", b"session_id", "task_id", b"task_id", "tool", b"tool", "tool_digest", b"tool_digest", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "idempotency_key", b"idempotency_key", "native_call_id", b"native_call_id", "preview_token", b"preview_token", "priority", b"priority", "session_id", b"session_id", "task_id", b"task_id", "ticket", b"ticket", "tool", b"tool", "tool_digest", b"tool_digest", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -54,6 +54,7 @@ def call(
     preview_token: Annotated[
         str, typer.Option(help="The token that --preview printed for this call.", show_default=False)
     ] = "",
+    ticket: Annotated[str, typer.Option(help="The approved ticket of this call: tickets/...", show_default=False)] = "",
     key: Annotated[
         str | None,
         typer.Option(
@@ -111,15 +112,15 @@ def call(
     connect = open_direct if via is Route.DIRECT else open_client
     with connect(target, key_secret) as client:
         if follow:
-            call_options |= {"idempotency_key": key, "step": step, "preview_token": preview_token}
+            call_options |= {"idempotency_key": key, "step": step, "preview_token": preview_token, "ticket": ticket}
             _follow_and_print(client, tool, call_arguments, call_options, max_bytes, as_json)
         elif detach:
-            call_options |= {"idempotency_key": key, "step": step, "preview_token": preview_token}
+            call_options |= {"idempotency_key": key, "step": step, "preview_token": preview_token, "ticket": ticket}
             _start_and_print(client, tool, call_arguments, call_options, as_json)
         elif preview:
             _preview_and_print(client, tool, call_arguments, call_options, as_json, key=key or "", step=step or "")
         else:
-            call_options |= {"idempotency_key": key, "step": step, "preview_token": preview_token}
+            call_options |= {"idempotency_key": key, "step": step, "preview_token": preview_token, "ticket": ticket}
             _call_and_print(client, tool, call_arguments, call_options, max_bytes, as_json)
 
 

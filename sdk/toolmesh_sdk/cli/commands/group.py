@@ -52,7 +52,7 @@ def group(
 
     depends_on lists the indexes, from 0, of calls that must succeed first. on_failure is ignore, cancel_siblings or
     cancel_dependent. Other fields: version, idempotency_key, step, session_id, task_id, native_call_id, tool_digest,
-    priority, preview_token.
+    priority, preview_token, ticket.
 
     \b
     Examples:

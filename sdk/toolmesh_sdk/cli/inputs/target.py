@@ -27,7 +27,12 @@ if TYPE_CHECKING:
 DEFAULT_STATE = "~/.local/state/toolmesh"
 LOCAL_USER = "did:web:toolmesh.local:users:local"
 LOCAL_SCOPES = ("tools:call", "tools:read", "tools:logs", "audit:read")
+# Whoever holds the operator's certificate of the local mesh may approve there, as another person than the local user.
+LOCAL_APPROVER = "did:web:toolmesh.local:users:approver"
+APPROVER_SCOPES, APPROVER_GROUPS = ("approvals:read", "approvals:decide"), ("approvers",)
 LOCAL_TOKEN_SECONDS = 300
+# A watch lasts longer than one call.
+LOCAL_APPROVER_SECONDS = 3600
 START = "Start one with `toolmesh up`, or name another with --url or --context."
 _PLAINTEXT = ("http://", "grpc://")
 
@@ -151,6 +156,27 @@ def open_client(target: Target, key_secret: str = "") -> Client:
     return _client(address, _tls(target), token, target.timeout, key_secret)
 
 
+def open_approver(target: Target) -> Client:
+    """Connect through the edge as a person who decides tickets: with the token, else as the local mesh's approver."""
+    runtime = target.read_runtime() if target.token is None and target.is_local() else None
+    if runtime is None:
+        return open_client(target)
+    first = mint_approver_token(runtime)
+    return open_client(replace(target, token=first))
+
+
+def mint_approver_token(runtime: dict[str, Any]) -> str:
+    """Mint a token for the approver of the local mesh."""
+    return _mint(
+        runtime,
+        sub=LOCAL_APPROVER,
+        tools=["*"],
+        scopes=APPROVER_SCOPES,
+        groups=APPROVER_GROUPS,
+        ttl_seconds=LOCAL_APPROVER_SECONDS,
+    )
+
+
 def open_direct(target: Target, key_secret: str = "") -> Client:
     """Connect directly to the executor, with --cert, else with the certificate of the local orchestrator."""
     from toolmesh_sdk._wire.connection import Tls
@@ -168,10 +194,14 @@ def open_direct(target: Target, key_secret: str = "") -> Client:
 
 def mint_local_token(runtime: dict[str, Any]) -> str:
     """Mint a short-lived token for the user of this machine."""
+    return _mint(runtime, sub=LOCAL_USER, tools=["*"], scopes=LOCAL_SCOPES, ttl_seconds=LOCAL_TOKEN_SECONDS)
+
+
+def _mint(runtime: dict[str, Any], **claims: Any) -> str:
     from toolmesh_sdk.admin import mint_token
 
     try:
-        return mint_token(runtime, sub=LOCAL_USER, tools=["*"], scopes=LOCAL_SCOPES, ttl_seconds=LOCAL_TOKEN_SECONDS)
+        return mint_token(runtime, **claims)
     except (OSError, KeyError) as error:
         raise typer.BadParameter(
             f"there is no token, and the local mesh's operator certificate cannot be used ({error})",

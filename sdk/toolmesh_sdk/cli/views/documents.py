@@ -19,7 +19,7 @@ from toolmesh_sdk._wire.payload import parse
 # Bytes fields that hold JSON. All other bytes are hashes.
 _JSON_FIELDS = {
     *("schema", "runtime_schema", "error_schema", "arguments", "result", "meta"),
-    *("arguments_summary", "result_summary", "structured_content"),
+    *("arguments_summary", "result_summary", "structured_content", "redacted_arguments", "preview"),
 }
 
 

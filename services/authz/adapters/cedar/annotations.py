@@ -37,6 +37,7 @@ class PolicyAnnotations:
     effect: str
     approvers: tuple[str, ...]
     quorum: int
+    reason_required: bool
     obligations: tuple[Obligation, ...]
     labels: tuple[str, ...]
 
@@ -49,6 +50,7 @@ def parse_annotations(annotations: Mapping[str, str]) -> PolicyAnnotations:
         effect=annotations["effect"],
         approvers=_split_list(annotations.get("approvers")) or DEFAULT_APPROVERS,
         quorum=int(annotations.get("quorum") or 1),
+        reason_required="approval_reason" in annotations,
         obligations=tuple(
             Obligation(kind, () if kind in _WITHOUT_VALUES else _split_list(annotations[name]))
             for name, kind in _OBLIGATIONS.items()
@@ -151,6 +153,7 @@ ANNOTATIONS: Mapping[str, tuple[set[str], str, Callable[[str], bool]]] = {
     "effect": (_ANY_EFFECT, "", _any_text),
     "approvers": ({NEEDS_APPROVAL}, "groups, separated by commas", _list_of(_GROUP)),
     "quorum": ({NEEDS_APPROVAL}, f"a whole number from 1 to {_MAX_QUORUM}", _integer_in(1, _MAX_QUORUM)),
+    "approval_reason": ({NEEDS_APPROVAL}, '"required"', lambda text: text == "required"),
     "redact": (_RUNNING, "JSON pointers, separated by commas; * stands for every entry", _list_of(_POINTER)),
     "cap_rows": (_RUNNING, f"a whole number from 0 to {_MAX_ROWS}", _integer_in(0, _MAX_ROWS)),
     "sandbox_tier": (_RUNNING, f"a whole number from 1 to {_MAX_TIER}", _integer_in(1, _MAX_TIER)),

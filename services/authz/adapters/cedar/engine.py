@@ -233,7 +233,7 @@ class CedarEngine:
             asking = self._annotations_of(unattended.forbids)
             first = asking[0] if asking else None
             outcome = (
-                NeedsApproval(first.approvers, first.quorum, first.id)
+                NeedsApproval(first.approvers, first.quorum, first.id, first.reason_required)
                 if first
                 else NeedsApproval(DEFAULT_APPROVERS, 1, "")
             )

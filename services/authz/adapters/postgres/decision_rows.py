@@ -108,7 +108,7 @@ def _outcome_row(outcome: Outcome) -> dict[str, Any]:
     if isinstance(outcome, Deny):
         return {"kind": "deny", "reason": int(outcome.reason)}
     asked = {"approvers": list(outcome.approver_groups), "quorum": outcome.quorum, "policy": outcome.policy}
-    return {"kind": "needs_approval", **asked}
+    return {"kind": "needs_approval", **asked, "reason_required": outcome.reason_required}
 
 
 def _outcome(row: dict[str, Any]) -> Outcome:
@@ -116,7 +116,7 @@ def _outcome(row: dict[str, Any]) -> Outcome:
         return Allow()
     if row["kind"] == "deny":
         return Deny(Reason(row["reason"]))
-    return NeedsApproval(tuple(row["approvers"]), row["quorum"], row["policy"])
+    return NeedsApproval(tuple(row["approvers"]), row["quorum"], row["policy"], row.get("reason_required", False))
 
 
 def _decision(decision_id: str, row: dict[str, Any]) -> Decision:

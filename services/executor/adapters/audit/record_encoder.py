@@ -90,6 +90,8 @@ class RecordEncoder:
         if status := _STATUSES[record.status]:
             form["status"] = status
         self._add_names(form, record)
+        if record.ticket:
+            form["ticket"] = record.ticket
         if record.follows:
             form["follows"] = record.follows
         if record.attempt:

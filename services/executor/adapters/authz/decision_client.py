@@ -198,6 +198,7 @@ def _decision(message: dpb.Decision) -> Decision:
         obligations=_obligations(message),
         approver_groups=tuple(message.needs_approval.approver_groups),
         quorum=message.needs_approval.quorum,
+        reason_required=message.needs_approval.reason_required,
         suggestions=tuple((update.kind, update.value) for update in message.suggested_updates),
         cacheable=message.cacheable,
         expires_at=message.expire_time.ToMicroseconds() / 1e6,

@@ -158,6 +158,7 @@ class UnknownOutcomes:
             idempotency_key="",
             native_call_id="",
             preview_token="",
+            ticket="",
             deadline=None if until == _FOREVER else until,
         )
         return await self._invoke(request)

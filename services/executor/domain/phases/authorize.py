@@ -15,6 +15,7 @@ from libs.common.runtime.clock import Clock
 from libs.common.semver import Version
 from libs.common.tool_names import split_version_name
 from services.executor.domain import errors
+from services.executor.domain.approvals.gate import ApprovalGate, with_required_approval
 from services.executor.domain.arguments.prepare import PreparedArguments, call_input, recheck
 from services.executor.domain.audit_records import decision_record
 from services.executor.domain.call_fingerprint import call_fingerprint
@@ -31,6 +32,11 @@ from services.executor.domain.states import State
 from services.executor.domain.tool import Tool
 from services.executor.domain.validation_cost import is_light
 
+_STATES_WITHOUT_APPROVAL = {
+    Reason.APPROVAL_REQUIRED: State.AWAITING_APPROVAL,
+    Reason.SERVICE_UNAVAILABLE: State.BLOCKED,
+}
+
 
 class Authorization:
     """The authorize phase of calls and previews, and the record of its decision."""
@@ -45,12 +51,13 @@ class Authorization:
         hooks: InvocationHooks,
         scanners: TenantScanners,
         satisfies: Satisfies,
+        gate: ApprovalGate,
         offload: Offload,
         clock: Clock,
         audit_wait: float,
     ) -> None:
         self._tools, self._authorizer, self._audit, self._previews = tools, authorizer, audit, previews
-        self._hooks, self._scanners, self._satisfies = hooks, scanners, satisfies
+        self._hooks, self._scanners, self._satisfies, self._gate = hooks, scanners, satisfies, gate
         self._offload, self._clock, self._audit_wait = offload, clock, audit_wait
 
     async def authorize(self, invocation: Invocation, tool: Tool) -> None:
@@ -64,10 +71,12 @@ class Authorization:
         caller, asked = invocation.request.caller, invocation.payload.digest if invocation.payload else ""
         question = Question(invocation.invocation_id, invocation.arguments, asked, hooked.risk, invocation.resources)
         invocation.question = question
-        decision = with_required_preview(await self._authorizer.decide(tool, caller, question), tool)
+        decision = _with_requirements(await self._authorizer.decide(tool, caller, question), tool)
         if hooked.asks_approval and decision.verdict is Verdict.ALLOW:
             decision = _needs_approval(decision, hooked.asks_approval)
         invocation.decision = decision
+        if decision.verdict is Verdict.NEEDS_APPROVAL and invocation.request.ticket and not invocation.preview:
+            await self._check_ticket(invocation, tool, decision)
         refused = await self._offload.run(invocation, partial(self._refusal, invocation, tool, decision))
         if refused is not None:
             raise await self._record_refusal(invocation, tool, decision, *refused)
@@ -114,7 +123,7 @@ class Authorization:
         if question is None:
             return
         caller = invocation.request.caller
-        decision = with_required_preview(await self._authorizer.decide(tool, caller, question), tool)
+        decision = _with_requirements(await self._authorizer.decide(tool, caller, question), tool)
         invocation.decision = decision
         refused = await self._offload.run(invocation, partial(self._refusal, invocation, tool, decision))
         if refused is not None:
@@ -141,19 +150,51 @@ class Authorization:
                 raise refusal
         return verdicts
 
+    async def _check_ticket(self, invocation: Invocation, tool: Tool, decision: Decision) -> None:
+        """Return if the ticket of the call could be redeemed now; otherwise record why not, and raise it."""
+        invocation.ticket = invocation.request.ticket
+        try:
+            invocation.approval = await self._gate.check(invocation, tool, decision)
+        except MeshError as error:
+            if error.reason is Reason.DEADLINE_EXCEEDED:
+                raise
+            error.metadata["decision"] = decision.name
+            state = _STATES_WITHOUT_APPROVAL.get(error.reason, State.DENIED)
+            raise await self._record_refusal(invocation, tool, decision, error, state) from None
+        invocation.enter(State.AWAITING_APPROVAL)
+
     async def _record_refusal(
         self, invocation: Invocation, tool: Tool, decision: Decision, refusal: MeshError, state: State
     ) -> MeshError:
+        if state is State.AWAITING_APPROVAL and not invocation.ticket:
+            refusal, state = await self._request_approval(invocation, tool, decision, refusal)
         if self._hooks.active:
-            if state is State.AWAITING_APPROVAL:
-                refusal, state = await self._ask_approval_hooks(invocation, tool, decision, refusal)
             await self._hooks.after_failure(invocation, refusal)
-        invocation.enter(state)
+        if invocation.state is not state:
+            invocation.enter(state)
         invocation.reason, invocation.closed = refusal.reason, True
         record = decision_record(invocation, refusal)
         await self._append(record, invocation.deadline.answer_by)
         refusal.evidence = (f"records/{record.record_id}",)
         return refusal
+
+    async def _request_approval(
+        self, invocation: Invocation, tool: Tool, decision: Decision, required: MeshError
+    ) -> tuple[MeshError, State]:
+        """Return how a call that needs approval ends: with its ticket, unless a hook stops it or none can be made."""
+        state = State.AWAITING_APPROVAL
+        if self._hooks.active:
+            required, state = await self._ask_approval_hooks(invocation, tool, decision, required)
+        if state is not State.AWAITING_APPROVAL:
+            return required, state
+        try:
+            ticket = await self._gate.request(invocation, tool, decision)
+        except MeshError as error:
+            # Fails closed: without a ticket no one can approve the call.
+            error.metadata["decision"] = decision.name
+            return error, State.BLOCKED
+        invocation.ticket = ticket.name
+        return errors.approval_requested(decision, ticket.name, ticket.state, ticket.expires), state
 
     async def _ask_approval_hooks(
         self, invocation: Invocation, tool: Tool, decision: Decision, required: MeshError
@@ -168,16 +209,24 @@ class Authorization:
 
     def _refusal(self, invocation: Invocation, tool: Tool, decision: Decision) -> tuple[MeshError, State] | None:
         caller, arguments = invocation.request.caller, invocation.arguments
-        if invocation.preview and decision.verdict is Verdict.NEEDS_APPROVAL:
-            # A preview has no effect and returns no result, so it needs no approval; the token's limits still hold.
+        if decision.verdict is Verdict.NEEDS_APPROVAL and (invocation.preview or invocation.approval is not None):
+            # A preview has no effect and returns no result, so it needs no approval. A call with an approved ticket
+            # redeems it just before its run. The token's limits still hold.
             decision = replace(decision, verdict=Verdict.ALLOW)
         resources = invocation.resources
         refused = find_refusal(decision, tool, caller, arguments, resources, self._satisfies, invocation.sandbox)
-        if refused is None and decision.obligations and not invocation.preview and demands_preview(decision):
+        # The approver saw the preview of the ticket, which is one of this very call.
+        previewed = invocation.preview or (invocation.approval is not None and invocation.approval.previewed)
+        if refused is None and decision.obligations and not previewed and demands_preview(decision):
             token = invocation.request.preview_token
             if not (token and self._previews.accepts(token, call_fingerprint(caller, tool, arguments))):
                 return errors.preview_required(decision, tool.name), State.DENIED
         return refused
+
+
+def _with_requirements(decision: Decision, tool: Tool) -> Decision:
+    """Return the decision with what the mesh itself requires of an irreversible tool: a preview and an approval."""
+    return with_required_approval(with_required_preview(decision, tool), tool)
 
 
 def _recheck(tool: Tool, arguments: dict[str, Any], scanner: Scanner) -> tuple[MeshError | None, DescribedArguments]:
@@ -194,10 +243,11 @@ def find_refusal(
     satisfies: Satisfies,
     sandbox: str = "",
 ) -> tuple[MeshError, State] | None:
-    """Return why the call may not run and the state that it ends in; None if it may."""
-    if decision.verdict is Verdict.NEEDS_APPROVAL:
-        return errors.approval_required(decision), State.AWAITING_APPROVAL
-    if decision.verdict is not Verdict.ALLOW:
+    """Return why the call may not run and the state that it ends in; None if it may.
+
+    Approval comes last: no person is asked about a call that could not run with it.
+    """
+    if decision.verdict is Verdict.DENY:
         return errors.denied(decision), State.DENIED
     if decision.obligations and (kinds := unmet_kinds(decision.obligations, tool, sandbox)):
         return errors.obligation_unmet(decision, kinds), State.DENIED
@@ -206,6 +256,8 @@ def find_refusal(
         refused = find_token_refusal(caller.confined, tool, arguments, resources, satisfies)
         if refused is not None:
             return errors.authority_exceeded(decision, refused), State.DENIED
+    if decision.verdict is Verdict.NEEDS_APPROVAL:
+        return errors.approval_required(decision), State.AWAITING_APPROVAL
     return None
 
 

@@ -10,6 +10,7 @@ from libs.common.errors import MeshError, Reason
 from libs.common.redaction.tenant_scanners import TenantScanners
 from libs.common.runtime.clock import Clock
 from services.executor.domain import errors
+from services.executor.domain.approvals.gate import ApprovalGate
 from services.executor.domain.deadlines import Limit, limit_for, outer_limit, start_limit_for
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.model import RunRequest, RunResult
@@ -33,9 +34,11 @@ class Execution:
         logs: ToolLogSink,
         scanners: TenantScanners,
         clock: Clock,
+        gate: ApprovalGate,
         *,
         start_seconds: float,
     ) -> None:
+        self._gate = gate
         self._runner, self._claims, self._budget, self._clock = runner, claims, budget, clock
         self._logs, self._scanners, self._start_seconds = logs, scanners, start_seconds
 
@@ -50,6 +53,8 @@ class Execution:
             limit = await self._budget.reserve(invocation, invocation.decision, limit, start=self._start_seconds)
         if invocation.before_run is not None:
             await invocation.before_run()
+        # Last, so that nothing but the start of the sandbox comes between the use of an approval and the run.
+        await self._gate.redeem(invocation, tool)
         timer = RunTimer(invocation, tool, limit, self._claims, self._clock)
         invocation.pause_timer = timer.pause
         run = RunRequest(

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from libs.common.auth.coverage import Satisfies
 from libs.common.redaction.tenant_scanners import TenantScanners
 from libs.common.runtime.clock import Clock
+from services.executor.domain.approvals.gate import ApprovalGate
+from services.executor.domain.approvals.ticket import Approvals
 from services.executor.domain.hooks.hooks import Hooks
 from services.executor.domain.hooks.invocation_hooks import InvocationHooks
 from services.executor.domain.idempotency.claim import IdempotencyClaims
@@ -62,6 +64,7 @@ class Ports:
     clock: Clock
     scanners: TenantScanners
     satisfies: Satisfies
+    approvals: Approvals
     heavy_work: HeavyWork = field(default_factory=HeavyWork)
 
 
@@ -75,6 +78,7 @@ class Pipeline:
         steps = self.steps = ShieldedSteps()
         budget = BudgetReservations(ports.spending, clock, observer)
         offload = Offload(ports.heavy_work, clock)
+        self.gate = ApprovalGate(ports.approvals, ports.tools, ports.authorizer, offload, clock)
         self.preflight = Preflight(
             tools=ports.tools,
             audit=ports.audit,
@@ -91,13 +95,14 @@ class Pipeline:
             hooks=hooks,
             scanners=scanners,
             satisfies=ports.satisfies,
+            gate=self.gate,
             offload=offload,
             clock=clock,
             audit_wait=audit_wait,
         )
         self.claims = IdempotencyClaims(ports.claims, ports.audit, steps, observer, clock, store_timeout=audit_wait)
         self.execution = Execution(
-            ports.runner, ports.claims, budget, ports.logs, scanners, clock, start_seconds=start_seconds
+            ports.runner, ports.claims, budget, ports.logs, scanners, clock, self.gate, start_seconds=start_seconds
         )
         self.verifier = Verifier(
             hooks=hooks,

@@ -166,8 +166,10 @@ async def test_what_a_person_must_decide_waits_on_record() -> None:
     error = await world.failure(a_request())
     assert error.reason is Reason.APPROVAL_REQUIRED
     assert (error.metadata["approver_groups"], error.metadata["quorum"]) == ("ops leads", "2")
+    assert (error.metadata["ticket"], error.metadata["state"]) == ("tickets/1", "pending")
     [record] = world.trail.durable
     assert (record.event, record.state) == (Event.PERMISSION_DECIDED, State.AWAITING_APPROVAL)
+    assert record.ticket == "tickets/1"
     assert world.runner.calls == []
 
 

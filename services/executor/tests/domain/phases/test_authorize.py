@@ -68,11 +68,12 @@ def test_where_the_arguments_break_the_token_is_told() -> None:
 @pytest.mark.parametrize(
     ("decision", "reason", "state"),
     [
-        (a_decision(Verdict.NEEDS_APPROVAL), Reason.APPROVAL_REQUIRED, State.AWAITING_APPROVAL),
+        # No person is asked about a call that its token does not cover.
+        (a_decision(Verdict.NEEDS_APPROVAL), Reason.AUTHORITY_EXCEEDED, State.DENIED),
         (a_decision(Verdict.DENY), Reason.SCOPE_MISSING, State.DENIED),
     ],
 )
-def test_policy_comes_before_the_token(decision: Any, reason: Reason, state: State) -> None:
+def test_a_denial_comes_before_the_token_and_approval_after_it(decision: Any, reason: Reason, state: State) -> None:
     caller = a_confined_caller(argument_constraints=(SHORT,))
     refused = find_refusal(decision, a_tool(), caller, {"text": "hello"}, (), ConstraintChecker())
     assert refused is not None

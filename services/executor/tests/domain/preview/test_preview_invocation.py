@@ -243,22 +243,32 @@ async def test_a_demand_that_the_tool_cannot_meet_denies_the_call() -> None:
 IRREVERSIBLE = Mutation.WRITE_IRREVERSIBLE
 
 
-async def test_what_cannot_be_undone_is_previewed_first_whatever_policy_says() -> None:
+async def test_what_cannot_be_undone_is_approved_first_whatever_policy_says() -> None:
     world = World(a_write_tool(dry_run=True, mutation=IRREVERSIBLE))
-    error = await world.failure(a_request(idempotency_key="k"))
-    assert (error.reason, world.runner.calls) == (Reason.PREVIEW_REQUIRED, [])
-    [record] = world.trail.durable
-    assert record.state is State.DENIED
+    # A preview alone does not suffice.
+    foreseen = await previewing(world).execute(a_request())
+    world.runner.calls.clear()
+    world.pipeline.gate.preview = None
+    error = await world.failure(a_request(idempotency_key="k", preview_token=foreseen.token))
+    assert (error.reason, world.runner.calls) == (Reason.APPROVAL_REQUIRED, [])
+    record = world.trail.durable[-1]
+    assert (record.state, record.ticket) == (State.AWAITING_APPROVAL, error.metadata["ticket"])
     assert record.decision is not None
     assert record.decision.obligations == (DEMANDED,)
-    foreseen = await previewing(world).execute(a_request())
-    assert (await world.invoke.execute(a_request(idempotency_key="k", preview_token=foreseen.token))).content
+    # Nor does an approval whose approver saw no preview.
+    ticket = world.approvals.approve_all()
+    error = await world.failure(a_request(idempotency_key="k", ticket=ticket))
+    assert (error.reason, world.runner.calls) == (Reason.PREVIEW_REQUIRED, [])
+    assert (
+        await world.invoke.execute(a_request(idempotency_key="k", ticket=ticket, preview_token=foreseen.token))
+    ).content
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["another call", "too late"])
-async def test_what_cannot_be_undone_does_not_run_on_the_preview_of_anything_else(late: bool) -> None:
+async def test_a_demanded_preview_is_one_of_the_very_call(late: bool) -> None:
     clock = ManualClock()
-    world = World(a_write_tool(dry_run=True, mutation=IRREVERSIBLE))
+    world = World(a_write_tool(dry_run=True))
+    world.policy.answer = a_decision(obligations=(DEMANDED,))
     world.pipeline.authorization._previews = tokens = SealedPreviewTokens(Seal([b"k" * KEY_BYTES]), clock)
     foreseen = await PreviewInvocation(world.pipeline, tokens).execute(
         a_request(arguments=b'{"text":"hello"}' if late else b'{"text":"x"}')
