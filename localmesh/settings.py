@@ -46,6 +46,8 @@ class Settings:
     """gVisor's program; empty for the one that `make gvisor` built, else the one on the PATH."""
     egress_internal: str = ""
     hooks: str = ""
+    mcp_views: str = ""
+    """The file with the views of MCP; empty for none."""
     max_token_lifetime: int = 86_400
 
 
@@ -138,6 +140,7 @@ VARIABLES: dict[str, tuple[str, Callable[[str], Any]]] = {
     "TOOLMESH_RUNSC": ("runsc", _place),
     "TOOLMESH_EGRESS_INTERNAL": ("egress_internal", str),
     "TOOLMESH_HOOKS": ("hooks", _place),
+    "TOOLMESH_MCP_VIEWS": ("mcp_views", _place),
     "TOOLMESH_MAX_TOKEN_LIFETIME": ("max_token_lifetime", whole(1, 366 * 86_400)),
 }
 

@@ -38,7 +38,8 @@ class Peers:
             retry=["GetJwks", "Check"],
         )
         audit = channel_to("audit", settings.audit_address, settings)
-        self._channels: list[grpc.aio.Channel] = [executor, registry, authz, audit]
+        self.registry_changes = channel_to("registry", settings.registry_address, settings, for_callers=False)
+        self._channels: list[grpc.aio.Channel] = [executor, registry, authz, audit, self.registry_changes]
         self.executor = ExecutorServiceStub(executor)
         self.registry = RegistryServiceStub(registry)
         self.discovery = DiscoveryServiceStub(registry)

@@ -107,7 +107,9 @@ async def run_mesh(pki: Any, signer: Any, folder: Path, **chosen: str) -> AsyncI
     """Run a gateway in this process, with settings of the test's own."""
     peers = Peers(lambda name: _environment(pki, name), signer)
     await peers.start()
-    environment = {**_environment(pki, "gateway"), **peers.addresses(), "TOOLMESH_DRAIN_SECONDS": "4", **chosen}
+    environment = {**_environment(pki, "gateway"), **peers.addresses(), "TOOLMESH_DRAIN_SECONDS": "4"}
+    # Only MCP asks for it, and its tests name a real one.
+    environment = {**environment, "TOOLMESH_REDIS_URL": "redis://127.0.0.1:1", **chosen}
     settings = load(Settings, environment)
     lines = folder / "log"
     with lines.open("wb") as file:
