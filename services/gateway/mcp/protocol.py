@@ -28,7 +28,7 @@ TOOL_META_KEY, DIGEST_META_KEY = "dev.toolmesh/tool", "dev.toolmesh/digest"
 
 # The revision of 2026 gives numbers from -32020 on to the specification, and forbids -32002.
 _OTHER_FAILURE = -32000
-_OWN_CODES = range(-32019, -32002)
+_OWN_CODES = frozenset(range(-32019, -31999)) - {-32002}
 _HTTP_STATUS = {PARSE_ERROR: 400, INVALID_REQUEST: 400, INVALID_PARAMS: 400, METHOD_NOT_FOUND: 404}
 
 
