@@ -17,7 +17,7 @@ DEFAULT_TOKEN_BUDGET = 25_000
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
 _SHOWN_NAME = "^[A-Za-z][A-Za-z0-9_]{0,63}$"
 _TOOL_ID = re.compile(r"[a-z][a-z0-9_]{2,254}")
-_JOINED = re.compile(r"([a-z][a-z0-9-]{1,62})_([a-z][a-z0-9_]{2,254})")
+_JOINED = re.compile(r"([a-z][a-z0-9-]{1,62})__([a-z][a-z0-9_]{2,254})")
 
 Text = Annotated[str, msgspec.Meta(max_length=2000)]
 Budget = Annotated[int, msgspec.Meta(ge=1000, le=1_000_000)]
@@ -73,7 +73,7 @@ class View(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
             return self._names.get(tool, "")
         if self.namespace:
             return tool.tool_id if tool.namespace == self.namespace else ""
-        return f"{tool.namespace}_{tool.tool_id}"
+        return f"{tool.namespace}__{tool.tool_id}"
 
     def tool_of(self, name: str) -> ToolName:
         """Return the tool of a name; raises TOOL_NOT_FOUND for a name that the view cannot have."""
@@ -82,7 +82,7 @@ class View(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
         elif self.namespace:
             tool = ToolName(self.namespace, name) if _TOOL_ID.fullmatch(name) else None
         else:
-            # A namespace has no underscore, so the first one separates it from the id.
+            # A namespace has no underscore, so the first two separate it from the id.
             joined = _JOINED.fullmatch(name)
             tool = ToolName(*joined.groups()) if joined else ToolName.parse(name)
         if tool is None:
@@ -92,7 +92,7 @@ class View(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
 
 Views = Mapping[str, View]
 EVERYTHING = View()
-"""The view at `/mcp`: every tool, under its namespace and id."""
+"""The view at `/mcp`: every tool, under its namespace and id, as the client library names tools for models."""
 
 
 def read_views(path: Path) -> Views:

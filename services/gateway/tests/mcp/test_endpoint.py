@@ -98,7 +98,7 @@ async def test_results_have_the_form_of_their_revision(a: Mesh) -> None:
     await client.open()
     calls = {
         "tools/list": {},
-        "tools/call": {"name": "core_echo", "arguments": {"n": 2**64 - 1}},
+        "tools/call": {"name": "core__echo", "arguments": {"n": 2**64 - 1}},
         "resources/list": {},
         "resources/templates/list": {},
     }
@@ -111,14 +111,14 @@ async def test_results_have_the_form_of_their_revision(a: Mesh) -> None:
     validate_server_result("server/discover", NEW, discovered)
     assert discovered["capabilities"] == {"tools": {"listChanged": True}, "resources": {}}
     (tool,) = (await client.old("tools/list")).json()["result"]["tools"]
-    assert (tool["name"], tool["annotations"]["readOnlyHint"]) == ("core_echo", True)
+    assert (tool["name"], tool["annotations"]["readOnlyHint"]) == ("core__echo", True)
 
 
 async def test_a_call_reaches_the_executor_with_what_its_meta_says(a: Mesh) -> None:
     client = McpClient(a)
     await client.open()
     said = {"dev.toolmesh/idempotencyKey": "k1", "dev.toolmesh/taskId": "t1", "dev.toolmesh/timeoutMs": 5000}
-    params = {"name": "core_echo", "arguments": {"n": 2**64 - 1}, "_meta": said}
+    params = {"name": "core__echo", "arguments": {"n": 2**64 - 1}, "_meta": said}
     answer = await client.old("tools/call", params, request_id="native-7")
     result = orjson.loads(answer.content)["result"]
     assert (result["structuredContent"], result["isError"]) == ({"n": 2**64 - 1}, False)
@@ -138,7 +138,7 @@ async def test_a_tool_that_demands_a_key_gets_the_name_of_the_request(a: Mesh) -
     await a.peers.registry.watched.wait()
 
     async def keys(request_id: Any) -> str:
-        await client.old("tools/call", {"name": "core_echo"}, request_id=request_id)
+        await client.old("tools/call", {"name": "core__echo"}, request_id=request_id)
         return str(a.peers.executor.seen[-1][0].idempotency_key)
 
     a.peers.registry.changed.set()
@@ -147,7 +147,7 @@ async def test_a_tool_that_demands_a_key_gets_the_name_of_the_request(a: Mesh) -
     assert await keys(1) == await keys(1)
     assert len({await keys(1), await keys("1"), await keys(2)}) == 3
     for _ in range(2):
-        await client.new("tools/call", {"name": "core_echo"})
+        await client.new("tools/call", {"name": "core__echo"})
     first, second = (seen.idempotency_key for seen, _ in a.peers.executor.seen[-2:])
     assert first.startswith("mcp-")
     assert first != second
@@ -168,7 +168,7 @@ async def test_failures_have_the_shape_of_their_row(
 ) -> None:
     client = McpClient(a)
     await client.open()
-    answer = await client.old("tools/call", {"name": f"core_fail_{reason}"})
+    answer = await client.old("tools/call", {"name": f"core__fail_{reason}"})
     assert answer.status_code == status
     if is_result:
         result = answer.json()["result"]
@@ -271,14 +271,14 @@ async def test_hostile_bodies_get_typed_answers(a: Mesh, body: bytes, status: in
         (META, {"mcp_protocol_version": OLD}, None),
         (META, {"mcp_protocol_version": "2027-01-01"}, -32020),
         (META, {"mcp_method": "tools/list"}, -32020),
-        (META, {"mcp_name": "core_other"}, -32020),
-        (META, {"mcp_name": "=?base64?Y29yZV9lY2hv?="}, 0),
-        (META, {"mcp_name": "=?base64?Y29yZV9lY2h?="}, -32020),
+        (META, {"mcp_name": "core__other"}, -32020),
+        (META, {"mcp_name": "=?base64?Y29yZV9fZWNobw==?="}, 0),
+        (META, {"mcp_name": "=?base64?Y29yZV9fZWNob?="}, -32020),
         ({**META, "io.modelcontextprotocol/clientCapabilities": 7}, {}, -32602),
     ],
 )
 async def test_the_envelope_of_a_stateless_request_is_checked(a: Mesh, meta: Any, headers: Any, code: Any) -> None:
-    answer = await McpClient(a).new("tools/call", {"name": "core_echo"}, meta, **headers)
+    answer = await McpClient(a).new("tools/call", {"name": "core__echo"}, meta, **headers)
     if code == 0:
         assert answer.status_code == 200
         return
