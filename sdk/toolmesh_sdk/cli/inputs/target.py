@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -149,6 +150,18 @@ def open_client(target: Target, key_secret: str = "") -> Client:
         own = _local_token_for(target)
         token = LocalTokens(target, own).current if own else ""
     return _client(address, _tls(target), token, target.timeout, key_secret)
+
+
+def edge_access(target: Target) -> tuple[str, Callable[[], str]]:
+    """Return the HTTP address of the edge, and a function that returns a valid token."""
+    address = target.url or str(target.require_runtime()["gateway"]["url"])
+    if not address.startswith(("http://", "https://")):
+        raise typer.BadParameter("MCP is served over HTTP: name an http:// or https:// URL", param_hint="--url")
+    if target.token is not None:
+        token = target.token
+        return address, lambda: token
+    own = _local_token_for(target)
+    return address, LocalTokens(target, own).current if own else lambda: ""
 
 
 def open_direct(target: Target, key_secret: str = "") -> Client:
