@@ -17,7 +17,7 @@ from services.gateway.mcp.protocol import SERVER_META, SUBSCRIPTION_META_KEY
 from services.gateway.mcp.views import View
 from services.gateway.transport.asgi_types import Header, Send
 
-MAX_STREAMS, MAX_STREAMS_OF_ONE = 128, 8
+MAX_STREAMS, MAX_STREAMS_OF_ONE = 128, 16
 # Shorter than the idle timeouts of proxies, which would close a silent stream.
 _PING_SECONDS = 15.0
 # Changes within this time are one notification.

@@ -13,6 +13,7 @@ import pytest
 import pytest_asyncio
 from mcp_types.methods import validate_server_result
 
+from services.gateway.mcp.streams import MAX_STREAMS_OF_ONE
 from services.gateway.tests.conftest import Mesh, run_mesh
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -336,7 +337,7 @@ async def test_one_caller_has_a_few_streams_and_gets_their_places_back(a: Mesh) 
     headers = {"mcp-session-id": client.session, "accept": "text/event-stream"}
     async with asyncio.timeout(60):
         for _ in range(2):
-            streams = [client.http.stream("GET", "/mcp", headers=headers) for _ in range(8)]
+            streams = [client.http.stream("GET", "/mcp", headers=headers) for _ in range(MAX_STREAMS_OF_ONE)]
             for stream in streams:
                 while (await stream.__aenter__()).status_code == 429:
                     await stream.__aexit__(None, None, None)
