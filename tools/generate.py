@@ -1,4 +1,4 @@
-"""Generate stubs and the error table under gen/, docs/errors.md and docs/settings.md.
+"""Generate stubs, the error table and the comments of the contract under gen/, docs/errors.md and docs/settings.md.
 
 `--check` writes into a scratch folder instead and fails when the committed files differ, so stale output cannot land.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tools import errordocs, errortable, protodeps, settings_docs  # noqa: E402  (needs the root on the path when run as a script)
+from tools import contract_comments, errordocs, errortable, protodeps, settings_docs  # noqa: E402  (needs the root on the path when run as a script)
 
 PROTODEPS = ROOT / ".cache" / "protodeps"
 DOCUMENTS = {"docs/errors.md": errordocs.render, "docs/settings.md": settings_docs.render}
@@ -30,9 +30,13 @@ def stubs(target: Path) -> None:
     theirs = sorted(p.relative_to(PROTODEPS).as_posix() for p in PROTODEPS.rglob("*.proto"))
     services = [name for name in ours if name.endswith("_service.proto")]
     include = [f"-I{ROOT / 'proto'}", f"-I{PROTODEPS}", f"-I{files('grpc_tools') / '_proto'}"]
+    with tempfile.NamedTemporaryFile() as descriptors:
+        _protoc([*include, "--include_source_info", f"--descriptor_set_out={descriptors.name}", *ours])
+        comments = contract_comments.render(Path(descriptors.name))
     _protoc([*include, f"--python_out={target}", f"--mypy_out=quiet:{target}", *ours, *theirs])
     _protoc([*include, f"--grpc_python_out={target}", f"--mypy_grpc_out=quiet:{target}", *services])
     (target / "toolmesh" / "common" / "v1" / "error_table.py").write_text(errortable.render(target))
+    (target / "toolmesh" / "comments.py").write_text(comments)
 
 
 def _protoc(arguments: list[str]) -> None:

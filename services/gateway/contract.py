@@ -11,6 +11,7 @@ from libs.common.deadline_header import HIGHEST_MS
 from libs.common.errors import Violation
 from libs.common.json.json_pointer import escaped, pointer_of
 from services.gateway.domain.errors import positional_params, wrong_params
+from services.gateway.forwarded.methods import methods as forwarded_methods
 from services.gateway.method import Method, Param, Schema, text
 from services.gateway.reading_methods import READING_METHODS
 
@@ -140,6 +141,7 @@ METHODS: tuple[Method, ...] = (
         (_TOOL, _VERSION),
     ),
     *READING_METHODS,
+    *forwarded_methods(),
     Method("rpc.discover", "Describes this interface, in the form of OpenRPC.", "The OpenRPC document."),
 )
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 from google.protobuf.message import Message
+from toolmesh.common.v1.error_reason_pb2 import ErrorEnvelope
 from toolmesh.executor.v1.executor_service_pb2 import (
     FetchResultRequest,
     FetchResultResponse,
@@ -42,6 +43,14 @@ JSON_FIELDS = frozenset(
     {
         "toolmesh.executor.v1.ResultEnvelope.structured_content",
         "toolmesh.executor.v1.Compensation.arguments",
+        "toolmesh.executor.v1.InvokeRequest.arguments",
+        "toolmesh.executor.v1.SettleKeyRequest.result",
+        "toolmesh.executor.v1.InvocationInput.content",
+        "toolmesh.executor.v1.InputRequest.schema",
+        "toolmesh.executor.v1.InvocationInputs.model_input",
+        "toolmesh.executor.v1.InvocationInputs.observable_input",
+        "toolmesh.executor.v1.InvocationInputs.permission_input",
+        "toolmesh.executor.v1.InvocationInputs.call_input",
         "toolmesh.executor.v1.PreviewInvocationResponse.predicted_result",
         "toolmesh.registry.v1.InputContract.schema",
         "toolmesh.registry.v1.InputContract.runtime_schema",
@@ -57,7 +66,14 @@ JSON_FIELDS = frozenset(
         "toolmesh.audit.v1.AuditRecord.result_summary",
     }
 )
-_as_json = MessageJson(JSON_FIELDS).convert
+_M = TypeVar("_M", bound=Message)
+
+
+def _error_json(error: ErrorEnvelope) -> Json:
+    return envelope(from_envelope(error), error.trace_id)
+
+
+_as_json = MessageJson(JSON_FIELDS, {"toolmesh.common.v1.ErrorEnvelope": _error_json}).convert
 
 
 def invoke_request(params: Params) -> InvokeRequest:
@@ -82,8 +98,12 @@ def invoke_request(params: Params) -> InvokeRequest:
 
 def group_request(params: Params) -> InvokeGroupRequest:
     """Build the executor's request for a group of calls."""
-    request = InvokeGroupRequest(calls=[_group_call(call) for call in params["calls"]])
-    # The re-encoded request may be larger than the body, and gRPC would report an oversized message as overload.
+    return checked_size(InvokeGroupRequest(calls=[_group_call(call) for call in params["calls"]]))
+
+
+def checked_size(request: _M) -> _M:
+    """Return the request. Raises PAYLOAD_TOO_LARGE where the re-encoded request is larger than a message may be."""
+    # gRPC would report an oversized message as overload.
     if request.ByteSize() > MAX_MESSAGE_BYTES:
         raise MeshError(Reason.PAYLOAD_TOO_LARGE, metadata={"limit_bytes": str(MAX_MESSAGE_BYTES)})
     return request
@@ -150,9 +170,7 @@ def group_json(response: InvokeGroupResponse) -> Json:
     outcomes = [
         {
             "result": result_json(outcome.result) if outcome.HasField("result") else None,
-            "error": envelope(from_envelope(outcome.error), outcome.error.trace_id)
-            if outcome.HasField("error")
-            else None,
+            "error": _error_json(outcome.error) if outcome.HasField("error") else None,
         }
         for outcome in response.outcomes
     ]

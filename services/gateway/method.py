@@ -29,6 +29,16 @@ class Method:
     params: tuple[Param, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The policy of one method."""
+
+    deadline: float
+    """Seconds a call may take when its caller names no deadline."""
+    idempotent: bool
+    """True if repeating the call has no further effect."""
+
+
 def text(highest: int, *, lowest: int = 0, pattern: str = "") -> Schema:
     """Return the schema of a string."""
     schema: dict[str, Any] = {"type": "string", "maxLength": highest}

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from libs.common.auth.peers import EDGE, OPERATOR
+from services.gateway.forwarded.table import FORWARDED
+from services.gateway.method import Row
 
 # The edge connects for callers, the operator to diagnose the mesh. The services behind the gateway verify the token and
 # decide what a caller may do.
 PEERS = frozenset({EDGE, OPERATOR})
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """The policy of one method."""
-
-    deadline: float
-    """Seconds a call may take when its caller names no deadline."""
-    idempotent: bool
-    """True if repeating the call has no further effect."""
 
 
 # The row of AuthZEN evaluations, one and many.
@@ -45,6 +36,7 @@ POLICY: Mapping[str, Row] = {
     "usage.get": Row(deadline=10.0, idempotent=True),
     "usage.top": Row(deadline=15.0, idempotent=True),
     "rpc.discover": Row(deadline=5.0, idempotent=True),
+    **{name: forwarded.row for name, forwarded in FORWARDED.items()},
 }
 
 # The methods of MCP. `subscriptions/listen` is a stream, which ends with the caller's token.

@@ -60,14 +60,16 @@ def words(enum: EnumDescriptor) -> Mapping[int, str]:
 
 
 class MessageJson:
-    """Turns messages into JSON. `json_fields` names the bytes that hold JSON.
+    """Turns messages into JSON. `json_fields` names the bytes that hold JSON, `special` the types with a form of
+    their own.
 
     The reader of a message type is built once: the object of an empty message, and a reader for each field. A message
     then costs only the fields that are set.
     """
 
-    def __init__(self, json_fields: Collection[str]) -> None:
+    def __init__(self, json_fields: Collection[str], special: Mapping[str, Read] | None = None) -> None:
         self._json_fields = frozenset(json_fields)
+        self._special = {**_WELL_KNOWN, **(special or {})}
         self._reads: dict[Descriptor, Read] = {}
 
     def convert(self, message: Message) -> dict[str, Json]:
@@ -93,7 +95,7 @@ class MessageJson:
 
         # Stored before its fields are read: a message may contain its own type.
         self._reads[kind] = read
-        fields.update({field: (self._key(field), self._reader(field)) for field in kind.fields})
+        fields.update({field: (key_of(field), self._reader(field)) for field in kind.fields})
         unset.update(
             {key: self._unset(field, reader) for field, (key, reader) in fields.items() if not _of_several(field)}
         )
@@ -103,7 +105,7 @@ class MessageJson:
     def _unset(field: FieldDescriptor, read: Read | None) -> Json:
         if field.is_repeated:
             # Shared by all messages of the type: it is only written, never changed.
-            return {} if _entry_of(field) is not None else ()
+            return {} if entry_of(field) is not None else ()
         if field.has_presence:
             return None
         return field.default_value if read is None else read(field.default_value)
@@ -112,7 +114,7 @@ class MessageJson:
         """Return the reader of a field; None if its value is JSON already."""
         if not field.is_repeated:
             return self._scalar(field)
-        entry = _entry_of(field)
+        entry = entry_of(field)
         if entry is not None:
             each = self._scalar(entry.fields_by_name["value"])
             return lambda entries: {str(key): each(entries[key]) if each else entries[key] for key in sorted(entries)}
@@ -121,7 +123,7 @@ class MessageJson:
 
     def _scalar(self, field: FieldDescriptor) -> Read | None:
         if field.message_type is not None:
-            return _WELL_KNOWN.get(field.message_type.full_name) or self._object(field.message_type)
+            return self._special.get(field.message_type.full_name) or self._object(field.message_type)
         if field.enum_type is not None:
             known = words(field.enum_type)
             # A number that only a newer peer knows is shown as it is.
@@ -130,13 +132,14 @@ class MessageJson:
             return fragment if field.full_name in self._json_fields else blob
         return None
 
-    @staticmethod
-    def _key(field: FieldDescriptor) -> str:
-        is_duration = field.message_type is not None and field.message_type.full_name == "google.protobuf.Duration"
-        return f"{field.name}_ms" if is_duration else field.name
+
+def key_of(field: FieldDescriptor) -> str:
+    """Return the name of a field in JSON."""
+    is_duration = field.message_type is not None and field.message_type.full_name == "google.protobuf.Duration"
+    return f"{field.name}_ms" if is_duration else field.name
 
 
-def _entry_of(field: FieldDescriptor) -> Descriptor | None:
+def entry_of(field: FieldDescriptor) -> Descriptor | None:
     """Return the entry type of a map field; None for any other field."""
     kind = field.message_type
     return kind if kind is not None and kind.GetOptions().map_entry else None

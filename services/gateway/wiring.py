@@ -13,6 +13,7 @@ from services.gateway.authzen.endpoint import EVALUATION, EVALUATIONS_PATH, Auth
 from services.gateway.authzen.evaluate import Evaluate
 from services.gateway.config import Settings
 from services.gateway.contract import METHODS, describe
+from services.gateway.forwarded.methods import handlers as forwarded_handlers
 from services.gateway.handlers import Handlers
 from services.gateway.mcp import lifecycle
 from services.gateway.mcp.context import McpHandler
@@ -47,7 +48,8 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> GatewayApplic
         description=describe(METHODS),
     )
     telemetry, evaluate = Telemetry(log, tracing), Evaluate(peers.registry, peers.authz)
-    calls = CallPipeline(handlers.by_method(), METHODS, POLICY, log, telemetry)
+    by_method = {**handlers.by_method(), **forwarded_handlers(peers.channels)}
+    calls = CallPipeline(by_method, METHODS, POLICY, log, telemetry)
     dpop_check = DpopCheck(settings.public_origins)
     endpoint = RpcEndpoint(calls, in_flight, dpop_check, settings.trace_sample_ratio)
     evaluations = {EVALUATION: evaluate.one, EVALUATIONS_PATH: evaluate.many}

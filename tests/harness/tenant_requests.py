@@ -12,6 +12,7 @@ from toolmesh.authz.v1 import token_service_pb2 as token_pb
 from toolmesh.authz.v1.capability_token_pb2 import ToolGrant
 from toolmesh.executor.v1 import executor_service_pb2 as executor_pb
 from toolmesh.executor.v1 import idempotency_key_pb2 as kpb
+from toolmesh.executor.v1 import invocation_service_pb2 as jobs_pb
 
 from libs.common.errors import Reason
 from services.registry.tests.manifests import reader
@@ -75,6 +76,10 @@ NAMED: dict[str, Entry] = {
     "InvocationService.WaitInvocation": lambda owner: {"name": owner.job},
     "InvocationService.CancelInvocation": lambda owner: {"name": owner.job},
     "InvocationService.WatchInvocation": lambda owner: {"name": owner.job},
+    "InvocationService.StreamInvocation": lambda owner: {"attach": jobs_pb.AttachInvocation(name=owner.job)},
+    "InvocationService.ResumeInvocation": lambda owner: {
+        "name": owner.job, "input": jobs_pb.InvocationInput(input_id="q", content=b"1"),
+    },
     "KeyService.GetKey": lambda owner: {"name": owner.key},
     "KeyService.SettleKey": lambda owner: {"name": owner.key, "absent": {}, "reason": "because"},
     "ApprovalService.GetTicket": lambda owner: {"name": owner.ticket},

@@ -115,5 +115,24 @@ def test_identity_headers_of_outsiders_mean_nothing(mesh: Mesh) -> None:
     assert mesh.rpc("tools.list", {}, headers=forged).status_code == 401
 
 
+def test_a_job_is_started_awaited_and_listed_over_json_rpc(mesh: Mesh, token: str) -> None:
+    def result(method: str, params: dict[str, object]) -> dict[str, Any]:
+        answer = mesh.rpc(method, params, token=token).json()
+        assert "error" not in answer, answer
+        return answer["result"]
+
+    started = result("invocations.start", {"tool": "echo", "arguments": {"text": "later"}, "max_duration_ms": 60_000})
+    name = started["invocation"]["name"]
+    ended = result("invocations.wait", {"name": name, "timeout_ms": 25_000})["invocation"]
+    assert ended["state"] == "succeeded"
+    assert ended["result"]["structured_content"] == {"text": "later"}
+    assert name in [job["name"] for job in result("invocations.list", {"states": ["succeeded"]})["invocations"]]
+    assert result("invocations.cancel", {"name": name})["invocation"]["state"] == "succeeded"
+
+    other = mesh.token(sub="did:web:example.com:stranger")
+    refused = mesh.rpc("invocations.get", {"name": name}, token=other).json()
+    assert refused["error"]["data"]["code"] == "E3702"
+
+
 def test_the_services_still_answer_afterwards(mesh: Mesh, token: str) -> None:
     assert [part["name"] for part in mesh.status()["services"] if not part["ready"] or part["restarts"]] == []

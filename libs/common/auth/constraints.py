@@ -1,6 +1,6 @@
 """Checks the argument constraints of tokens: JSON Schemas, compiled once. They fetch nothing and quote no value.
 
-Whoever derives a token chooses its constraints, and every call with it evaluates them on an event loop. So a schema is
+The deriver of a token chooses its constraints, and every call with it evaluates them on an event loop. So a schema is
 bounded before it is compiled, when the token is minted and again when it is used, and so is its work on the arguments.
 """
 

@@ -16,6 +16,7 @@ from libs.common.runtime.clock import Clock
 from services.executor.domain.argument_spec import Change
 from services.executor.domain.deadlines import Deadline
 from services.executor.domain.model import Claim, Decision, PayloadDigest, Question, Request, Reservation
+from services.executor.domain.run_channel import RunChannel
 from services.executor.domain.states import State, StateHistory
 from services.executor.domain.tool import Effect, Tool, VersionIdentity
 
@@ -34,6 +35,7 @@ class Invocation:
         "caller_left",
         "changed",
         "changes",
+        "channel",
         "claim",
         "clock",
         "closed",
@@ -51,6 +53,7 @@ class Invocation:
         "history",
         "hooks",
         "invocation_id",
+        "pause_timer",
         "payload",
         "phases",
         "prepared",
@@ -93,6 +96,10 @@ class Invocation:
         """Identifies this attempt. A former attempt that comes back late changes nothing of it."""
         self.before_run: Callable[[], Awaitable[None]] | None = None
         """Awaited before the tool runs. Raises if it must not."""
+        self.channel: RunChannel | None = None
+        """Connects the run with its job; None for a call that a caller waits for."""
+        self.pause_timer: Callable[[], AbstractContextManager[None]] | None = None
+        """Stops the time of the tool while its caller takes its own; None while no tool runs."""
         self.request = request
         self.preview = preview
         """True for a preview: the tool must have no effect."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import grpc.aio
 from toolmesh.audit.v1.audit_service_pb2_grpc import AuditServiceStub
 from toolmesh.audit.v1.usage_service_pb2_grpc import UsageServiceStub
@@ -38,8 +40,13 @@ class Peers:
             retry=["GetJwks", "Check"],
         )
         audit = channel_to("audit", settings.audit_address, settings)
+        self.channels: Mapping[str, grpc.aio.Channel] = {
+            "executor": executor,
+            "registry": registry,
+            "authz": authz,
+            "audit": audit,
+        }
         self.registry_changes = channel_to("registry", settings.registry_address, settings, for_callers=False)
-        self._channels: list[grpc.aio.Channel] = [executor, registry, authz, audit, self.registry_changes]
         self.executor = ExecutorServiceStub(executor)
         self.registry = RegistryServiceStub(registry)
         self.discovery = DiscoveryServiceStub(registry)
@@ -51,5 +58,5 @@ class Peers:
 
     async def close(self) -> None:
         """Close every channel."""
-        for channel in self._channels:
+        for channel in (*self.channels.values(), self.registry_changes):
             await channel.close()

@@ -27,6 +27,7 @@ from toolmesh.registry.v1.tool_version_pb2 import ToolVersion
 
 from libs.common.errors import MeshError, Reason
 from services.gateway import convert
+from services.gateway.forwarded.table import FORWARDED
 from services.gateway.protojson import MessageJson, timestamp, words
 
 
@@ -174,13 +175,15 @@ def test_of_a_oneof_only_the_set_part_appears() -> None:
 
 
 def test_only_bytes_of_json_are_declared_as_such() -> None:
+    exchanged = [
+        *(ToolManifest.DESCRIPTOR, ResultEnvelope.DESCRIPTOR, PreviewInvocationResponse.DESCRIPTOR),
+        *(GetToolSchemasResponse.DESCRIPTOR, DelegateTokenResponse.DESCRIPTOR, LoggedRecord.DESCRIPTOR),
+        *(kind for method in FORWARDED.values() for kind in (method.rpc.input_type, method.rpc.output_type)),
+    ]
     names = {
         field.full_name
-        for message in (
-            *(ToolManifest, ResultEnvelope, PreviewInvocationResponse, GetToolSchemasResponse),
-            *(DelegateTokenResponse, LoggedRecord),
-        )
-        for descriptor in _reachable(message.DESCRIPTOR)
+        for message in exchanged
+        for descriptor in _reachable(message)
         for field in descriptor.fields
         if field.type == FieldDescriptor.TYPE_BYTES
     }

@@ -20,8 +20,7 @@ from services.gateway.contract import Parameters
 from services.gateway.domain.errors import unknown_method
 from services.gateway.domain.model import Entry, InvalidEntry, Request, Response
 from services.gateway.handlers import Handler
-from services.gateway.method import Method
-from services.gateway.policy import Row
+from services.gateway.method import Method, Row
 from services.gateway.transport.request_headers import RequestHead
 from services.gateway.transport.telemetry import CANCELED, Telemetry, code_of
 

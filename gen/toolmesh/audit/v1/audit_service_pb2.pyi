@@ -43,7 +43,7 @@ class AppendRecordsRequest(_message.Message):
     @_builtins.property
     def canonical_records(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """The records, in order, as the very bytes that will be hashed: their RFC 8785 JSON form, in which `writer` is the mesh name of
-        whoever sends them. A form that is not canonical to the last byte is refused, so a writer knows the leaf hash beforehand. This
+        the sender. A form that is not canonical to the last byte is refused, so a writer knows the leaf hash beforehand. This
         way costs the log an eighth of the other.
         """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -22,6 +23,7 @@ from libs.common.telemetry.spans import Tracing
 from services.gateway.authzen.endpoint import EVALUATION, EVALUATIONS_PATH, AuthzenEndpoint
 from services.gateway.authzen.evaluate import Evaluate
 from services.gateway.contract import METHODS, describe
+from services.gateway.forwarded.methods import handlers as forwarded_handlers
 from services.gateway.handlers import Handlers
 from services.gateway.policy import POLICY
 from services.gateway.transport.call_pipeline import CallPipeline
@@ -69,6 +71,13 @@ class AbsentPeer:
         return refuse
 
 
+class AbsentChannel:
+    """A channel to a peer that is unavailable."""
+
+    def unary_unary(self, path: str, **serializers: Any) -> Any:
+        return AbsentPeer().refuse
+
+
 class FakeAuthz:
     """Denies everything."""
 
@@ -94,7 +103,9 @@ def ask() -> Ask:
     absent: Any = AbsentPeer()
     handlers = Handlers(executor, registry, absent, absent, absent, absent, describe(METHODS))
     telemetry = Telemetry(log, Tracing())
-    calls = CallPipeline(handlers.by_method(), METHODS, POLICY, Log("t", level="error", descriptor=2), telemetry)
+    channels: Any = defaultdict(AbsentChannel)
+    by_method = {**handlers.by_method(), **forwarded_handlers(channels)}
+    calls = CallPipeline(by_method, METHODS, POLICY, Log("t", level="error", descriptor=2), telemetry)
     authz: Any = FakeAuthz()
     evaluate = Evaluate(registry, authz)
     evaluations = {EVALUATION: evaluate.one, EVALUATIONS_PATH: evaluate.many}

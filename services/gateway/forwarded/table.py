@@ -1,0 +1,60 @@
+"""The forwarded methods: the RPC behind each, and its policy row. An RPC without a row has no method."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from toolmesh.authz.v1 import token_service_pb2
+from toolmesh.executor.v1 import invocation_service_pb2, key_service_pb2, tool_log_service_pb2
+
+from services.gateway.method import Row
+
+_INVOCATIONS = invocation_service_pb2.DESCRIPTOR.services_by_name["InvocationService"]
+_KEYS = key_service_pb2.DESCRIPTOR.services_by_name["KeyService"]
+_LOGS = tool_log_service_pb2.DESCRIPTOR.services_by_name["ToolLogService"]
+_TOKENS = token_service_pb2.DESCRIPTOR.services_by_name["TokenService"]
+# The longest wait of a caller, as long as WaitInvocation allows.
+_LONG_POLL_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Forwarded:
+    """One RPC of a peer as a method."""
+
+    peer: str
+    rpc: MethodDescriptor
+    row: Row
+    inline: str = ""
+    """A field of the request whose own fields are parameters of the method."""
+
+    @property
+    def path(self) -> str:
+        """The path of the RPC."""
+        return f"/{self.rpc.containing_service.full_name}/{self.rpc.name}"
+
+
+def _read(peer: str, service: ServiceDescriptor, rpc: str, *, deadline: float = 10.0) -> Forwarded:
+    return Forwarded(peer, service.methods_by_name[rpc], Row(deadline=deadline, idempotent=True))
+
+
+def _write(peer: str, service: ServiceDescriptor, rpc: str, *, deadline: float = 10.0, inline: str = "") -> Forwarded:
+    return Forwarded(peer, service.methods_by_name[rpc], Row(deadline=deadline, idempotent=False), inline)
+
+
+FORWARDED: Mapping[str, Forwarded] = {
+    "invocations.start": _write("executor", _INVOCATIONS, "StartInvocation", deadline=30.0, inline="request"),
+    "invocations.get": _read("executor", _INVOCATIONS, "GetInvocation"),
+    "invocations.list": _read("executor", _INVOCATIONS, "ListInvocations"),
+    "invocations.wait": _read("executor", _INVOCATIONS, "WaitInvocation", deadline=_LONG_POLL_SECONDS),
+    "invocations.cancel": _read("executor", _INVOCATIONS, "CancelInvocation"),
+    "invocations.resume": _write("executor", _INVOCATIONS, "ResumeInvocation", deadline=30.0),
+    "keys.list": _read("executor", _KEYS, "ListKeys"),
+    "keys.get": _read("executor", _KEYS, "GetKey"),
+    "keys.settle": _write("executor", _KEYS, "SettleKey"),
+    "logs.list": _read("executor", _LOGS, "ListToolLogs"),
+    "tokens.exchange": _write("authz", _TOKENS, "ExchangeToken"),
+    "tokens.revoke": _read("authz", _TOKENS, "RevokeToken"),
+    "tokens.list_revocations": _read("authz", _TOKENS, "ListRevocations"),
+}
