@@ -45,7 +45,7 @@ def test_views_name_tools_as_they_say(tmp_path: Path) -> None:
     assert views["list"].scans == (Scan("acme", ()), Scan("core", ()))
     assert views["tagged"].name_of(HYPHENATED) == "acme-eu__send_email"
     assert views["tagged"].scans == (Scan("", ("crm", "eu")),)
-    for view, name in (("one", "acme__send_email"), ("one", "acme.send_email"), ("list", "send_email"), ("list", "x")):
+    for view, name in (("one", "call-tool"), ("one", "acme.send_email"), ("list", "send_email"), ("list", "x")):
         with pytest.raises(MeshError) as caught:
             views[view].tool_of(name)
         assert caught.value.reason is Reason.TOOL_NOT_FOUND
