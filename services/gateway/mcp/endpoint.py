@@ -118,8 +118,8 @@ class McpEndpoint:
             return _reply(protocol_answer(error, None))
         except MeshError as error:
             return self._refused(request, error)
-        error = MeshError(Reason.INVALID_REQUEST, message="MCP is called with POST, GET and DELETE")
-        return self._refused(request, error, status=405, headers=[(b"allow", b"POST, GET, DELETE")])
+        wrong_verb = MeshError(Reason.INVALID_REQUEST, message="MCP is called with POST, GET and DELETE")
+        return self._refused(request, wrong_verb, status=405, headers=[(b"allow", b"POST, GET, DELETE")])
 
     async def _admit(self, request: HttpRequest) -> tuple[View, Caller]:
         """Return the view and the caller, or raise why the request is not served."""

@@ -39,7 +39,7 @@ class FindTools:
             max_results=_MOST_ASKED if view.tools else most,
         )
         response = await self._discovery.SearchTools(request)
-        tools = []
+        tools: list[dict[str, Any]] = []
         for found in response.tools:
             name = view.name_of(ToolName.parse(found.tool))
             if name and len(tools) < most:

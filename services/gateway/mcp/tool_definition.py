@@ -28,7 +28,7 @@ def definition(version: ToolVersion, name: str, *, stateless: bool) -> dict[str,
         "title": manifest.title,
         "description": manifest.description,
         "inputSchema": {"type": "object"} | orjson.loads(manifest.input.schema or b"{}"),
-        "annotations": annotations(manifest),
+        "annotations": hints_of(manifest),
         "_meta": {
             TOOL_META_KEY: ToolName(manifest.namespace, manifest.tool_id).version(manifest.version),
             DIGEST_META_KEY: version.digest,
@@ -41,7 +41,7 @@ def definition(version: ToolVersion, name: str, *, stateless: bool) -> dict[str,
     return shown
 
 
-def annotations(manifest: ToolManifest) -> dict[str, bool]:
+def hints_of(manifest: ToolManifest) -> dict[str, bool]:
     """Return the hints of a tool: by its mutation class, its idempotency and its network."""
     read_only = manifest.mutation_class == MUTATION_CLASS_READ_ONLY
     network = manifest.execution.network_policy

@@ -130,7 +130,9 @@ class Registry(registry_service_pb2_grpc.RegistryServiceServicer):
 
     async def WatchTools(self, request: Any, context: Any) -> AsyncIterator[Any]:
         """Say that the tools changed each time `changed` is set."""
-        yield registry_service_pb2.WatchToolsResponse(snapshot_complete={}, resume_token="0")
+        yield registry_service_pb2.WatchToolsResponse(
+            snapshot_complete=registry_service_pb2.SnapshotComplete(), resume_token="0"
+        )
         self.watched.set()
         while True:
             await self.changed.wait()

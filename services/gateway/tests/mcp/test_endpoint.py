@@ -127,6 +127,7 @@ async def test_a_call_reaches_the_executor_with_what_its_meta_says(a: Mesh) -> N
     request, call = a.peers.executor.seen[0]
     assert (request.tool, request.idempotency_key, request.task_id) == ("core.echo", "k1", "t1")
     assert request.native_call_id == "native-7"
+    assert call.offered is not None
     assert 0 < call.offered <= 5.0
     for wrong in ({"dev.toolmesh/idempotencyKey": 7}, {"dev.toolmesh/timeoutMs": 1e20}, {"dev.toolmesh/priority": -1}):
         refused = (await client.old("tools/call", {**params, "_meta": wrong})).json()
