@@ -11,7 +11,8 @@ from typing import Any
 import httpx
 import httpx2
 import pytest
-from mcp import Client
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
@@ -86,6 +87,15 @@ async def test_the_official_client_lists_calls_and_reads_failures(mesh: Mesh, mo
         with pytest.raises(MCPError) as caught:
             await client.call_tool("core__nothing", {})
         assert caught.value.error.code == -32602
+
+
+@pytest.mark.parametrize("mode", [OLD, NEW])
+async def test_a_host_that_starts_processes_reaches_the_mesh(mesh: Mesh, mode: Any) -> None:
+    config = json.loads(cli("mcp", "config", "claude", state=mesh.state).stdout)["mcpServers"]["toolmesh"]
+    server = StdioServerParameters(command=config["command"], args=config["args"])
+    async with Client(stdio_client(server), mode=mode) as client:
+        assert "core__echo" in {tool.name for tool in (await client.list_tools()).tools}
+        assert (await client.call_tool("core__echo", {"text": "ü"})).structured_content == {"text": "ü"}
 
 
 @pytest.mark.parametrize("mode", [OLD, NEW])

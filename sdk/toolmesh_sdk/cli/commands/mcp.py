@@ -7,6 +7,7 @@ import re
 import shutil
 import ssl
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -92,11 +93,18 @@ def _stdio(target: Target, view: str) -> dict[str, Any]:
     the context or from TOOLMESH_TOKEN."""
     _endpoint("", view)
     place: dict[str, Any] = {"--context": target.context} if target.context else {"--url": target.url}
-    if not target.context and not target.url:
-        place = {"--state": target.state}
+    if not target.context and target.is_local():
+        # The folder leads to the mesh even when its address changes, and to the certificate that mints tokens.
+        place = {"--state": target.state and target.folder}
     options = {"--view": view, **place, "--ca": target.ca}
     arguments = [part for name, value in options.items() if value for part in (name, str(value))]
-    return {"command": shutil.which("toolmesh") or "toolmesh", "args": ["mcp", "stdio", *arguments]}
+    return {"command": _program(), "args": ["mcp", "stdio", *arguments]}
+
+
+def _program() -> str:
+    """Return this very program: a host's search path may lead to none or to another."""
+    running = Path(sys.argv[0]).absolute()
+    return str(running) if running.name == "toolmesh" and running.is_file() else shutil.which("toolmesh") or "toolmesh"
 
 
 def _document(host: Host, transport: Way, server: dict[str, Any]) -> dict[str, Any]:
