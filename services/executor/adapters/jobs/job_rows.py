@@ -187,8 +187,8 @@ class JobRows:
         self, values: dict[str, Any], *, max_seconds: float, checkpoint: dict[str, Any] | None = None
     ) -> bool:
         """Insert a job with the events of its states and its first checkpoint; return False if its key has a job."""
-        durations = {"max_duration": timedelta(seconds=max_seconds), "keep": self._keep}
-        durations["attached"] = timedelta(seconds=ATTACHED_SECONDS)
+        attached = timedelta(seconds=ATTACHED_SECONDS)
+        durations = {"max_duration": timedelta(seconds=max_seconds), "keep": self._keep, "attached": attached}
         if checkpoint is None:
             return await self._callers.change(_ADD, {**values, **durations}) > 0
         async with transaction(self._engine) as connection:
