@@ -172,7 +172,7 @@ def test_every_ticket_ends_once_and_none_is_approved_by_time(mesh: Mesh) -> None
         with ThreadPoolExecutor(WORKERS) as pool:
             names = list(pool.map(lambda number: live(desk, number), range(TICKETS)))
         killer.join()
-        tickets = {}
+        tickets: dict[str, Any] = {}
         give_up = time.monotonic() + 600
         while len(tickets) < len(names) and time.monotonic() < give_up:
             for number, name in enumerate(names):
