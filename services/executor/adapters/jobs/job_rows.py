@@ -70,6 +70,14 @@ where tenant = :tenant and subject = :subject
   and (cast(:after_time as timestamptz) is null or (create_time, invocation_id) < (:after_time, :after_id))
 order by create_time desc, invocation_id desc limit :max_rows
 """)  # noqa: S608
+_TYPICAL_SECONDS = text("""
+select percentile_cont(0.5) within group (order by extract(epoch from end_time - start_time)::float8) as seconds
+from (
+  select start_time, end_time from jobs
+  where tenant = :tenant and tool_version = :tool_version and state = 'succeeded' and start_time is not null
+  order by end_time desc limit 20
+) recent
+""")
 _REQUEST_CANCEL = text(f"""
 update jobs set cancel_requested = true, retry_time = least(retry_time, now()) where {OWN} and end_time is null
 """)  # noqa: S608
@@ -219,6 +227,11 @@ class JobRows:
             "max_rows": max_rows,
         }
         return await self._callers.all(_PAGE, values)
+
+    async def typical_seconds(self, tenant: str, tool_version: str) -> float | None:
+        """Return the median run time of the last jobs of a tool version that succeeded."""
+        row = await self._callers.first(_TYPICAL_SECONDS, {"tenant": tenant, "tool_version": tool_version})
+        return None if row is None else row.seconds
 
     async def request_cancel(self, owner: JobOwner, invocation_id: str) -> None:
         """Request the cancellation of a job that has not ended."""

@@ -72,6 +72,10 @@ class PostgresJobs:
         jobs = tuple(self._job(row) for row in rows[:size])
         return JobPage(jobs, None if last is None else (last.create_time, last.invocation_id))
 
+    async def typical_seconds(self, tenant: str, tool_version: str) -> float | None:
+        """Return the median run time of the last jobs of a tool version that succeeded; None if there are none."""
+        return await self._rows.typical_seconds(tenant, tool_version)
+
     async def request_cancel(self, owner: JobOwner, invocation_id: str) -> Job | None:
         """Request the cancellation of a job that has not ended, and return it; None if the owner has none."""
         await self._rows.request_cancel(owner, invocation_id)

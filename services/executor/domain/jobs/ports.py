@@ -47,6 +47,10 @@ class JobStore(Protocol):
         """Return a page of jobs without their outcomes, newest first."""
         ...
 
+    async def typical_seconds(self, tenant: str, tool_version: str) -> float | None:
+        """Return the median run time of the last jobs of a tool version that succeeded; None if there are none."""
+        ...
+
     async def request_cancel(self, owner: JobOwner, invocation_id: str) -> Job | None:
         """Request the cancellation of a job that has not ended, and return it; None if the owner has none."""
         ...
