@@ -69,7 +69,13 @@ def compose(mesh: Mesh) -> Sequence[Part]:
             | _peers(mesh, "registry", "authz", "audit", "approval"),
         ),
         # The last service: it only translates. It has no database, so it need not wait for one.
-        *_service(mesh, "gateway", _peers(mesh, "executor", "registry", "authz", "audit", "approval"), after=()),
+        *_service(
+            mesh,
+            "gateway",
+            {"TOOLMESH_CONSOLE_KEYS": str(mesh.secrets.console_keys)}
+            | _peers(mesh, "executor", "registry", "authz", "audit", "approval"),
+            after=(),
+        ),
         # Last in, first out: callers come only when all is ready, and are sent away before anything stops.
         envoy_part(
             _envoy_plan(mesh), after=tuple(part for name in SERVICES for part in replica_names(mesh.ports, name))

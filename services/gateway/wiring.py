@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
 from libs.common.runtime.clock import SystemClock
+from libs.common.sealing import KEY_BYTES, Seal
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 from services.gateway.adapters.jwks_cache import JwksCache
@@ -10,6 +13,8 @@ from services.gateway.adapters.peers import Peers
 from services.gateway.authzen.endpoint import EVALUATION, EVALUATIONS_PATH, AuthzenEndpoint
 from services.gateway.authzen.evaluate import Evaluate
 from services.gateway.config import Settings
+from services.gateway.console.build import build_console
+from services.gateway.console.oidc import OidcProvider, OidcSettings
 from services.gateway.contract import METHODS, describe
 from services.gateway.forwarded.methods import handlers as forwarded_handlers
 from services.gateway.handlers import Handlers
@@ -40,6 +45,32 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> GatewayApplic
     evaluations = {EVALUATION: evaluate.one, EVALUATIONS_PATH: evaluate.many}
     authzen = AuthzenEndpoint(evaluations, in_flight, telemetry, log, dpop_check, settings.trace_sample_ratio)
     keys = JwksCache(peers.fetch_jwks, SystemClock())
-    app = Router(endpoint, authzen, keys.get, in_flight, log, settings.public_origins)
+    provider = _login_provider(settings)
+    seal = settings.console_keys or Seal([os.urandom(KEY_BYTES)])
+    console = build_console(
+        *(peers.approvals, peers.tokens, seal, provider, in_flight, telemetry, log),
+        public_origins=settings.public_origins,
+        sample_ratio=settings.trace_sample_ratio,
+    )
+    app = Router(endpoint, authzen, keys.get, console, in_flight, log, settings.public_origins)
     server = HttpServer(settings, app, in_flight, PEERS, log)
-    return GatewayApplication(settings, server, in_flight, telemetry, peers.close)
+
+    async def release() -> None:
+        await peers.close()
+        if provider is not None:
+            await provider.close()
+
+    return GatewayApplication(settings, server, in_flight, telemetry, release)
+
+
+def _login_provider(settings: Settings) -> OidcProvider | None:
+    if not settings.console_oidc_issuer:
+        return None
+    login = OidcSettings(
+        issuer=settings.console_oidc_issuer,
+        client_id=settings.console_oidc_client_id,
+        client_secret=settings.console_oidc_client_secret,
+        scopes=settings.console_oidc_scopes,
+        ca=settings.console_oidc_ca,
+    )
+    return OidcProvider(login)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
-from libs.common.auth.origins import origin_of, without_default_port
-from libs.common.auth.peers import EDGE
 from libs.common.call_context import Call, enter
 from libs.common.deadline_header import allowed_seconds
 from libs.common.errors import MeshError, Reason
@@ -23,13 +20,13 @@ from services.gateway.transport.call_pipeline import begin_call
 from services.gateway.transport.disconnect import while_connected
 from services.gateway.transport.dpop_check import DpopCheck
 from services.gateway.transport.in_flight import InFlightRequests
+from services.gateway.transport.public_address import public_address
 from services.gateway.transport.reply import Reply, correlation_headers, failure, respond
 from services.gateway.transport.request_headers import RequestHead, is_json, read_head, read_headers
 from services.gateway.transport.telemetry import CANCELED, Telemetry, code_of
 
 EVALUATION, EVALUATIONS_PATH = "/access/v1/evaluation", "/access/v1/evaluations"
 CONFIGURATION = "/.well-known/authzen-configuration"
-_AUTHORITY = re.compile(rb"[A-Za-z0-9.-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
 
 Evaluator = Callable[[bytes, str, str], Awaitable[dict[str, Any]]]
 
@@ -124,30 +121,10 @@ def configuration(scope: Scope, public_origins: Collection[str]) -> Reply:
     """Return the discovery document, with the public address of the mesh: the configured origin that the request came
     to, else the first one. Without configured origins it is the host of the request, and a malformed host raises
     INVALID_REQUEST."""
-    here = _public_address(_request_address(scope), tuple(public_origins))
+    here = public_address(scope, public_origins)
     document = {
         "policy_decision_point": here,
         "access_evaluation_endpoint": here + EVALUATION,
         "access_evaluations_endpoint": here + EVALUATIONS_PATH,
     }
     return Reply(200, [(b"cache-control", b"public, max-age=300")], dump(document))
-
-
-def _public_address(asked: str, public_origins: Sequence[str]) -> str:
-    if not public_origins:
-        if not asked:
-            raise MeshError(Reason.INVALID_REQUEST, message="the host header is malformed")
-        return asked
-    try:
-        here = origin_of(asked)
-    except ValueError:
-        here = ""
-    return without_default_port(here if here in public_origins else public_origins[0])
-
-
-def _request_address(scope: Scope) -> str:
-    """Return the address that the request came to, as it says itself; empty if the host is malformed."""
-    headers: dict[bytes, bytes] = dict(scope["headers"])
-    authority = headers.get(b"host", b"")
-    plain = scope["state"].get("peer", "") == EDGE and headers.get(b"x-forwarded-proto") == b"http"
-    return f"{'http' if plain else 'https'}://{authority.decode()}" if _AUTHORITY.fullmatch(authority) else ""

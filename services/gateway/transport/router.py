@@ -27,8 +27,10 @@ _POINTER = dump(
         "describe": {"jsonrpc": "2.0", "id": 1, "method": "rpc.discover"},
         "keys": "/.well-known/jwks.json",
         "authzen": "/.well-known/authzen-configuration",
+        "console": "/console",
     }
 )
+CONSOLE_PATH = "/console"
 _HEALTHY, _DRAINING = dump({"status": "serving"}), dump({"status": "draining"})
 
 
@@ -40,11 +42,12 @@ class Router:
         rpc: RpcEndpoint,
         authzen: AuthzenEndpoint,
         keys: Callable[[], Awaitable[bytes]],
+        console: Callable[[Scope, Receive, Send], Awaitable[None]],
         in_flight: InFlightRequests,
         log: Log,
         public_origins: Collection[str] = (),
     ) -> None:
-        self._public_origins = public_origins
+        self._public_origins, self._console = public_origins, console
         self._rpc, self._authzen, self._keys, self._in_flight, self._log = rpc, authzen, keys, in_flight, log
         self._pages = {
             "/": self._pointer,
@@ -60,6 +63,8 @@ class Router:
                 await self._rpc(scope, receive, send)
             elif path in (EVALUATION, EVALUATIONS_PATH):
                 await self._authzen(scope, receive, send)
+            elif path == CONSOLE_PATH or path.startswith(CONSOLE_PATH + "/"):
+                await self._console(scope, receive, send)
             else:
                 await respond(send, await self._page(scope), *self._in_flight.close_headers())
         except Exception as error:
