@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -47,6 +47,10 @@ class Settings:
     egress_internal: str = ""
     hooks: str = ""
     max_token_lifetime: int = 86_400
+    console_oidc_issuer: str = ""
+    console_oidc_client_id: str = ""
+    console_oidc_client_secret: str = field(default="", repr=False)
+    console_oidc_ca: str = ""
 
 
 class SettingError(ValueError):
@@ -138,6 +142,10 @@ VARIABLES: dict[str, tuple[str, Callable[[str], Any]]] = {
     "TOOLMESH_RUNSC": ("runsc", _place),
     "TOOLMESH_EGRESS_INTERNAL": ("egress_internal", str),
     "TOOLMESH_HOOKS": ("hooks", _place),
+    "TOOLMESH_CONSOLE_OIDC_ISSUER": ("console_oidc_issuer", str),
+    "TOOLMESH_CONSOLE_OIDC_CLIENT_ID": ("console_oidc_client_id", str),
+    "TOOLMESH_CONSOLE_OIDC_CLIENT_SECRET": ("console_oidc_client_secret", str),
+    "TOOLMESH_CONSOLE_OIDC_CA": ("console_oidc_ca", _place),
     "TOOLMESH_MAX_TOKEN_LIFETIME": ("max_token_lifetime", whole(1, 366 * 86_400)),
 }
 

@@ -67,19 +67,32 @@ class ApprovalPages:
         """Deny a ticket."""
         return await self._decide(request, ticket_id, self._approvals.DenyTicket, pb.DenyTicketRequest)
 
+    async def cancel(self, request: ConsoleRequest, ticket_id: str) -> Response:
+        """Withdraw a ticket of one's own."""
+        message = pb.CancelTicketRequest(name=f"tickets/{ticket_id}", request_id=new_id())
+        return await self._change(request, ticket_id, self._approvals.CancelTicket, message)
+
     async def _decide(self, request: ConsoleRequest, ticket_id: str, call: Any, message: Any) -> Response:
-        """Send the decision about what the person saw. A refusal shows the ticket again, with the advice and the reason
-        that was typed."""
+        """Send the decision, about the ticket as the person saw it."""
+        decision = message(
+            name=f"tickets/{ticket_id}",
+            reason=request.form.get("reason", "").strip(),
+            etag=request.form.get("etag", ""),
+            request_id=new_id(),
+        )
+        return await self._change(request, ticket_id, call, decision)
+
+    async def _change(self, request: ConsoleRequest, ticket_id: str, call: Any, message: Any) -> Response:
+        """Change a ticket and show it. A refusal shows it with the advice, and with the reason that was typed."""
         check_form_token(request)
-        reason, name = request.form.get("reason", "").strip(), f"tickets/{ticket_id}"
         try:
-            decision = message(name=name, reason=reason, etag=request.form.get("etag", ""), request_id=new_id())
-            await answer_of(call(decision))
+            await answer_of(call(message))
         except MeshError as error:
-            if error.row.http_status == 401 or error.reason is Reason.NOT_FOUND:
+            status = error.row.http_status
+            if status == 401 or error.reason is Reason.NOT_FOUND:
                 raise
-            values = {"error": error_view(error, request.trace_id), "reason": reason}
-            return await self._ticket(request, name, "approvals/ticket.html", status=error.row.http_status, **values)
+            values = {"error": error_view(error, request.trace_id), "reason": request.form.get("reason", "")}
+            return await self._ticket(request, message.name, "approvals/ticket.html", status=status, **values)
         return redirect(f"{PATH}/{ticket_id}")
 
     async def _ticket(

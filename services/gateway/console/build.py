@@ -64,6 +64,7 @@ def build_console(
         Route("GET", path("/console/approvals/{ticket}"), "ticket", room.show_ticket),
         Route("POST", path("/console/approvals/{ticket}/approve"), "approve", room.approve),
         Route("POST", path("/console/approvals/{ticket}/deny"), "deny", room.deny),
+        Route("POST", path("/console/approvals/{ticket}/cancel"), "cancel", room.cancel),
     )
     return ConsoleEndpoint(
         routes, login, pages, static, cookies, in_flight, telemetry, log, public_origins, sample_ratio

@@ -69,13 +69,13 @@ def error_view(error: MeshError, trace_id: str) -> dict[str, Any]:
 
 
 def visible_text(text: str) -> str:
-    """Return a text with its invisible and direction-changing characters spelled out, such as `⟨U+202E⟩`.
+    """Return a text with its invisible and direction-changing characters spelled out, such as `‹U+202E›`.
 
     Otherwise a caller could make an argument look like another one. Line breaks and tabs stay.
     """
     if text.isascii() and text.isprintable():
         return text
-    return "".join(char if _is_harmless(char) else f"⟨U+{ord(char):04X}⟩" for char in text)
+    return "".join(char if _is_harmless(char) else f"‹U+{ord(char):04X}›" for char in text)
 
 
 def _is_harmless(char: str) -> bool:

@@ -78,6 +78,11 @@ class TicketSummary:
         """Whether it waits for a decision."""
         return self.state == "pending"
 
+    @property
+    def open(self) -> bool:
+        """Whether a denial or a withdrawal still changes it."""
+        return self.state in ("pending", "approved")
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
