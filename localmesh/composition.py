@@ -57,8 +57,8 @@ def compose(mesh: Mesh) -> Sequence[Part]:
             _redis(mesh, "registry") | _peers(mesh, "authz", "audit"),
             after=("postgres", "valkey"),
         ),
-        # No part waits for it at start. It precedes the executor, which will redeem its tickets.
-        *_service(mesh, "approval", _peers(mesh, "authz", "audit")),
+        # No part waits for it at start. It precedes the executor, which redeems its tickets.
+        *_service(mesh, "approval", _approval(mesh) | _peers(mesh, "authz", "audit")),
         # After those it calls, so that on the way down it ends its work while they still answer.
         *_service(
             mesh,
@@ -154,6 +154,15 @@ def _sandboxes(mesh: Mesh) -> dict[str, str]:
         "TOOLMESH_RUNSC": settings.runsc,
         "TOOLMESH_EGRESS_INTERNAL": settings.egress_internal,
         "TOOLMESH_HOOKS": settings.hooks,
+    }
+    return {name: value for name, value in named.items() if value}
+
+
+def _approval(mesh: Mesh) -> dict[str, str]:
+    """Returns the files of approval, where the mesh has any."""
+    named = {
+        "TOOLMESH_APPROVAL_RULES": mesh.settings.approval_rules,
+        "TOOLMESH_APPROVAL_NOTIFICATIONS": mesh.settings.approval_notifications,
     }
     return {name: value for name, value in named.items() if value}
 

@@ -46,6 +46,8 @@ class Settings:
     """gVisor's program; empty for the one that `make gvisor` built, else the one on the PATH."""
     egress_internal: str = ""
     hooks: str = ""
+    approval_rules: str = ""
+    approval_notifications: str = ""
     max_token_lifetime: int = 86_400
     console_oidc_issuer: str = ""
     console_oidc_client_id: str = ""
@@ -146,6 +148,8 @@ VARIABLES: dict[str, tuple[str, Callable[[str], Any]]] = {
     "TOOLMESH_CONSOLE_OIDC_CLIENT_ID": ("console_oidc_client_id", str),
     "TOOLMESH_CONSOLE_OIDC_CLIENT_SECRET": ("console_oidc_client_secret", str),
     "TOOLMESH_CONSOLE_OIDC_CA": ("console_oidc_ca", _place),
+    "TOOLMESH_APPROVAL_RULES": ("approval_rules", _place),
+    "TOOLMESH_APPROVAL_NOTIFICATIONS": ("approval_notifications", _place),
     "TOOLMESH_MAX_TOKEN_LIFETIME": ("max_token_lifetime", whole(1, 366 * 86_400)),
 }
 

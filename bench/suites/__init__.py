@@ -6,7 +6,20 @@ from collections.abc import Callable, Iterator
 
 from bench.environment.mesh import Stage
 from bench.report.measurement import Row
-from bench.suites import audit, authz, executor, floor, gateway, growth, peers, registry, soak, workloads
+from bench.suites import (
+    approvals,
+    audit,
+    authz,
+    executor,
+    floor,
+    gateway,
+    growth,
+    jobs,
+    peers,
+    registry,
+    soak,
+    workloads,
+)
 
 SUITES: dict[str, Callable[[Stage], Iterator[Row]]] = {
     "floor": floor.run,
@@ -14,6 +27,8 @@ SUITES: dict[str, Callable[[Stage], Iterator[Row]]] = {
     "peers": peers.run,
     "workloads": workloads.run,
     "executor": executor.run,
+    "jobs": jobs.run,
+    "approvals": approvals.run,
     "authz": authz.run,
     "audit": audit.run,
     # Grows the mesh that all share, so it comes after those that want it small, and before the one that wants

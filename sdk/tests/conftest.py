@@ -108,6 +108,9 @@ def servicer(parent: type, mesh: ScriptedMesh) -> Any:
     """Return a servicer whose every method is scripted."""
 
     def method(name: str) -> Callable[..., Any]:
+        if name == "StreamInvocation":
+            # Its first message is its request.
+            return lambda self, requests, context: mesh.stream(name, next(requests), context)
         if name in ("WatchRecords", "WatchInvocation", "ReplayPolicySet", "FetchResult"):
             return lambda self, request, context: mesh.stream(name, request, context)
         return lambda self, request, context: mesh.reply(name, request, context)

@@ -57,9 +57,9 @@ def test_an_outcome_is_a_result_or_an_error() -> None:
 
 def test_an_event_names_its_state_and_why() -> None:
     moved = ipb.StateTransition(state=ipb.INVOCATION_STATE_YIELDED, reason="taken over")
-    assert event_state(pb.WatchInvocationResponse(transition=moved)) == "yielded (taken over)"
+    assert event_state(ipb.InvocationEvent(transition=moved)) == "yielded (taken over)"
     ended = ipb.Invocation(state=ipb.INVOCATION_STATE_SUCCEEDED)
-    assert event_state(pb.WatchInvocationResponse(ended=ended)) == "succeeded"
+    assert event_state(ipb.InvocationEvent(ended=ended)) == "succeeded"
 
 
 @pytest.mark.parametrize(("key", "sent"), [("k", 2), (None, 1)])

@@ -1,8 +1,8 @@
 """The Toolmesh client library: `Client` for threads, `AsyncClient` for asyncio; every failure is a `ToolmeshError`.
 
-Public names are here and in client, aio, discovery, errors, result, group, preview, usage, manifest, keys and
-token_request; `_wire` is private. Names are loaded on first use, so that the command line shows its help without
-importing gRPC.
+Public names are here and in client, aio, discovery, errors, result, group, preview, usage, manifest, keys, jobs,
+streams and token_request; `_wire` is private. Names are loaded on first use, so that the command line shows its help
+without importing gRPC.
 """
 
 from __future__ import annotations
@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from toolmesh_sdk.result import RenderedResult as RenderedResult
     from toolmesh_sdk.result import Result as Result
     from toolmesh_sdk.result import StoredResult as StoredResult
+    from toolmesh_sdk.streams import AsyncJobStream as AsyncJobStream
+    from toolmesh_sdk.streams import JobStream as JobStream
     from toolmesh_sdk.token_request import Bounds as Bounds
     from toolmesh_sdk.usage import UsageReader as UsageReader
 
@@ -84,6 +86,8 @@ _MODULES = {
     "Client": "toolmesh_sdk.client",
     "AsyncJob": "toolmesh_sdk.jobs",
     "Job": "toolmesh_sdk.jobs",
+    "AsyncJobStream": "toolmesh_sdk.streams",
+    "JobStream": "toolmesh_sdk.streams",
     "GroupCall": "toolmesh_sdk.group",
     "Outcome": "toolmesh_sdk.group",
     "Precondition": "toolmesh_sdk.preview",

@@ -31,13 +31,14 @@ from toolmesh_sdk._wire.retry import RetryPolicy
 from toolmesh_sdk._wire.status import error_from_rpc
 from toolmesh_sdk._wire.trace import new_traceparent, trace_id_of
 from toolmesh_sdk._wire.transport import DEFAULT_TIMEOUT, Options, Token, Transport
-from toolmesh_sdk._wire.watch import Watch, log_size
+from toolmesh_sdk._wire.watch import StreamSession, Watch, log_size
 from toolmesh_sdk.discovery import LoadedSchemas, SearchOptions, SearchResult, Surface, SurfaceOptions
 from toolmesh_sdk.group import GroupCall, Outcome, group_request, is_repeatable, parse_outcomes
 from toolmesh_sdk.jobs import CallOptions, Job, JobFilters
 from toolmesh_sdk.keys import resolve_idempotency_key
 from toolmesh_sdk.preview import Preview, parse_preview
 from toolmesh_sdk.result import Result, parse_result
+from toolmesh_sdk.streams import JobStream, keyed
 from toolmesh_sdk.token_request import Bounds, token_part
 from toolmesh_sdk.usage import UsageFilters
 
@@ -191,6 +192,32 @@ class Client:
         secret = self._transport.options.key_secret
         request = jobs.start_request(tool, arguments, options, max_duration, secret)
         return jobs.start(self._transport, request, timeout)
+
+    def stream(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        max_duration: float | None = None,
+        cancel_on_disconnect: bool = False,
+        timeout: float | None = None,
+        **options: Unpack[CallOptions],
+    ) -> JobStream:
+        """Return a stream that starts a call when it is iterated over: `for event in client.stream(...)`.
+
+        Lost connections are replaced, without a missing or repeated event. The call goes on without its stream; with
+        `cancel_on_disconnect` it is cancelled when no stream is attached to it for 30 seconds.
+        """
+        secret = self._transport.options.key_secret
+        request = jobs.start_request(
+            tool, arguments, options, max_duration, secret, cancel_on_disconnect=cancel_on_disconnect
+        )
+        session = StreamSession(keyed(request), "", 0, self._transport.options.retry, timeout)
+        return JobStream(self._transport, session)
+
+    def attach(self, name: str, *, after: int = 0, timeout: float | None = None) -> JobStream:
+        """Return a stream of an invocation that was started before, behind a sequence."""
+        return JobStream(self._transport, StreamSession(None, name, after, self._transport.options.retry, timeout))
 
     def job(self, name: str) -> Job:
         """Return the handle of an invocation that was started before."""

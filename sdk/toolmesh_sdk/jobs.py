@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from datetime import datetime
@@ -60,6 +61,8 @@ def start_request(
     options: CallOptions,
     max_duration: float | None,
     secret: str | bytes,
+    *,
+    cancel_on_disconnect: bool = False,
 ) -> pb.StartInvocationRequest:
     """Build the request that starts an invocation."""
     session = options.get("session_id", "")
@@ -74,7 +77,14 @@ def start_request(
         ticket=options.get("ticket", ""),
     )
     longest = None if max_duration is None else _duration(max_duration)
-    return pb.StartInvocationRequest(request=call, max_duration=longest)
+    on_disconnect = pb.ON_DISCONNECT_CANCEL if cancel_on_disconnect else pb.ON_DISCONNECT_UNSPECIFIED
+    return pb.StartInvocationRequest(request=call, max_duration=longest, on_disconnect=on_disconnect)
+
+
+def answer_request(name: str, input_id: str, value: Any) -> pb.ResumeInvocationRequest:
+    """Build the request that answers a question with a JSON value."""
+    content = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    return pb.ResumeInvocationRequest(name=name, input=pb.InvocationInput(input_id=input_id, content=content))
 
 
 def list_request(filters: JobFilters, page_size: int) -> pb.ListInvocationsRequest:
@@ -93,7 +103,7 @@ def state_of(invocation: ipb.Invocation) -> str:
     return str(ipb.InvocationState.Name(invocation.state)).removeprefix("INVOCATION_STATE_").lower()
 
 
-def event_state(event: pb.WatchInvocationResponse) -> str:
+def event_state(event: ipb.InvocationEvent) -> str:
     """Return the state that an event entered, and why where the state alone does not say."""
     if event.HasField("ended"):
         return state_of(event.ended)
@@ -151,7 +161,7 @@ class Job:
         """Return the result once there is one, or raise the error that the invocation ended with."""
         return outcome_of(self.wait(timeout=timeout))
 
-    def watch(self, *, after: int = 0, timeout: float | None = None) -> Iterator[pb.WatchInvocationResponse]:
+    def watch(self, *, after: int = 0, timeout: float | None = None) -> Iterator[ipb.InvocationEvent]:
         """Iterate over the events behind a sequence until the invocation ends, or the timeout is over.
 
         No event is missed or repeated when a connection is lost.
@@ -162,15 +172,23 @@ class Job:
             trace, error = options.traceparent(), None
             stream = self._stub.WatchInvocation(watch.request, timeout=seconds, metadata=options.metadata(trace))
             try:
-                for event in stream:
-                    watch.advance(event)
-                    yield event
+                for message in stream:
+                    if (event := watch.advance(message)) is not None:
+                        yield event
             except grpc.RpcError as failure:
                 error = error_from_rpc(failure, trace_id_of(trace))
             finally:
                 stream.cancel()
             if not watch.ended:
                 self._transport.pause(watch.wait_after(error))
+
+    def answer(self, value: Any, input_id: str, *, timeout: float | None = None) -> ipb.Invocation:
+        """Answer the question of the tool with a JSON value. Raises InvalidInputError where it breaks the schema.
+
+        The question stays open then.
+        """
+        request = answer_request(self.name, input_id, value)
+        return self._transport.unary(self._stub.ResumeInvocation, request, timeout, repeatable=False).invocation
 
     def cancel(self, *, timeout: float | None = None) -> ipb.Invocation:
         """Cancel the invocation and return it. It may still run for a moment."""
@@ -207,7 +225,7 @@ class AsyncJob:
         """Return the result once there is one, or raise the error that the invocation ended with."""
         return outcome_of(await self.wait(timeout=timeout))
 
-    async def watch(self, *, after: int = 0, timeout: float | None = None) -> AsyncIterator[pb.WatchInvocationResponse]:
+    async def watch(self, *, after: int = 0, timeout: float | None = None) -> AsyncIterator[ipb.InvocationEvent]:
         """Iterate over the events behind a sequence until the invocation ends, or the timeout is over.
 
         No event is missed or repeated when a connection is lost.
@@ -219,15 +237,25 @@ class AsyncJob:
             stream = self._stub.WatchInvocation(watch.request, timeout=seconds, metadata=options.metadata(trace))
             try:
                 with canceled_when_closed(trace):
-                    async for event in stream:
-                        watch.advance(event)
-                        yield event
+                    async for message in stream:
+                        if (event := watch.advance(message)) is not None:
+                            yield event
             except grpc.RpcError as failure:
                 error = error_from_rpc(failure, trace_id_of(trace))
             finally:
                 stream.cancel()
             if not watch.ended:
                 await self._transport.pause(watch.wait_after(error))
+
+    async def answer(self, value: Any, input_id: str, *, timeout: float | None = None) -> ipb.Invocation:
+        """Answer the question of the tool with a JSON value. Raises InvalidInputError where it breaks the schema.
+
+        The question stays open then.
+        """
+        request = answer_request(self.name, input_id, value)
+        response = await self._transport.unary(self._stub.ResumeInvocation, request, timeout, repeatable=False)
+        found: ipb.Invocation = response.invocation
+        return found
 
     async def cancel(self, *, timeout: float | None = None) -> ipb.Invocation:
         """Cancel the invocation and return it. It may still run for a moment."""

@@ -14,6 +14,9 @@ from libs.common.runtime.clock import SystemClock
 from libs.common.sql.engine import engine_for
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
+from libs.common.webhooks.sender import WebhookSender
+from services.approval.adapters.notifications.queue import NotificationQueue
+from services.approval.adapters.notifications.sender import NotificationSender
 from services.approval.adapters.postgres_tickets import PostgresTickets
 from services.approval.adapters.sweeper import ticket_sweeper
 from services.approval.adapters.ticket_feed import TicketFeed
@@ -32,7 +35,12 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> RpcApplicatio
     verifier = verifier_from(authz, settings, log)
     acts = ActRecorder(ActEncoder(SCHEMA.name))
     delivery = ActDelivery(engine, acts, audit, log)
-    tickets = PostgresTickets(engine, acts)
+    webhooks = WebhookSender(settings.approval_notifications.destinations())
+    channels = settings.approval_notifications.open(webhooks)
+    notifier = NotificationSender(
+        NotificationQueue(engine), channels, settings.approval_notifications.hourly_limit, log
+    ).task()
+    tickets = PostgresTickets(engine, acts, channels)
     feed, sweeper = TicketFeed(tickets, log), ticket_sweeper(tickets, log)
     handlers = ApprovalHandlers(
         tickets=tickets,
@@ -40,7 +48,7 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> RpcApplicatio
         authority=IntrospectedAuthority(authz),
         revocations=FollowedRevocations(verifier.view),
         watchers=FollowedWatchers(verifier.view, SystemClock()),
-        rules=settings.rules,
+        rules=settings.approval_rules,
     )
     return RpcApplication(
         settings,
@@ -60,6 +68,8 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> RpcApplicatio
             Resource(delivery.start, delivery.stop),
             Resource(feed.start, feed.stop),
             Resource(sweeper.start, sweeper.stop),
+            Resource(stop=webhooks.close),
+            Resource(notifier.start, notifier.stop),
         ],
         before_drain=feed.end,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -10,18 +11,28 @@ from libs.common.auth.tokens import TokenVerifier
 from libs.common.ids import new_id
 from libs.common.rpc.application import Resource
 from libs.common.runtime.process import instance_id
+from libs.common.runtime.tasks import PeriodicTask
 from libs.common.telemetry.log import Log
+from services.executor.adapters.jobs.answer_schemas import compile_answer_schema
 from services.executor.adapters.jobs.caller_sessions import TokenSessions
 from services.executor.adapters.jobs.job_rows import JobRows
 from services.executor.adapters.jobs.job_store import PostgresJobs
-from services.executor.adapters.jobs.signals import RedisJobSignals
+from services.executor.adapters.jobs.report_rows import ReportRows
+from services.executor.adapters.jobs.report_store import PostgresReports
+from services.executor.adapters.jobs.signals import EVENTS, JOBS, RedisJobSignals
 from services.executor.config import Settings
 from services.executor.domain.invoke import Invoke
+from services.executor.domain.jobs.answer_question import AnswerQuestion
+from services.executor.domain.jobs.attached_streams import RENEW_SECONDS, AttachedStreams
 from services.executor.domain.jobs.cancel_invocation import CancelInvocation
 from services.executor.domain.jobs.find_invocations import FindInvocations
 from services.executor.domain.jobs.job import JobBounds
+from services.executor.domain.jobs.reports.job_channel import JobChannels
+from services.executor.domain.jobs.reports.report_writer import ReportWriter
 from services.executor.domain.jobs.run_jobs import JobRunner
 from services.executor.domain.jobs.start_invocation import StartInvocation
+from services.executor.domain.jobs.state_records import StateRecords
+from services.executor.domain.jobs.stream_invocation import StreamInvocation
 from services.executor.domain.jobs.watch_invocation import WatchInvocation
 from services.executor.domain.jobs.watched_jobs import WatchedJobs
 from services.executor.domain.phases.pipeline import Pipeline
@@ -38,8 +49,9 @@ class Jobs:
 
     store: PostgresJobs
     handlers: InvocationHandlers
-    signals: Resource
-    runner: Resource
+    signals: Sequence[Resource]
+    """Started before the server, stopped after it."""
+    runner: Sequence[Resource]
 
 
 def build_jobs(
@@ -66,10 +78,16 @@ def build_jobs(
         per_tool=settings.job_tool_concurrency,
     )
     store = PostgresJobs(rows, settings.sealing_keys, bounds)
-    signals = RedisJobSignals(settings.redis_url, log)
+    reports = PostgresReports(ReportRows(database, owner=owner), settings.sealing_keys)
+    signals = RedisJobSignals(settings.redis_url, JOBS, log)
+    readers = RedisJobSignals(settings.redis_url, EVENTS, log)
+    records = StateRecords(ports.audit, pipeline.audit_wait)
+    writer = ReportWriter(reports, readers, ports.observer, ports.clock)
+    channels = JobChannels(writer, reports, readers, records, ports.scanners, compile_answer_schema)
     runner = JobRunner(
         Invoke(pipeline),
         store,
+        channels,
         TokenSessions(verifier),
         signals,
         ports.observer,
@@ -77,11 +95,25 @@ def build_jobs(
         max_running=settings.job_concurrency,
         lease_seconds=LEASE_SECONDS,
     )
+    find, cancel = FindInvocations(store, reports), CancelInvocation(store, signals)
+    watch = WatchInvocation(find, reports, WatchedJobs(reports, readers), ports.clock)
+    answer = AnswerQuestion(find, reports, signals, compile_answer_schema)
+    attached = AttachedStreams(reports, signals)
+    start = StartInvocation(pipeline, store, signals, records)
     handlers = InvocationHandlers(
         limits,
-        LimitedCalls(limits, StartInvocation(pipeline, store, signals).execute, lambda asked: [asked.request], refused),
-        FindInvocations(store),
-        CancelInvocation(store, signals),
-        WatchInvocation(store, WatchedJobs(store, signals), ports.clock),
+        LimitedCalls(limits, start.execute, lambda asked: [asked.request], refused),
+        find,
+        cancel,
+        watch,
+        StreamInvocation(watch, answer, cancel, attached),
+        answer,
+        ports.clock,
     )
-    return Jobs(store, handlers, Resource(signals.start, signals.stop), Resource(runner.start, runner.stop))
+    renewal = PeriodicTask("attached-streams", attached.renew, log, interval=RENEW_SECONDS)
+    return Jobs(
+        store,
+        handlers,
+        [Resource(each.start, each.stop) for each in (signals, readers, renewal)],
+        [Resource(each.start, each.stop) for each in (writer, runner)],
+    )

@@ -28,6 +28,8 @@ POLICY: Policy = {
     _INVOCATIONS + "WaitInvocation": Row(_CALLERS, deadline=_MAX_SECONDS, idempotent=True, tenancy=Tenancy.OWN),
     _INVOCATIONS + "CancelInvocation": Row(_CALLERS, deadline=5.0, idempotent=True, tenancy=Tenancy.OWN),
     _INVOCATIONS + "WatchInvocation": Row(_CALLERS, deadline=None, idempotent=True, tenancy=Tenancy.OWN),
+    _INVOCATIONS + "StreamInvocation": Row(_CALLERS, deadline=None, idempotent=False, tenancy=Tenancy.OWN),
+    _INVOCATIONS + "ResumeInvocation": Row(_CALLERS, deadline=30.0, idempotent=False, tenancy=Tenancy.OWN),
     _KEYS + "ListKeys": Row(_KEY_READERS, deadline=10.0, idempotent=True, tenancy=Tenancy.OWN),
     _KEYS + "GetKey": Row(_KEY_READERS, deadline=5.0, idempotent=True, tenancy=Tenancy.OWN),
     _KEYS + "SettleKey": Row(_KEY_ADMINS, deadline=10.0, idempotent=False, tenancy=Tenancy.OWN),

@@ -206,7 +206,7 @@ def compose(
             engine_resource(database, SCHEMA),
             *maintenance(claims, store, log),
             sweeper("jobs", jobs.store.sweep, log),
-            jobs.signals,
+            *jobs.signals,
             sweeper("tool_logs", logs.sweep, log),
             Resource(log_writer.start, log_writer.stop),
             Resource(stop=budget.close),
@@ -220,7 +220,7 @@ def compose(
             Resource(stop=hooks.close),
             # Ready only once the registry can tell that its tools have a runner.
             Resource(announcer.wait),
-            jobs.runner,
+            *jobs.runner,
         ],
     )
 

@@ -45,6 +45,8 @@ JSON_FIELDS = frozenset(
         "toolmesh.executor.v1.Compensation.arguments",
         "toolmesh.executor.v1.InvokeRequest.arguments",
         "toolmesh.executor.v1.SettleKeyRequest.result",
+        "toolmesh.executor.v1.InvocationInput.content",
+        "toolmesh.executor.v1.InputRequest.schema",
         "toolmesh.executor.v1.InvocationInputs.model_input",
         "toolmesh.executor.v1.InvocationInputs.observable_input",
         "toolmesh.executor.v1.InvocationInputs.permission_input",

@@ -27,6 +27,7 @@ from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 from services.registry.adapters.json_schemas import JsonSchemaChecker
 from services.registry.adapters.language.process import LanguageProcess
+from services.registry.adapters.language.vocabularies import word_ranks
 from services.registry.adapters.postgres.announcements import PostgresAnnouncements
 from services.registry.adapters.postgres.catalogue import PostgresCatalogue
 from services.registry.adapters.postgres.change_feed import POLL_SECONDS, PolledChangeFeed
@@ -41,6 +42,7 @@ from services.registry.adapters.trust.scores import CachedTrustScores
 from services.registry.adapters.trust.usage_reader import AuditUsageReader, UnavailableUsageReader
 from services.registry.adapters.usability import AuthzUsability
 from services.registry.config import Settings
+from services.registry.domain.discovery.spelling import Spelling
 from services.registry.domain.discovery.text import EMBEDDING_TEXT_VERSION
 from services.registry.domain.lifecycle.sweep_lifecycle import SweepReport, sweep_lifecycle
 from services.registry.domain.trust.compute_score import TrustScorer
@@ -184,7 +186,14 @@ def _discovery(
         catalogue=catalogue, log=changes, feed=feed, vectors=vectors, trust=trust, clock=clock, journal=log
     )
     return _Discovery(
-        DiscoveryHandlers(directory=directory, language=language, catalogue=catalogue, runners=runners, clock=clock),
+        DiscoveryHandlers(
+            directory=directory,
+            language=language,
+            spelling=Spelling(word_ranks(), directory.has_word),
+            catalogue=catalogue,
+            runners=runners,
+            clock=clock,
+        ),
         [
             Resource(stop=language.stop),
             Resource(directory.start, directory.stop),

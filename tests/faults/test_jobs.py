@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import grpc.aio
@@ -74,7 +75,7 @@ class Jobs:
         """Return the sequences of all events of a job that ended."""
         stub = random.choice(self._stubs)
         watch = stub.WatchInvocation(pb.WatchInvocationRequest(name=name), metadata=self._metadata, wait_for_ready=True)
-        return [event.sequence async for event in watch]
+        return [each.event.sequence async for each in watch if each.HasField("event")]
 
     async def _ask(self, method: str, request: Any) -> Any:
         while True:
@@ -144,3 +145,33 @@ async def test_every_job_ends_and_has_its_effect_once_whichever_executor_dies(
     for sequences in sample:
         assert sequences == list(range(1, len(sequences) + 1))
     print(f"\n{JOBS} jobs, {KILLS} kills: {dict(outcomes)}")  # noqa: T201
+
+
+QUEUED = 1000
+
+
+async def test_a_thousand_waiting_jobs_end_by_priority_although_half_of_the_executors_die(
+    own_mesh: Mesh, fleet: Fleet, folder: Path
+) -> None:
+    await asyncio.to_thread(fleet.wait_ready)
+    async with connected(fleet, own_mesh.token(trust="90", ttl="1h")) as jobs, asyncio.timeout(1500):
+        # An executor runs 16 at once, a tenant 8: nearly all of them wait.
+        wanted = [("book_again", new_id(), 100, 1 + n % 9) for n in range(QUEUED)]
+        names = await asyncio.gather(*(jobs.start(*each) for each in wanted))
+        waiting = [asyncio.create_task(jobs.ended(name)) for name in names]
+        while sum(task.done() for task in waiting) < QUEUED / 2:
+            await asyncio.wait([task for task in waiting if not task.done()], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.to_thread(fleet.kill, fleet.members[0])
+        ended = await asyncio.gather(*waiting)
+    fleet.revive()
+    await asyncio.to_thread(fleet.wait_ready)
+    assert len(set(names)) == QUEUED
+    assert not [job.error.code for job in ended if job.HasField("error")]
+    assert all(effects(folder, tool, key) == 1 for tool, key, _, _ in wanted)
+    started: dict[int, list[float]] = defaultdict(list)
+    for (_, _, _, priority), job in zip(wanted, ended, strict=True):
+        started[priority].append(job.start_time.ToNanoseconds() / 1e9)
+    first = min(min(times) for times in started.values())
+    medians = {priority: median(times) - first for priority, times in sorted(started.items())}
+    print(f"\n{QUEUED} jobs, median start by priority in seconds: {medians}")  # noqa: T201
+    assert medians[9] < medians[5] < medians[1]

@@ -180,7 +180,7 @@ class Killer(threading.Thread):
         self.kills = 0
 
     def run(self) -> None:
-        while not self._over.wait(self._chance.uniform(0.0, 3.0)):
+        while not self._over.wait(self._chance.uniform(2.0, 10.0)):
             if not all(ready(member.ops) for member in self._fleet.members):
                 continue
             self._fleet.kill(self._chance.choice(self._fleet.members))

@@ -33,6 +33,7 @@ from services.executor.builtin.tool import read_only_manifest
 from services.executor.config import Settings
 from services.executor.domain.model import Claim, ClaimOutcome, RunRequest, RunResult
 from services.executor.domain.tool import Tool
+from tests.harness.reporting_tool import reporting_tools, run_reporting
 
 MOMENTS = ("before_claim", "after_claim", "before_effect", "after_effect", "before_settle", "after_settle")
 _FAULTS = Path(os.environ.get("BOOKING_FAULTS", "/nonexistent"))
@@ -143,6 +144,8 @@ class BookingRunner(BuiltinRunner):
     it."""
 
     async def run(self, tool: Tool, work: RunRequest) -> RunResult:
+        if tool.entry_point.startswith("report_"):
+            return await run_reporting(work)
         if not tool.entry_point.startswith("book_"):
             return await super().run(tool, work)
         work.begin()
@@ -191,6 +194,7 @@ def bookings() -> list[Any]:
         Booking("book_asked", mpb.UNCERTAIN_OUTCOME_RULE_QUERY_STATUS),  # type: ignore[arg-type]
         Booking("book_once", mpb.UNCERTAIN_OUTCOME_RULE_FAIL),  # type: ignore[arg-type]
         Booked(),
+        *reporting_tools(),
     ]
 
 

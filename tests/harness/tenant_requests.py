@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from google.protobuf.message import Message
+from toolmesh.approval.v1 import ticket_pb2
 from toolmesh.audit.v1 import usage_service_pb2 as usage_pb
 from toolmesh.authz.v1 import authz_service_pb2 as authz_pb
 from toolmesh.authz.v1 import token_service_pb2 as token_pb
 from toolmesh.authz.v1.capability_token_pb2 import ToolGrant
 from toolmesh.executor.v1 import executor_service_pb2 as executor_pb
 from toolmesh.executor.v1 import idempotency_key_pb2 as kpb
+from toolmesh.executor.v1 import invocation_service_pb2 as jobs_pb
 
 from libs.common.errors import Reason
 from services.registry.tests.manifests import reader
@@ -75,9 +77,20 @@ NAMED: dict[str, Entry] = {
     "InvocationService.WaitInvocation": lambda owner: {"name": owner.job},
     "InvocationService.CancelInvocation": lambda owner: {"name": owner.job},
     "InvocationService.WatchInvocation": lambda owner: {"name": owner.job},
+    "InvocationService.StreamInvocation": lambda owner: {"attach": jobs_pb.AttachInvocation(name=owner.job)},
+    "InvocationService.ResumeInvocation": lambda owner: {
+        "name": owner.job, "input": jobs_pb.InvocationInput(input_id="q", content=b"1"),
+    },
     "KeyService.GetKey": lambda owner: {"name": owner.key},
     "KeyService.SettleKey": lambda owner: {"name": owner.key, "absent": {}, "reason": "because"},
     "ApprovalService.GetTicket": lambda owner: {"name": owner.ticket},
+    "ApprovalService.ApproveTicket": lambda owner: {"name": owner.ticket, "reason": "because"},
+    "ApprovalService.DenyTicket": lambda owner: {"name": owner.ticket, "reason": "because"},
+    "ApprovalService.CancelTicket": lambda owner: {"name": owner.ticket},
+    "ApprovalService.OverrideTicket": lambda owner: {"name": owner.ticket, "reason": "because"},
+    "ApprovalService.ReviewOverride": lambda owner: {
+        "name": owner.ticket, "verdict": ticket_pb2.REVIEW_STATE_UPHELD, "finding": "because",
+    },
     "AuditService.GetRecord": lambda owner: {"name": owner.record},
     "LogService.GetInclusionProof": lambda owner: {"sequence": int(owner.record.rpartition("/")[2])},
 }  # fmt: skip
@@ -100,6 +113,7 @@ ABOUT_CALLER: dict[str, Entry] = {
     "KeyService.ListKeys": lambda owner: {"states": [kpb.KEY_STATE_SUCCEEDED]},
     "ToolLogService.ListToolLogs": lambda owner: {"tool": ECHO},
     "ApprovalService.ListTickets": lambda owner: {},
+    "ApprovalService.WatchTickets": lambda owner: {},
     "AuditService.QueryRecords": lambda owner: {},
     "AuditService.WatchRecords": lambda owner: {},
     "UsageService.GetUsage": lambda owner: {"filter": usage_pb.UsageFilter(tenant=owner.tag)},

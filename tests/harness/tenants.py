@@ -36,7 +36,7 @@ from tests.harness.mesh import Mesh, invoke
 from tests.harness.rpcs import RPC_SERVICES, policy
 
 # Scopes that no policy row names, because the domain checks them.
-_SCOPES_OF_DOMAINS = {"authz:evaluate"}
+_SCOPES_OF_DOMAINS = {"approvals:read", "authz:evaluate"}
 EVERY_SCOPE = sorted(
     _SCOPES_OF_DOMAINS.union(
         *(access.scopes for name in RPC_SERVICES for row in policy(name).values() for access in row.allow.values())

@@ -67,7 +67,7 @@ def reason_of(call: Callable[[], Any]) -> Reason | None:
     try:
         call()
     except grpc.RpcError as error:
-        return from_rpc_error(error).reason
+        return from_rpc_error(error).reason  # type: ignore[arg-type]
     return None
 
 
@@ -76,7 +76,7 @@ def _message(call: dict[str, Any]) -> executor_pb.InvokeRequest:
 
 
 def _refused(error: grpc.RpcError) -> dict[str, Any]:
-    failure = from_rpc_error(error)
+    failure = from_rpc_error(error)  # type: ignore[arg-type]
     return {"reason": failure.reason.name, "ticket": failure.metadata.get("ticket", "")}
 
 

@@ -14,6 +14,7 @@ import pytest
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
+from toolmesh.approval.v1.approval_service_pb2 import WatchTicketsResponse
 from toolmesh.audit.v1.audit_service_pb2 import WatchRecordsResponse
 
 from libs.common.auth.peers import ORCHESTRATOR
@@ -78,6 +79,8 @@ def ask_all(rpc: Rpc, request: Message, tenant: Tenant) -> Answer:
     last = tenant.invoke().invocation_id
 
     def is_last(message: Any) -> bool:
+        if isinstance(message, WatchTicketsResponse):
+            return bool(message.synced)
         return isinstance(message, WatchRecordsResponse) and message.record.record.invocation_id == last
 
     return ask(rpc, request, tenant, is_last=is_last)

@@ -70,7 +70,12 @@ class _ProofSource:
         self._key, self._origin = key, endpoint.origin
 
 
-class Prover(_ProofSource, grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):  # type: ignore[type-arg]
+class Prover(
+    _ProofSource,
+    grpc.UnaryUnaryClientInterceptor,  # type: ignore[type-arg]
+    grpc.UnaryStreamClientInterceptor,  # type: ignore[type-arg]
+    grpc.StreamStreamClientInterceptor,  # type: ignore[type-arg]
+):
     """Adds a proof to every call with a token."""
 
     def intercept_unary_unary(self, continuation: Callable[..., Any], client_call_details: Any, request: Any) -> Any:
@@ -78,6 +83,11 @@ class Prover(_ProofSource, grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamCli
 
     def intercept_unary_stream(self, continuation: Callable[..., Any], client_call_details: Any, request: Any) -> Any:
         return continuation(self._add_proof(client_call_details), request)
+
+    def intercept_stream_stream(
+        self, continuation: Callable[..., Any], client_call_details: Any, request_iterator: Any
+    ) -> Any:
+        return continuation(self._add_proof(client_call_details), request_iterator)
 
     def _add_proof(self, details: Any) -> _Details:
         metadata = add_proof(self._key, self._origin, details.method, details.metadata)
@@ -103,6 +113,15 @@ class AsyncStreamProver(_ProofSource, grpc.aio.UnaryStreamClientInterceptor):  #
         self, continuation: Callable[..., Any], client_call_details: grpc.aio.ClientCallDetails, request: Any
     ) -> Any:
         return await continuation(_aio_add_proof(self._key, self._origin, client_call_details), request)
+
+
+class AsyncBidirectionalProver(_ProofSource, grpc.aio.StreamStreamClientInterceptor):  # type: ignore[type-arg]
+    """Adds a proof to bidirectional calls of asyncio."""
+
+    async def intercept_stream_stream(
+        self, continuation: Callable[..., Any], client_call_details: grpc.aio.ClientCallDetails, request_iterator: Any
+    ) -> Any:
+        return await continuation(_aio_add_proof(self._key, self._origin, client_call_details), request_iterator)
 
 
 def _aio_add_proof(key: ProofKey, origin: str, details: grpc.aio.ClientCallDetails) -> grpc.aio.ClientCallDetails:

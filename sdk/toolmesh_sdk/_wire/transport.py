@@ -142,9 +142,9 @@ class AsyncTransport:
         """The channel, opened on first use: gRPC binds it to the running loop."""
         if self.options.proof_key is None:
             return self._endpoint.aio_channel()
-        from toolmesh_sdk._wire.proof import AsyncStreamProver, AsyncUnaryProver
+        from toolmesh_sdk._wire.proof import AsyncBidirectionalProver, AsyncStreamProver, AsyncUnaryProver
 
-        kinds = (AsyncUnaryProver, AsyncStreamProver)
+        kinds = (AsyncUnaryProver, AsyncStreamProver, AsyncBidirectionalProver)
         return self._endpoint.aio_channel([kind(self.options.proof_key, self._endpoint) for kind in kinds])
 
     async def unary(

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from toolmesh.audit.v1 import audit_record_pb2, audit_service_pb2, checkpoint_pb2
 from toolmesh.common.v1.error_table import Reason
-from toolmesh.executor.v1 import invocation_service_pb2
+from toolmesh.executor.v1 import invocation_pb2, invocation_service_pb2
 
 from toolmesh_sdk._wire.retry import Attempts, RetryPolicy
 from toolmesh_sdk.errors import ToolmeshError, error_for_reason
@@ -19,6 +19,8 @@ STREAM_SECONDS = 1500.0
 # About a minute without progress, so that a watch survives the restart of a service.
 _MAX_ATTEMPTS = 19
 _QUIET_SECONDS = 60.0
+# A stream confirms its events this often. The server sends 256 more than were confirmed.
+ACKNOWLEDGE_EVENTS = 64
 # Servers end a stream slightly before its deadline; after this share of its time it is over, not broken.
 _COMPLETE_SHARE = 0.8
 
@@ -116,7 +118,58 @@ class InvocationWatch(ResumedStream):
         super().__init__(policy, timeout, monotonic)
         self.request, self.ended = request, False
 
-    def advance(self, event: invocation_service_pb2.WatchInvocationResponse) -> None:
-        """Move past an event: the next stream starts after it, and there is none after the last."""
-        self.request.after_sequence, self.ended = event.sequence, event.HasField("ended")
+    def advance(self, message: invocation_service_pb2.WatchInvocationResponse) -> invocation_pb2.InvocationEvent | None:
+        """Move past an event and return it; None for a sign of life. There is no stream after the last event."""
         self.note_progress()
+        if not message.HasField("event"):
+            return None
+        self.request.after_sequence, self.ended = message.event.sequence, message.event.HasField("ended")
+        return message.event
+
+
+class StreamSession(ResumedStream):
+    """A stream that runs an invocation, across connections."""
+
+    def __init__(
+        self,
+        start: invocation_service_pb2.StartInvocationRequest | None,
+        name: str,
+        after: int,
+        policy: RetryPolicy,
+        timeout: float | None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Starts an invocation, or attaches to the one of the name."""
+        super().__init__(policy, timeout, monotonic)
+        self._start, self.name, self._after, self._acknowledged = start, name, after, after
+        self.last: invocation_pb2.Invocation | None = None
+        """The invocation once it ended."""
+
+    def first_message(self) -> invocation_service_pb2.StreamInvocationRequest:
+        """Return what opens the next stream: the start until the invocation has a name, then an attachment."""
+        if not self.name:
+            return invocation_service_pb2.StreamInvocationRequest(start=self._start)
+        attach = invocation_service_pb2.AttachInvocation(name=self.name, after_sequence=self._after)
+        return invocation_service_pb2.StreamInvocationRequest(attach=attach)
+
+    def advance(
+        self, message: invocation_service_pb2.StreamInvocationResponse
+    ) -> invocation_pb2.InvocationEvent | None:
+        """Move past a message; return the event that it brings, if any."""
+        self.note_progress()
+        if message.HasField("invocation"):
+            self.name = message.invocation.name
+        if not message.HasField("event"):
+            return None
+        self._after = message.event.sequence
+        if message.event.HasField("ended"):
+            self.last = message.event.ended
+        return message.event
+
+    def due_acknowledgement(self) -> invocation_service_pb2.StreamInvocationRequest | None:
+        """Return what confirms the events so far, from time to time."""
+        if self._after - self._acknowledged < ACKNOWLEDGE_EVENTS:
+            return None
+        self._acknowledged = self._after
+        acknowledge = invocation_service_pb2.AcknowledgeEvents(sequence=self._after)
+        return invocation_service_pb2.StreamInvocationRequest(acknowledge=acknowledge)

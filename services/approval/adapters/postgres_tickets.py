@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -18,6 +18,7 @@ from services.approval.adapters.acts import STATES_AFTER, refusal_act, step_act
 from services.approval.adapters.rows import from_row, mutable_columns, to_row
 from services.approval.adapters.tables import notifications, tickets
 from services.approval.domain.model import StepKind, Ticket
+from services.approval.domain.notification import Channel
 from services.approval.domain.person import READ_SCOPE, Person
 from services.approval.domain.ports import Change, Cursor, TicketQuery, View
 from services.approval.domain.states import OPEN, TicketState
@@ -31,8 +32,8 @@ _ASKING = frozenset({StepKind.CREATED, StepKind.ESCALATED})
 class PostgresTickets:
     """Stores tickets in one table, with their audit records and notifications in the same transaction."""
 
-    def __init__(self, engine: AsyncEngine, acts: ActRecorder, channels: tuple[str, ...] = ()) -> None:
-        """`channels` are the names of the notification channels."""
+    def __init__(self, engine: AsyncEngine, acts: ActRecorder, channels: Sequence[Channel] = ()) -> None:
+        """`channels` notify the groups that are asked."""
         self._engine, self._acts, self._channels = engine, acts, channels
 
     async def add(self, make: Callable[[datetime], Ticket]) -> tuple[Ticket, datetime]:
@@ -140,14 +141,15 @@ class PostgresTickets:
         for step in after.steps[known:]:
             await connection.execute(self._acts.insertion(step_act(after, step, previous)))
             previous = STATES_AFTER.get(step.kind, previous)
-            if step.kind in _ASKING and self._channels:
+            if step.kind in _ASKING and after.is_open:
                 asked = after.draft.escalation_chain[0] if step.kind is StepKind.CREATED else step.detail
-                await connection.execute(insert(notifications).values(self._notifications(after, step.number, asked)))
+                if rows := self._notifications(after, step.number, asked):
+                    await connection.execute(insert(notifications).values(rows))
 
     def _notifications(self, ticket: Ticket, step: int, group: str) -> list[dict[str, Any]]:
         row = {"ticket_id": ticket.ticket_id, "step": step, "approver_group": group, "attempts": 0}
         times = {"due_time": func.clock_timestamp(), "create_time": func.clock_timestamp()}
-        return [{**row, **times, "channel": channel} for channel in self._channels]
+        return [{**row, **times, "channel": channel.name} for channel in self._channels if channel.serves(group)]
 
 
 async def _time(connection: AsyncConnection) -> datetime:

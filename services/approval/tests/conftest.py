@@ -87,7 +87,7 @@ def environment(
         "TOOLMESH_DATABASE_URL": database("approval"),
         "TOOLMESH_AUTHZ_ADDRESS": f"127.0.0.1:{authz.port}",
         "TOOLMESH_AUDIT_ADDRESS": "127.0.0.1:9",
-        "TOOLMESH_RULES": str(rules),
+        "TOOLMESH_APPROVAL_RULES": str(rules),
     }
 
 

@@ -39,6 +39,6 @@ def test_rules_that_would_approve_by_time_are_refused(environment: dict[str, str
     for content in ('{"on_timeout": "approve"}', '{"escalation": {"then": "approve"}}', '{"auto_approve": "1h"}'):
         rules.write_text(content)
         with pytest.raises(SettingsError):
-            load(Settings, {**environment, "TOOLMESH_RULES": str(rules)})
+            load(Settings, {**environment, "TOOLMESH_APPROVAL_RULES": str(rules)})
     rules.write_text('{"on_timeout": "deny"}')
-    assert load(Settings, {**environment, "TOOLMESH_RULES": str(rules)}).rules == ApprovalRules()
+    assert load(Settings, {**environment, "TOOLMESH_APPROVAL_RULES": str(rules)}).approval_rules == ApprovalRules()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
 from google.protobuf.duration_pb2 import Duration
@@ -11,10 +12,22 @@ from toolmesh.executor.v1 import invocation_pb2 as ipb
 from toolmesh.executor.v1 import invocation_service_pb2 as pb
 
 from libs.common import page_tokens
+from libs.common.call_context import Call
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.status import envelope
-from services.executor.convert.invocation import envelope_of
-from services.executor.domain.jobs.job import Job, JobEvent, JobFilter, JobOwner, JobPage
+from services.executor.convert.invocation import envelope_of, request_of
+from services.executor.domain import errors
+from services.executor.domain.jobs.job import Job, JobFilter, JobOwner, JobPage
+from services.executor.domain.jobs.reports.event import (
+    CheckpointMade,
+    InputAsked,
+    JobEvent,
+    LogEntry,
+    PartialContent,
+    ProgressMade,
+)
+from services.executor.domain.jobs.start_invocation import StartRequest
+from services.executor.domain.jobs.stream_invocation import Acknowledge, Answer, Cancel, ClientMessage
 from services.executor.domain.model import Result
 from services.executor.domain.states import State
 
@@ -25,6 +38,9 @@ DEFAULT_WAIT_SECONDS = 30.0
 POLL_SECONDS = 1
 
 _STATES = {state: ipb.InvocationState.Value(f"INVOCATION_STATE_{state.name}") for state in State}
+_SEVERITIES = {
+    name: ipb.LogSeverity.Value(f"LOG_SEVERITY_{name.upper()}") for name in ("debug", "info", "warning", "error")
+}
 _STATE_NAMES = {number: state for state, number in _STATES.items()}
 
 
@@ -36,6 +52,12 @@ def invocation_id_of(name: str) -> str:
 def max_seconds_of(message: pb.StartInvocationRequest) -> float:
     """Return how long the invocation may take."""
     return _seconds(message.max_duration) if message.HasField("max_duration") else DEFAULT_MAX_SECONDS
+
+
+def start_request_of(message: pb.StartInvocationRequest, call: Call) -> StartRequest:
+    """Return what is asked for with a start, by the caller of an RPC."""
+    detached = message.on_disconnect == pb.ON_DISCONNECT_CANCEL
+    return StartRequest(request_of(message.request, call), call.token, max_seconds_of(message), detached)
 
 
 def wait_seconds_of(message: pb.WaitInvocationRequest, remaining: float | None) -> float:
@@ -63,6 +85,8 @@ def invocation_of(job: Job) -> ipb.Invocation:
         end_time=_timestamp(job.end_time),
         deadline=_timestamp(job.deadline),
     )
+    if job.question is not None:
+        message.input_request.CopyFrom(_question_of(job.question))
     if isinstance(job.outcome, Result):
         message.result.CopyFrom(envelope_of(job.outcome))
     elif job.outcome is not None:
@@ -75,13 +99,91 @@ def started_of(job: Job) -> pb.StartInvocationResponse:
     return pb.StartInvocationResponse(invocation=invocation_of(job), poll_interval=Duration(seconds=POLL_SECONDS))
 
 
-def event_of(event: JobEvent) -> pb.WatchInvocationResponse:
-    """Return an event as a message."""
+def messages_of(requests: AsyncIterator[pb.StreamInvocationRequest]) -> AsyncIterator[ClientMessage]:
+    """Return the messages of a client after its first. Raises INVALID_REQUEST for another start."""
+    return (client_message_of(request) async for request in requests)
+
+
+def client_message_of(request: pb.StreamInvocationRequest) -> ClientMessage:
+    """Return one message of a client. Raises INVALID_REQUEST for one that may only be the first."""
+    match request.WhichOneof("message"):
+        case "input":
+            return Answer(request.input.input_id, request.input.content)
+        case "cancel":
+            return Cancel()
+        case "acknowledge":
+            return Acknowledge(request.acknowledge.sequence)
+    raise errors.stream_not_opened("only the first message of a stream starts an invocation or attaches to one")
+
+
+def heartbeat_of(now: datetime) -> Timestamp:
+    """Return a sign of life."""
+    stamp = _timestamp(now)
+    assert stamp is not None
+    return stamp
+
+
+def event_of(event: JobEvent, invocation_id: str, ended: Job | None = None) -> ipb.InvocationEvent:
+    """Return an event as a message; the terminal one with its job."""
     moment = _timestamp(event.time)
-    return pb.WatchInvocationResponse(
+    message = ipb.InvocationEvent(sequence=event.sequence, event_time=moment)
+    report = event.report
+    if ended is not None:
+        message.ended.CopyFrom(invocation_of(ended))
+    elif report is None:
+        message.transition.CopyFrom(
+            ipb.StateTransition(state=_STATES[event.state], enter_time=moment, reason=event.reason)
+        )
+    elif isinstance(report, ProgressMade):
+        message.progress.CopyFrom(_progress_of(event, report, invocation_id))
+    elif isinstance(report, LogEntry):
+        message.log_message.CopyFrom(ipb.LogMessage(severity=_SEVERITIES[report.severity], text=report.text))
+    elif isinstance(report, PartialContent):
+        message.partial_result.content = report.content
+    elif isinstance(report, InputAsked):
+        message.input_request.CopyFrom(_question_of(report))
+    else:
+        message.checkpoint.CopyFrom(_checkpoint_of(report))
+    return message
+
+
+def _progress_of(event: JobEvent, made: ProgressMade, invocation_id: str) -> ipb.Progress:
+    report = made.report
+    remaining = report.remaining_seconds
+    return ipb.Progress(
+        progress_id=f"{invocation_id}/{event.sequence}",
+        invocation_id=invocation_id,
         sequence=event.sequence,
-        event_time=moment,
-        transition=ipb.StateTransition(state=_STATES[event.state], enter_time=moment, reason=event.reason),
+        state=_STATES[event.state],
+        message=report.message,
+        percent=report.percent,
+        current_step=report.current_step,
+        total_steps=report.total_steps,
+        elapsed=_duration(made.elapsed),
+        bytes_read=report.bytes_read,
+        bytes_written=report.bytes_written,
+        line_count=report.line_count,
+        report_time=_timestamp(event.time),
+        estimated_remaining=None if remaining is None else _duration(remaining),
+    )
+
+
+def _question_of(asked: InputAsked) -> ipb.InputRequest:
+    return ipb.InputRequest(input_id=asked.input_id, message=asked.message, schema=asked.schema)
+
+
+def _checkpoint_of(made: CheckpointMade) -> ipb.Checkpoint:
+    return ipb.Checkpoint(
+        name=made.name,
+        kind=ipb.CheckpointKind.Value(f"CHECKPOINT_KIND_{made.checkpoint_kind.upper()}"),
+        label=made.label,
+        number=made.number,
+        state_bytes=made.state_bytes,
+        stored_bytes=made.stored_bytes,
+        parent_number=made.parent_number,
+        digest=made.digest,
+        create_time=_timestamp(made.create_time),
+        expire_time=_timestamp(made.expire_time),
     )
 
 
@@ -120,6 +222,10 @@ def page_of(message: pb.ListInvocationsRequest, owner: JobOwner, page: JobPage) 
 def _query(message: pb.ListInvocationsRequest, owner: JobOwner) -> list[object]:
     times = [message.start_time.ToJsonString(), message.end_time.ToJsonString()]
     return [owner.tenant, owner.subject, sorted(message.states), message.tool, *times]
+
+
+def _duration(seconds: float) -> Duration:
+    return Duration(seconds=int(seconds), nanos=int(seconds % 1 * 1e9))
 
 
 def _seconds(duration: Duration) -> float:

@@ -73,6 +73,26 @@ def decision_record(invocation: Invocation, refusal: MeshError | None = None) ->
     )
 
 
+def transition_record(invocation: Invocation, event: Event, previous: State | None, state: State) -> Record:
+    """Return the record of a change of state between the decision and the outcome."""
+    return Record(
+        record_id=new_id(),
+        event=event,
+        time=invocation.clock.now(),
+        invocation_id=invocation.invocation_id,
+        request=invocation.request,
+        tool=invocation.tool,
+        previous_state=previous,
+        state=state,
+        status=Status.BEGUN,
+        decision=invocation.decision,
+        arguments=invocation.payload,
+        follows=invocation.decision_record,
+        attempt=invocation.attempts,
+        scanner=invocation.scanner,
+    )
+
+
 def outcome_record(invocation: Invocation, *, result: PayloadDigest | None = None) -> Record:
     """Return the record of the outcome, for the state that the invocation is in."""
     state, tool = invocation.state, invocation.tool

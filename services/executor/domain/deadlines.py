@@ -76,6 +76,13 @@ def limit_for(tool: Tool, request: Request, deadline: Deadline, clock: Clock) ->
     return Limit(left, errors.deadline_exceeded) if left <= authority else Limit(authority, errors.authority_ended)
 
 
+def outer_limit(request: Request, deadline: Deadline, clock: Clock) -> Limit:
+    """Return the shorter of the caller's deadline and the lifetime of its token, whatever the tool's own limit."""
+    left = max(deadline.run_until - clock.monotonic(), 0.0)
+    authority = max(request.caller.authority_ends - clock.now().timestamp(), 0.0)
+    return Limit(left, errors.deadline_exceeded) if left <= authority else Limit(authority, errors.authority_ended)
+
+
 def start_limit_for(request: Request, deadline: Deadline, clock: Clock, longest: float) -> Limit:
     """Return how long a call waits for its sandbox: at most `longest`, its deadline and the lifetime of its token."""
     seconds = min(deadline.run_until - clock.monotonic(), longest)

@@ -212,8 +212,9 @@ def tool_timed_out(seconds: float) -> MeshError:
     return MeshError(Reason.TOOL_TIMEOUT, metadata={"limit_ms": str(round(seconds * 1000))})
 
 
-def canceled() -> MeshError:
-    return MeshError(Reason.INVOCATION_CANCELED)
+def canceled(how: str = "") -> MeshError:
+    """`how` says why the tool did not stop by itself: `not_supported` or `grace_over`."""
+    return MeshError(Reason.INVOCATION_CANCELED, metadata={"cancellation": how} if how else {})
 
 
 def execution_failed(message: str) -> MeshError:
@@ -458,6 +459,29 @@ def exited(code: int) -> MeshError:
     """The tool's process exited with a failure code."""
     message = "The tool's program ended in failure; the executor's log has what it wrote."
     return MeshError(Reason.EXECUTION_FAILED, message=message, metadata={"exit_code": str(code)})
+
+
+def question_not_open(input_id: str, open_id: str) -> MeshError:
+    """The invocation does not wait with this question: it was answered, or its tool was started again since."""
+    message = "the invocation does not wait for an answer to this question"
+    metadata = {"input_id": input_id, **({"open_input_id": open_id} if open_id else {})}
+    return MeshError(Reason.FAILED_PRECONDITION, message=message, metadata=metadata)
+
+
+def stream_not_opened(message: str) -> MeshError:
+    """The first message of a stream neither starts an invocation nor attaches to one, or a later one does."""
+    return MeshError(Reason.INVALID_REQUEST, message=message)
+
+
+def not_resumable(invocation_id: str) -> MeshError:
+    """The invocation has no checkpoint that it could start from."""
+    return MeshError(Reason.RESUME_FAILED, metadata={"invocation": f"invocations/{invocation_id}"})
+
+
+def stream_only() -> MeshError:
+    """Only an invocation that a stream starts can be cancelled with it."""
+    message = "is for StreamInvocation: an invocation without a stream would be cancelled at once"
+    return MeshError(Reason.INVALID_REQUEST, violations=[Violation("on_disconnect", "stream_only", message)])
 
 
 def invocation_not_found(invocation_id: str) -> MeshError:

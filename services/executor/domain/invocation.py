@@ -17,6 +17,7 @@ from services.executor.domain.approvals.ticket import Ticket
 from services.executor.domain.argument_spec import Change
 from services.executor.domain.deadlines import Deadline
 from services.executor.domain.model import Claim, Decision, PayloadDigest, Question, Request, Reservation
+from services.executor.domain.run_channel import RunChannel
 from services.executor.domain.states import State, StateHistory
 from services.executor.domain.tool import Effect, Tool, VersionIdentity
 
@@ -36,6 +37,7 @@ class Invocation:
         "caller_left",
         "changed",
         "changes",
+        "channel",
         "claim",
         "clock",
         "closed",
@@ -53,6 +55,7 @@ class Invocation:
         "history",
         "hooks",
         "invocation_id",
+        "pause_timer",
         "payload",
         "phases",
         "prepared",
@@ -96,6 +99,10 @@ class Invocation:
         """Identifies this attempt. A former attempt that comes back late changes nothing of it."""
         self.before_run: Callable[[], Awaitable[None]] | None = None
         """Awaited before the tool runs. Raises if it must not."""
+        self.channel: RunChannel | None = None
+        """Connects the run with its job; None for a call that a caller waits for."""
+        self.pause_timer: Callable[[], AbstractContextManager[None]] | None = None
+        """Stops the time of the tool while its caller takes its own; None while no tool runs."""
         self.request = request
         self.preview = preview
         """True for a preview: the tool must have no effect."""

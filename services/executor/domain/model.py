@@ -17,6 +17,7 @@ from libs.common.errors import MeshError, Reason
 from libs.common.json.jsonio import dump
 from libs.common.redaction.scanner import Scanner
 from services.executor.domain.argument_spec import Change
+from services.executor.domain.run_channel import RunChannel
 from services.executor.domain.states import State
 from services.executor.domain.tool import Deprecation, Effect, Tool, VersionIdentity
 
@@ -34,6 +35,10 @@ class Event(StrEnum):
 
     PERMISSION_DECIDED = "PERMISSION_DECIDED"
     VALIDATION_FAILED = "INVOCATION_VALIDATION_FAILED"
+    QUEUED = "INVOCATION_QUEUED"
+    STARTED = "INVOCATION_STARTED"
+    PROGRESS = "INVOCATION_PROGRESS"
+    YIELDED = "INVOCATION_YIELDED"
     SUCCEEDED = "INVOCATION_SUCCEEDED"
     FAILED = "INVOCATION_FAILED"
     CANCELED = "INVOCATION_CANCELED"
@@ -230,6 +235,8 @@ class RunRequest(Struct, frozen=True):
     """Redacts what the tool logs. It knows the sensitive values of the arguments."""
     notes: RunNotes = msgspec.field(default_factory=RunNotes)
     """The runner adds to it."""
+    channel: RunChannel | None = None
+    """Connects the run with its job; None for a call that a caller waits for."""
     on_launch: Callable[[], None] | None = None
     on_begin: Callable[[], float] | None = None
 

@@ -218,6 +218,8 @@ class Tool:
     compensation: str = ""
     """The tool that undoes it, as a resource name."""
     dry_run: bool = False
+    cancellation_supported: bool = False
+    """True if a run stops by itself when it is asked to."""
     cache_seconds: float = 0.0
     """How long a result may be cached; 0 for never."""
     persists: bool = True

@@ -6,16 +6,22 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
+from toolmesh.executor.v1 import invocation_pb2 as ipb
 from toolmesh.executor.v1 import invocation_service_pb2 as pb
 from toolmesh.executor.v1 import invocation_service_pb2_grpc as rpc
 
 from libs.common.call_context import serving
-from services.executor.convert import invocation as convert
+from libs.common.rpc.status import envelope
+from libs.common.runtime.clock import Clock
 from services.executor.convert import jobs as convert_jobs
+from services.executor.domain import errors
+from services.executor.domain.jobs.answer_question import AnswerQuestion
 from services.executor.domain.jobs.cancel_invocation import CancelInvocation
 from services.executor.domain.jobs.find_invocations import FindInvocations
 from services.executor.domain.jobs.job import Job, JobOwner
+from services.executor.domain.jobs.reports.event import JobEvent
 from services.executor.domain.jobs.start_invocation import StartRequest
+from services.executor.domain.jobs.stream_invocation import Refusal, StreamInvocation
 from services.executor.domain.jobs.watch_invocation import WatchInvocation
 from services.executor.domain.scheduling.caller_limits import CallerLimits, LimitedCalls
 from services.executor.domain.states import TERMINAL
@@ -30,12 +36,15 @@ class InvocationHandlers(rpc.InvocationServiceServicer):
     find: FindInvocations
     cancel: CancelInvocation
     watch: WatchInvocation
+    stream: StreamInvocation
+    answer: AnswerQuestion
+    clock: Clock
 
     async def StartInvocation(self, request: pb.StartInvocationRequest, context: Any) -> pb.StartInvocationResponse:
-        call = serving()
-        asked = convert.request_of(request.request, call)
-        job = await self.start.execute(StartRequest(asked, call.token, convert_jobs.max_seconds_of(request)))
-        return convert_jobs.started_of(job)
+        asked = convert_jobs.start_request_of(request, serving())
+        if asked.cancel_when_detached:
+            raise errors.stream_only()
+        return convert_jobs.started_of(await self.start.execute(asked))
 
     async def GetInvocation(self, request: pb.GetInvocationRequest, context: Any) -> pb.GetInvocationResponse:
         job = await self.find.get(_owner(), convert_jobs.invocation_id_of(request.name))
@@ -63,10 +72,47 @@ class InvocationHandlers(rpc.InvocationServiceServicer):
         owner, invocation_id = _owner(), convert_jobs.invocation_id_of(request.name)
         with self.limits.hold(owner, 1):
             async for event in self.watch.follow(owner, invocation_id, request.after_sequence):
-                message = convert_jobs.event_of(event)
-                if event.state in TERMINAL:
-                    message.ended.CopyFrom(convert_jobs.invocation_of(await self.find.get(owner, invocation_id)))
-                yield message
+                if event is None:
+                    yield pb.WatchInvocationResponse(heartbeat=convert_jobs.heartbeat_of(self.clock.now()))
+                else:
+                    yield pb.WatchInvocationResponse(event=await self._event(owner, invocation_id, event))
+
+    async def StreamInvocation(
+        self, requests: AsyncIterator[pb.StreamInvocationRequest], context: Any
+    ) -> AsyncIterator[pb.StreamInvocationResponse]:
+        owner = _owner()
+        with self.limits.hold(owner, 1):
+            job, after = await self._open(owner, requests)
+            yield pb.StreamInvocationResponse(invocation=convert_jobs.invocation_of(job))
+            async for message in self.stream.run(owner, job, after, convert_jobs.messages_of(requests)):
+                if message is None:
+                    yield pb.StreamInvocationResponse(heartbeat=convert_jobs.heartbeat_of(self.clock.now()))
+                elif isinstance(message, Refusal):
+                    yield pb.StreamInvocationResponse(refusal=envelope(message.error))
+                else:
+                    yield pb.StreamInvocationResponse(event=await self._event(owner, job.invocation_id, message))
+
+    async def ResumeInvocation(self, request: pb.ResumeInvocationRequest, context: Any) -> pb.ResumeInvocationResponse:
+        invocation_id = convert_jobs.invocation_id_of(request.name)
+        if not request.HasField("input"):
+            raise errors.not_resumable(invocation_id)
+        answer = request.input
+        job = await self.answer.execute(_owner(), invocation_id, answer.input_id, answer.content)
+        return pb.ResumeInvocationResponse(invocation=convert_jobs.invocation_of(job))
+
+    async def _open(self, owner: JobOwner, requests: AsyncIterator[pb.StreamInvocationRequest]) -> tuple[Job, int]:
+        """Start or find the invocation of a stream; return it, and the sequence behind which to begin."""
+        first = await self.stream.first_message(requests)
+        if first is not None and first.HasField("attach"):
+            job = await self.find.get(owner, convert_jobs.invocation_id_of(first.attach.name))
+            return job, first.attach.after_sequence
+        if first is None or not first.HasField("start"):
+            raise errors.stream_not_opened("the first message of a stream starts an invocation or attaches to one")
+        return await self.start.execute(convert_jobs.start_request_of(first.start, serving())), 0
+
+    async def _event(self, owner: JobOwner, invocation_id: str, event: JobEvent) -> ipb.InvocationEvent:
+        ended = await self.find.get(owner, invocation_id) if event.state in TERMINAL else None
+        return convert_jobs.event_of(event, invocation_id, ended)
 
 
 def _owner() -> JobOwner:

@@ -51,6 +51,7 @@ FORWARDED: Mapping[str, Forwarded] = {
     "invocations.list": _read("executor", _INVOCATIONS, "ListInvocations"),
     "invocations.wait": _read("executor", _INVOCATIONS, "WaitInvocation", deadline=_LONG_POLL_SECONDS),
     "invocations.cancel": _read("executor", _INVOCATIONS, "CancelInvocation"),
+    "invocations.resume": _write("executor", _INVOCATIONS, "ResumeInvocation", deadline=30.0),
     "keys.list": _read("executor", _KEYS, "ListKeys"),
     "keys.get": _read("executor", _KEYS, "GetKey"),
     "keys.settle": _write("executor", _KEYS, "SettleKey"),

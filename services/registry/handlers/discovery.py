@@ -15,6 +15,7 @@ from services.registry.domain.discovery.get_tool_schemas import get_tool_schemas
 from services.registry.domain.discovery.ports import Language, Searcher
 from services.registry.domain.discovery.query_embeddings import QueryEmbeddings
 from services.registry.domain.discovery.search_tools import search_tools
+from services.registry.domain.discovery.spelling import Spelling
 from services.registry.domain.discovery.tokens import TokenCounter
 from services.registry.domain.ports import Catalogue
 from services.registry.domain.runners.ports import Announcements
@@ -36,13 +37,14 @@ class DiscoveryHandlers(rpc.DiscoveryServiceServicer):
         *,
         directory: Directory,
         language: Language,
+        spelling: Spelling,
         catalogue: Catalogue,
         runners: Announcements,
         clock: Clock,
     ) -> None:
         self._runners = runners
         self._directory, self._language, self._catalogue, self._clock = directory, language, catalogue, clock
-        self._embeddings, self._counter = QueryEmbeddings(language), TokenCounter(language)
+        self._embeddings, self._counter = QueryEmbeddings(language, spelling), TokenCounter(language)
 
     async def SearchTools(self, request: pb.SearchToolsRequest, context: Any) -> pb.SearchToolsResponse:
         answer = await search_tools(

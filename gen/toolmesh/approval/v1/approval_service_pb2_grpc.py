@@ -111,7 +111,7 @@ class ApprovalServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListTickets(self, request, context):
-        """Lists the tickets that the caller may see (see GetTicket), the newest first. A page token of another query fails with PAGE_TOKEN_INVALID.
+        """Lists the tickets that the caller may see, the newest first. Callable like GetTicket. A page token of another query fails with PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -45,7 +45,7 @@ class ApprovalServiceStub:
     holders of scope `approvals:read`. Fails with NOT_FOUND, also for a ticket that the caller may not see.
     """
     ListTickets: _grpc.UnaryUnaryMultiCallable[_approval_service_pb2.ListTicketsRequest, _approval_service_pb2.ListTicketsResponse]
-    """Lists the tickets that the caller may see (see GetTicket), the newest first. A page token of another query fails with PAGE_TOKEN_INVALID."""
+    """Lists the tickets that the caller may see, the newest first. Callable like GetTicket. A page token of another query fails with PAGE_TOKEN_INVALID."""
     WatchTickets: _grpc.UnaryStreamMultiCallable[_approval_service_pb2.WatchTicketsRequest, _approval_service_pb2.WatchTicketsResponse]
     """Streams the open tickets that the caller may see, and then each change. Callable like GetTicket. A change may be sent twice, and changes
     that follow one another quickly may be sent as one.
@@ -97,7 +97,7 @@ class ApprovalServiceAsyncStub(ApprovalServiceStub):
     holders of scope `approvals:read`. Fails with NOT_FOUND, also for a ticket that the caller may not see.
     """
     ListTickets: _aio.UnaryUnaryMultiCallable[_approval_service_pb2.ListTicketsRequest, _approval_service_pb2.ListTicketsResponse]  # type: ignore[assignment]
-    """Lists the tickets that the caller may see (see GetTicket), the newest first. A page token of another query fails with PAGE_TOKEN_INVALID."""
+    """Lists the tickets that the caller may see, the newest first. Callable like GetTicket. A page token of another query fails with PAGE_TOKEN_INVALID."""
     WatchTickets: _aio.UnaryStreamMultiCallable[_approval_service_pb2.WatchTicketsRequest, _approval_service_pb2.WatchTicketsResponse]  # type: ignore[assignment]
     """Streams the open tickets that the caller may see, and then each change. Callable like GetTicket. A change may be sent twice, and changes
     that follow one another quickly may be sent as one.
@@ -164,7 +164,7 @@ class ApprovalServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _approval_service_pb2.ListTicketsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_approval_service_pb2.ListTicketsResponse, _abc.Awaitable[_approval_service_pb2.ListTicketsResponse]]:
-        """Lists the tickets that the caller may see (see GetTicket), the newest first. A page token of another query fails with PAGE_TOKEN_INVALID."""
+        """Lists the tickets that the caller may see, the newest first. Callable like GetTicket. A page token of another query fails with PAGE_TOKEN_INVALID."""
 
     @_abc_1.abstractmethod
     def WatchTickets(

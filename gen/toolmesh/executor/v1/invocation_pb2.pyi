@@ -156,6 +156,66 @@ INPUT_MUTATION_SOURCE_APPROVER: InputMutationSource.ValueType  # 5
 """A person."""
 Global___InputMutationSource: _TypeAlias = InputMutationSource  # noqa: Y015
 
+class _LogSeverity:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _LogSeverityEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_LogSeverity.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    LOG_SEVERITY_UNSPECIFIED: _LogSeverity.ValueType  # 0
+    """Not set; never sent."""
+    LOG_SEVERITY_DEBUG: _LogSeverity.ValueType  # 1
+    """Detail for developers."""
+    LOG_SEVERITY_INFO: _LogSeverity.ValueType  # 2
+    """Normal operation."""
+    LOG_SEVERITY_WARNING: _LogSeverity.ValueType  # 3
+    """Something unexpected that did not stop the tool."""
+    LOG_SEVERITY_ERROR: _LogSeverity.ValueType  # 4
+    """Something failed."""
+
+class LogSeverity(_LogSeverity, metaclass=_LogSeverityEnumTypeWrapper):
+    """Says how important a log line is."""
+
+LOG_SEVERITY_UNSPECIFIED: LogSeverity.ValueType  # 0
+"""Not set; never sent."""
+LOG_SEVERITY_DEBUG: LogSeverity.ValueType  # 1
+"""Detail for developers."""
+LOG_SEVERITY_INFO: LogSeverity.ValueType  # 2
+"""Normal operation."""
+LOG_SEVERITY_WARNING: LogSeverity.ValueType  # 3
+"""Something unexpected that did not stop the tool."""
+LOG_SEVERITY_ERROR: LogSeverity.ValueType  # 4
+"""Something failed."""
+Global___LogSeverity: _TypeAlias = LogSeverity  # noqa: Y015
+
+class _CheckpointKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _CheckpointKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CheckpointKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CHECKPOINT_KIND_UNSPECIFIED: _CheckpointKind.ValueType  # 0
+    """Not set; never stored."""
+    CHECKPOINT_KIND_MICRO: _CheckpointKind.ValueType  # 1
+    """Made at intervals, kept for an hour."""
+    CHECKPOINT_KIND_MACRO: _CheckpointKind.ValueType  # 2
+    """Made after events that the manifest declares, kept until some time after the end of the invocation."""
+    CHECKPOINT_KIND_NAMED: _CheckpointKind.ValueType  # 3
+    """Made by name, kept until it is deleted."""
+
+class CheckpointKind(_CheckpointKind, metaclass=_CheckpointKindEnumTypeWrapper):
+    """Says what a checkpoint is kept for."""
+
+CHECKPOINT_KIND_UNSPECIFIED: CheckpointKind.ValueType  # 0
+"""Not set; never stored."""
+CHECKPOINT_KIND_MICRO: CheckpointKind.ValueType  # 1
+"""Made at intervals, kept for an hour."""
+CHECKPOINT_KIND_MACRO: CheckpointKind.ValueType  # 2
+"""Made after events that the manifest declares, kept until some time after the end of the invocation."""
+CHECKPOINT_KIND_NAMED: CheckpointKind.ValueType  # 3
+"""Made by name, kept until it is deleted."""
+Global___CheckpointKind: _TypeAlias = CheckpointKind  # noqa: Y015
+
 @_typing.final
 class Invocation(_message.Message):
     """Records one tool call: who asked, with what, what became of it, and every state in between."""
@@ -185,6 +245,8 @@ class Invocation(_message.Message):
     DEADLINE_FIELD_NUMBER: _builtins.int
     RESULT_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    RESUMED_FROM_FIELD_NUMBER: _builtins.int
+    INPUT_REQUEST_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The resource name, `invocations/{invocation_id}`."""
     invocation_id: _builtins.str
@@ -211,6 +273,8 @@ class Invocation(_message.Message):
     """The executor process that ran it."""
     sandbox_ref: _builtins.str
     """The sandbox that it ran in."""
+    resumed_from: _builtins.str
+    """The invocation whose checkpoint this one started from, as a resource name; empty for most."""
     @_builtins.property
     def transitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___StateTransition]:
         """Output only. Every state it passed through, in order."""
@@ -251,6 +315,10 @@ class Invocation(_message.Message):
     def error(self) -> _error_reason_pb2.ErrorEnvelope:
         """It did not."""
 
+    @_builtins.property
+    def input_request(self) -> Global___InputRequest:
+        """The question that its tool waits with, in state NEEDS_INPUT. Not set in lists."""
+
     def __init__(
         self,
         *,
@@ -277,10 +345,12 @@ class Invocation(_message.Message):
         deadline: _timestamp_pb2.Timestamp | None = ...,
         result: _result_envelope_pb2.ResultEnvelope | None = ...,
         error: _error_reason_pb2.ErrorEnvelope | None = ...,
+        resumed_from: _builtins.str = ...,
+        input_request: Global___InputRequest | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "create_time", b"create_time", "deadline", b"deadline", "end_time", b"end_time", "error", b"error", "inputs", b"inputs", "outcome", b"outcome", "result", b"result", "start_time", b"start_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "create_time", b"create_time", "deadline", b"deadline", "end_time", b"end_time", "error", b"error", "input_request", b"input_request", "inputs", b"inputs", "outcome", b"outcome", "result", b"result", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "create_time", b"create_time", "deadline", b"deadline", "decision", b"decision", "end_time", b"end_time", "error", b"error", "evidence_refs", b"evidence_refs", "executor_id", b"executor_id", "idempotency_key", b"idempotency_key", "inputs", b"inputs", "invocation_id", b"invocation_id", "name", b"name", "native_call_id", b"native_call_id", "outcome", b"outcome", "result", b"result", "sandbox_ref", b"sandbox_ref", "start_time", b"start_time", "state", b"state", "task_id", b"task_id", "ticket", b"ticket", "tool_digest", b"tool_digest", "tool_version", b"tool_version", "trace_id", b"trace_id", "transitions", b"transitions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "create_time", b"create_time", "deadline", b"deadline", "decision", b"decision", "end_time", b"end_time", "error", b"error", "evidence_refs", b"evidence_refs", "executor_id", b"executor_id", "idempotency_key", b"idempotency_key", "input_request", b"input_request", "inputs", b"inputs", "invocation_id", b"invocation_id", "name", b"name", "native_call_id", b"native_call_id", "outcome", b"outcome", "result", b"result", "resumed_from", b"resumed_from", "sandbox_ref", b"sandbox_ref", "start_time", b"start_time", "state", b"state", "task_id", b"task_id", "ticket", b"ticket", "tool_digest", b"tool_digest", "tool_version", b"tool_version", "trace_id", b"trace_id", "transitions", b"transitions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_outcome: _TypeAlias = _typing.Literal["result", "error"]  # noqa: Y015
     _WhichOneofArgType_outcome: _TypeAlias = _typing.Literal["outcome", b"outcome"]  # noqa: Y015
@@ -392,7 +462,9 @@ Global___InputMutation: _TypeAlias = InputMutation  # noqa: Y015
 
 @_typing.final
 class Progress(_message.Message):
-    """Reports how far an invocation is. Ordered by its sequence."""
+    """Reports how far an invocation is. Reports that follow each other quickly are merged into the newest before they become events: at most
+    five in a second.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -411,12 +483,13 @@ class Progress(_message.Message):
     PARTIAL_RESULT_REFS_FIELD_NUMBER: _builtins.int
     ARTIFACT_REFS_FIELD_NUMBER: _builtins.int
     REPORT_TIME_FIELD_NUMBER: _builtins.int
+    ESTIMATED_REMAINING_FIELD_NUMBER: _builtins.int
     progress_id: _builtins.str
     """The id of the report."""
     invocation_id: _builtins.str
     """The invocation."""
     sequence: _builtins.int
-    """Counts up from 1 without gaps."""
+    """The sequence of the event that it came with."""
     state: Global___InvocationState.ValueType
     """The state at the time."""
     message: _builtins.str
@@ -449,6 +522,10 @@ class Progress(_message.Message):
     def report_time(self) -> _timestamp_pb2.Timestamp:
         """When it was reported."""
 
+    @_builtins.property
+    def estimated_remaining(self) -> _duration_pb2.Duration:
+        """Estimated time to the end; absent when unknown."""
+
     def __init__(
         self,
         *,
@@ -467,13 +544,226 @@ class Progress(_message.Message):
         partial_result_refs: _abc.Iterable[_builtins.str] | None = ...,
         artifact_refs: _abc.Iterable[_builtins.str] | None = ...,
         report_time: _timestamp_pb2.Timestamp | None = ...,
+        estimated_remaining: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_percent", b"_percent", "elapsed", b"elapsed", "percent", b"percent", "report_time", b"report_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_percent", b"_percent", "elapsed", b"elapsed", "estimated_remaining", b"estimated_remaining", "percent", b"percent", "report_time", b"report_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_percent", b"_percent", "artifact_refs", b"artifact_refs", "bytes_read", b"bytes_read", "bytes_written", b"bytes_written", "current_step", b"current_step", "elapsed", b"elapsed", "invocation_id", b"invocation_id", "line_count", b"line_count", "message", b"message", "partial_result_refs", b"partial_result_refs", "percent", b"percent", "progress_id", b"progress_id", "report_time", b"report_time", "sequence", b"sequence", "state", b"state", "total_steps", b"total_steps"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_percent", b"_percent", "artifact_refs", b"artifact_refs", "bytes_read", b"bytes_read", "bytes_written", b"bytes_written", "current_step", b"current_step", "elapsed", b"elapsed", "estimated_remaining", b"estimated_remaining", "invocation_id", b"invocation_id", "line_count", b"line_count", "message", b"message", "partial_result_refs", b"partial_result_refs", "percent", b"percent", "progress_id", b"progress_id", "report_time", b"report_time", "sequence", b"sequence", "state", b"state", "total_steps", b"total_steps"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__percent: _TypeAlias = _typing.Literal["percent"]  # noqa: Y015
     _WhichOneofArgType__percent: _TypeAlias = _typing.Literal["_percent", b"_percent"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__percent) -> _WhichOneofReturnType__percent | None: ...
 
 Global___Progress: _TypeAlias = Progress  # noqa: Y015
+
+@_typing.final
+class LogMessage(_message.Message):
+    """One line that the tool logged for its caller."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SEVERITY_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    severity: Global___LogSeverity.ValueType
+    """How important it is."""
+    text: _builtins.str
+    """The line, redacted like stored logs."""
+    def __init__(
+        self,
+        *,
+        severity: Global___LogSeverity.ValueType = ...,
+        text: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["severity", b"severity", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LogMessage: _TypeAlias = LogMessage  # noqa: Y015
+
+@_typing.final
+class PartialResult(_message.Message):
+    """A part of the result that is there before the end."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONTENT_FIELD_NUMBER: _builtins.int
+    content: _builtins.bytes
+    """The JSON value. It was redacted like a result, but not validated: the schema describes the whole result."""
+    def __init__(
+        self,
+        *,
+        content: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PartialResult: _TypeAlias = PartialResult  # noqa: Y015
+
+@_typing.final
+class InputRequest(_message.Message):
+    """Asks the caller for input. The tool waits for it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INPUT_ID_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    SCHEMA_FIELD_NUMBER: _builtins.int
+    input_id: _builtins.str
+    """Names the request within its invocation."""
+    message: _builtins.str
+    """The question, for a person."""
+    schema: _builtins.bytes
+    """The JSON Schema that the answer satisfies, as JSON; empty for any value."""
+    def __init__(
+        self,
+        *,
+        input_id: _builtins.str = ...,
+        message: _builtins.str = ...,
+        schema: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["input_id", b"input_id", "message", b"message", "schema", b"schema"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___InputRequest: _TypeAlias = InputRequest  # noqa: Y015
+
+@_typing.final
+class Checkpoint(_message.Message):
+    """A state of the tool that a later run can start from."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    LABEL_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    STATE_BYTES_FIELD_NUMBER: _builtins.int
+    STORED_BYTES_FIELD_NUMBER: _builtins.int
+    PARENT_NUMBER_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    CREATE_TIME_FIELD_NUMBER: _builtins.int
+    EXPIRE_TIME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The resource name, `invocations/{invocation_id}/checkpoints/{checkpoint_id}`."""
+    kind: Global___CheckpointKind.ValueType
+    """What it is kept for."""
+    label: _builtins.str
+    """The name that the tool gave it; set for named checkpoints only."""
+    number: _builtins.int
+    """Counts the checkpoints of the invocation, from 1."""
+    state_bytes: _builtins.int
+    """The size of the state in bytes."""
+    stored_bytes: _builtins.int
+    """The size in the store in bytes."""
+    parent_number: _builtins.int
+    """The number of the checkpoint that this one is a difference to; 0 for a full one."""
+    digest: _builtins.str
+    """The SHA-256 of the state, as `sha256:` and hex digits."""
+    @_builtins.property
+    def create_time(self) -> _timestamp_pb2.Timestamp:
+        """When it was made."""
+
+    @_builtins.property
+    def expire_time(self) -> _timestamp_pb2.Timestamp:
+        """When it is deleted; absent for named checkpoints."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        kind: Global___CheckpointKind.ValueType = ...,
+        label: _builtins.str = ...,
+        number: _builtins.int = ...,
+        state_bytes: _builtins.int = ...,
+        stored_bytes: _builtins.int = ...,
+        parent_number: _builtins.int = ...,
+        digest: _builtins.str = ...,
+        create_time: _timestamp_pb2.Timestamp | None = ...,
+        expire_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "expire_time", b"expire_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "digest", b"digest", "expire_time", b"expire_time", "kind", b"kind", "label", b"label", "name", b"name", "number", b"number", "parent_number", b"parent_number", "state_bytes", b"state_bytes", "stored_bytes", b"stored_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Checkpoint: _TypeAlias = Checkpoint  # noqa: Y015
+
+@_typing.final
+class InvocationEvent(_message.Message):
+    """One event of an invocation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SEQUENCE_FIELD_NUMBER: _builtins.int
+    EVENT_TIME_FIELD_NUMBER: _builtins.int
+    TRANSITION_FIELD_NUMBER: _builtins.int
+    ENDED_FIELD_NUMBER: _builtins.int
+    PROGRESS_FIELD_NUMBER: _builtins.int
+    LOG_MESSAGE_FIELD_NUMBER: _builtins.int
+    PARTIAL_RESULT_FIELD_NUMBER: _builtins.int
+    INPUT_REQUEST_FIELD_NUMBER: _builtins.int
+    CHECKPOINT_FIELD_NUMBER: _builtins.int
+    sequence: _builtins.int
+    """Counts up from 1 without gaps."""
+    @_builtins.property
+    def event_time(self) -> _timestamp_pb2.Timestamp:
+        """When it happened."""
+
+    @_builtins.property
+    def transition(self) -> Global___StateTransition:
+        """The invocation entered a state."""
+
+    @_builtins.property
+    def ended(self) -> Global___Invocation:
+        """The invocation ended: its outcome. The last event."""
+
+    @_builtins.property
+    def progress(self) -> Global___Progress:
+        """The tool reported how far it is."""
+
+    @_builtins.property
+    def log_message(self) -> Global___LogMessage:
+        """The tool logged a line."""
+
+    @_builtins.property
+    def partial_result(self) -> Global___PartialResult:
+        """The tool returned a part of its result."""
+
+    @_builtins.property
+    def input_request(self) -> Global___InputRequest:
+        """The tool asks for input."""
+
+    @_builtins.property
+    def checkpoint(self) -> Global___Checkpoint:
+        """A checkpoint was made, or the run started from one."""
+
+    def __init__(
+        self,
+        *,
+        sequence: _builtins.int = ...,
+        event_time: _timestamp_pb2.Timestamp | None = ...,
+        transition: Global___StateTransition | None = ...,
+        ended: Global___Invocation | None = ...,
+        progress: Global___Progress | None = ...,
+        log_message: Global___LogMessage | None = ...,
+        partial_result: Global___PartialResult | None = ...,
+        input_request: Global___InputRequest | None = ...,
+        checkpoint: Global___Checkpoint | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint", "ended", b"ended", "event", b"event", "event_time", b"event_time", "input_request", b"input_request", "log_message", b"log_message", "partial_result", b"partial_result", "progress", b"progress", "transition", b"transition"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint", "ended", b"ended", "event", b"event", "event_time", b"event_time", "input_request", b"input_request", "log_message", b"log_message", "partial_result", b"partial_result", "progress", b"progress", "sequence", b"sequence", "transition", b"transition"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["transition", "ended", "progress", "log_message", "partial_result", "input_request", "checkpoint"]  # noqa: Y015
+    _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
+
+Global___InvocationEvent: _TypeAlias = InvocationEvent  # noqa: Y015

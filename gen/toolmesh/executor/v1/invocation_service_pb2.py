@@ -25,11 +25,12 @@ _sym_db = _symbol_database.Default()
 from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from toolmesh.common.v1 import error_reason_pb2 as toolmesh_dot_common_dot_v1_dot_error__reason__pb2
 from toolmesh.executor.v1 import executor_service_pb2 as toolmesh_dot_executor_dot_v1_dot_executor__service__pb2
 from toolmesh.executor.v1 import invocation_pb2 as toolmesh_dot_executor_dot_v1_dot_invocation__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n-toolmesh/executor/v1/invocation_service.proto\x12\x14toolmesh.executor.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a+toolmesh/executor/v1/executor_service.proto\x1a%toolmesh/executor/v1/invocation.proto\"\x97\x01\n\x16StartInvocationRequest\x12<\n\x07request\x18\x01 \x01(\x0b\x32#.toolmesh.executor.v1.InvokeRequestB\x06\xbaH\x03\xc8\x01\x01\x12?\n\x0cmax_duration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.DurationB\x0e\xbaH\x0b\xaa\x01\x08\"\x04\x08\x80\xf5$*\x00\"\x81\x01\n\x17StartInvocationResponse\x12\x34\n\ninvocation\x18\x01 \x01(\x0b\x32 .toolmesh.executor.v1.Invocation\x12\x30\n\rpoll_interval\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"H\n\x14GetInvocationRequest\x12\x30\n\x04name\x18\x01 \x01(\tB\"\xbaH\x1fr\x1d\x32\x1b^invocations/[0-9a-f-]{36}$\"M\n\x15GetInvocationResponse\x12\x34\n\ninvocation\x18\x01 \x01(\x0b\x32 .toolmesh.executor.v1.Invocation\"\x97\x02\n\x16ListInvocationsRequest\x12J\n\x06states\x18\x01 \x03(\x0e\x32%.toolmesh.executor.v1.InvocationStateB\x13\xbaH\x10\x92\x01\r\x10\x14\x18\x01\"\x07\x82\x01\x04\x10\x01 \x00\x12\x16\n\x04tool\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\xc0\x02\x12.\n\nstart_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x1d\n\tpage_size\x18\x05 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12\x1c\n\npage_token\x18\x06 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x08\"i\n\x17ListInvocationsResponse\x12\x35\n\x0binvocations\x18\x01 \x03(\x0b\x32 .toolmesh.executor.v1.Invocation\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x84\x01\n\x15WaitInvocationRequest\x12\x30\n\x04name\x18\x01 \x01(\tB\"\xbaH\x1fr\x1d\x32\x1b^invocations/[0-9a-f-]{36}$\x12\x39\n\x07timeout\x18\x02 \x01(\x0b\x32\x19.google.protobuf.DurationB\r\xbaH\n\xaa\x01\x07\"\x03\x08\xac\x02\x32\x00\"N\n\x16WaitInvocationResponse\x12\x34\n\ninvocation\x18\x01 \x01(\x0b\x32 .toolmesh.executor.v1.Invocation\"K\n\x17\x43\x61ncelInvocationRequest\x12\x30\n\x04name\x18\x01 \x01(\tB\"\xbaH\x1fr\x1d\x32\x1b^invocations/[0-9a-f-]{36}$\"P\n\x18\x43\x61ncelInvocationResponse\x12\x34\n\ninvocation\x18\x01 \x01(\x0b\x32 .toolmesh.executor.v1.Invocation\"k\n\x16WatchInvocationRequest\x12\x30\n\x04name\x18\x01 \x01(\tB\"\xbaH\x1fr\x1d\x32\x1b^invocations/[0-9a-f-]{36}$\x12\x1f\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00\"\xd4\x01\n\x17WatchInvocationResponse\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12.\n\nevent_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12;\n\ntransition\x18\x03 \x01(\x0b\x32%.toolmesh.executor.v1.StateTransitionH\x00\x12\x31\n\x05\x65nded\x18\x04 \x01(\x0b\x32 .toolmesh.executor.v1.InvocationH\x00\x42\x07\n\x05\x65vent2\xaf\x05\n\x11InvocationService\x12n\n\x0fStartInvocation\x12,.toolmesh.executor.v1.StartInvocationRequest\x1a-.toolmesh.executor.v1.StartInvocationResponse\x12h\n\rGetInvocation\x12*.toolmesh.executor.v1.GetInvocationRequest\x1a+.toolmesh.executor.v1.GetInvocationResponse\x12n\n\x0fListInvocations\x12,.toolmesh.executor.v1.ListInvocationsRequest\x1a-.toolmesh.executor.v1.ListInvocationsResponse\x12k\n\x0eWaitInvocation\x12+.toolmesh.executor.v1.WaitInvocationRequest\x1a,.toolmesh.executor.v1.WaitInvocationResponse\x12q\n\x10\x43\x61ncelInvocation\x12-.toolmesh.executor.v1.CancelInvocationRequest\x1a..toolmesh.executor.v1.CancelInvocationResponse\x12p\n\x0fWatchInvocation\x12,.toolmesh.executor.v1.WatchInvocationRequest\x1a-.toolmesh.executor.v1.WatchInvocationResponse0\x01\x42*P\x01Z&toolmesh.dev/go/executor/v1;executorv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n-toolmesh/executor/v1/invocation_service.proto\x12\x14toolmesh.executor.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%toolmesh/common/v1/error_reason.proto\x1a+toolmesh/executor/v1/executor_service.proto\x1a%toolmesh/executor/v1/invocation.proto\"\x8e\x02\n\x16StartInvocationRequest\x12<\n\x07request\x18\x01 \x01(\x0b\x32#.toolmesh.executor.v1.InvokeRequestB\x06\xbaH\x03\xc8\x01\x01\x12?\n\x0cmax_duration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.DurationB\x0e\xbaH\x0b\xaa\x01\x08\"\x04\x08\x80\xf5$*\x00\x12\x43\n\ron_disconnect\x18\x03 \x01(\x0e\x32\".toolmesh.executor.v1.OnDisconnectB\x08\xbaH\x05\x82\x01\x02\x10\x01\x12\x30\n\x08\x63\x61llback\x18\x04 \x01(\x0b\x32\x1e.toolmesh.executor.v1.Callback\"_\n\x08\x43\x61llback\x12\x18\n\x03url\x18\x01 \x01(\tB\x0b\xbaH\x08r\x06\x18\x80\x10\x88\x01\x01\x12\x39\n\x06secret\x18\x02 \x01(\tB)\xbaH&r$2\"^whsec_[A-Za-z0-9+/]{32,88}={0,2}$\"\x81\x01\n\x17StartInvocationResponse\x12\x34\n\ninvocation\x18\x01 \x01(\x0b\x32 .toolmesh.executor.v1.Invocation\x12\x30\n\rpoll_interval\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"H\n\x14GetInvocationRequest\x12\x30\n\x04name\x18\x01 \x01(\tB\"\xbaH\x1fr\x1d\x32\x1b^invocations/[0-9a-f-]{36}$\"M\n\x15GetInvocationResponse\x12\x34\n\ninvocation\x18\x01 \x01(\x0b\x32 .toolmesh.executor.v1.Invocation\"\x97\x02\n\x16ListInvocationsRequest\x12J\n\x06states\x18\x01 \x03(\x0e\x32%.toolmesh.executor.v1.InvocationStateB\x13\xbaH\x10\x92\x01\r\x10\x14\x18\x01\"\x07\x82\x01\x04\x10\x01 \x00\x12\x16\n\x04tool\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\xc0\x02\x12.\n\nstart_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x1d\n\tpage_size\x18\x05 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12\x1c\n\npage_token\x18\x06 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x08\"i\n\x17ListInvocationsResponse\x12\x35\n\x0binvocations\x18\x01 \x03(\x0b\x32 .toolmesh.executor.v1.Invocation\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x84\x01\n\x15WaitInvocationRequest\x12\x30\n\x04name\x18\x01 \x01(\tB\"\xbaH\x1fr\x1d\x32\x1b^invocations/[0-9a-f-]{36}$\x12\x39\n\x07timeout\x18\x02 \x01(\x0b\x32\x19.google.protobuf.DurationB\r\xbaH\n\xaa\x01\x07\"\x03\x08\xac\x02\x32\x00\"N\n\x16WaitInvocationResponse\x12\x34\n\ninvocation\x18\x01 \x01(\x0b\x32 .toolmesh.executor.v1.Invocation\"K\n\x17\x43\x61ncelInvocationRequest\x12\x30\n\x04name\x18\x01 \x01(\tB\"\xbaH\x1fr\x1d\x32\x1b^invocations/[0-9a-f-]{36}$\"P\n\x18\x43\x61ncelInvocationResponse\x12\x34\n\ninvocation\x18\x01 \x01(\x0b\x32 .toolmesh.executor.v1.Invocation\"k\n\x16WatchInvocationRequest\x12\x30\n\x04name\x18\x01 \x01(\tB\"\xbaH\x1fr\x1d\x32\x1b^invocations/[0-9a-f-]{36}$\x12\x1f\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00\"\x8d\x01\n\x17WatchInvocationResponse\x12\x36\n\x05\x65vent\x18\x01 \x01(\x0b\x32%.toolmesh.executor.v1.InvocationEventH\x00\x12/\n\theartbeat\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x00\x42\t\n\x07message\"\xde\x02\n\x17StreamInvocationRequest\x12=\n\x05start\x18\x01 \x01(\x0b\x32,.toolmesh.executor.v1.StartInvocationRequestH\x00\x12\x38\n\x06\x61ttach\x18\x02 \x01(\x0b\x32&.toolmesh.executor.v1.AttachInvocationH\x00\x12\x36\n\x05input\x18\x03 \x01(\x0b\x32%.toolmesh.executor.v1.InvocationInputH\x00\x12@\n\x06\x63\x61ncel\x18\x04 \x01(\x0b\x32..toolmesh.executor.v1.CancelStreamedInvocationH\x00\x12>\n\x0b\x61\x63knowledge\x18\x05 \x01(\x0b\x32\'.toolmesh.executor.v1.AcknowledgeEventsH\x00\x42\x10\n\x07message\x12\x05\xbaH\x02\x08\x01\"e\n\x10\x41ttachInvocation\x12\x30\n\x04name\x18\x01 \x01(\tB\"\xbaH\x1fr\x1d\x32\x1b^invocations/[0-9a-f-]{36}$\x12\x1f\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00\"L\n\x0fInvocationInput\x12\x1b\n\x08input_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@\x12\x1c\n\x07\x63ontent\x18\x02 \x01(\x0c\x42\x0b\xbaH\x08z\x06\x10\x01\x18\x80\x80@\"\x1a\n\x18\x43\x61ncelStreamedInvocation\".\n\x11\x41\x63knowledgeEvents\x12\x19\n\x08sequence\x18\x01 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00\"\xfc\x01\n\x18StreamInvocationResponse\x12\x36\n\ninvocation\x18\x01 \x01(\x0b\x32 .toolmesh.executor.v1.InvocationH\x00\x12\x36\n\x05\x65vent\x18\x02 \x01(\x0b\x32%.toolmesh.executor.v1.InvocationEventH\x00\x12/\n\theartbeat\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x00\x12\x34\n\x07refusal\x18\x04 \x01(\x0b\x32!.toolmesh.common.v1.ErrorEnvelopeH\x00\x42\t\n\x07message\"\xcb\x01\n\x17ResumeInvocationRequest\x12\x30\n\x04name\x18\x01 \x01(\tB\"\xbaH\x1fr\x1d\x32\x1b^invocations/[0-9a-f-]{36}$\x12\x36\n\x05input\x18\x02 \x01(\x0b\x32%.toolmesh.executor.v1.InvocationInputH\x00\x12\x37\n\ncheckpoint\x18\x03 \x01(\x0b\x32!.toolmesh.executor.v1.ResumePointH\x00\x42\r\n\x04with\x12\x05\xbaH\x02\x08\x01\"%\n\x0bResumePoint\x12\x16\n\x04name\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02\"P\n\x18ResumeInvocationResponse\x12\x34\n\ninvocation\x18\x01 \x01(\x0b\x32 .toolmesh.executor.v1.Invocation\"L\n\x16ListCheckpointsRequest\x12\x32\n\x06parent\x18\x01 \x01(\tB\"\xbaH\x1fr\x1d\x32\x1b^invocations/[0-9a-f-]{36}$\"P\n\x17ListCheckpointsResponse\x12\x35\n\x0b\x63heckpoints\x18\x01 \x03(\x0b\x32 .toolmesh.executor.v1.Checkpoint\"k\n\x17\x44\x65leteCheckpointRequest\x12P\n\x04name\x18\x01 \x01(\tBB\xbaH?r=2;^invocations/[0-9a-f-]{36}/checkpoints/[0-9a-zA-Z_-]{1,64}$\"\x1a\n\x18\x44\x65leteCheckpointResponse*c\n\x0cOnDisconnect\x12\x1d\n\x19ON_DISCONNECT_UNSPECIFIED\x10\x00\x12\x1a\n\x16ON_DISCONNECT_CONTINUE\x10\x01\x12\x18\n\x14ON_DISCONNECT_CANCEL\x10\x02\x32\xfc\x08\n\x11InvocationService\x12n\n\x0fStartInvocation\x12,.toolmesh.executor.v1.StartInvocationRequest\x1a-.toolmesh.executor.v1.StartInvocationResponse\x12h\n\rGetInvocation\x12*.toolmesh.executor.v1.GetInvocationRequest\x1a+.toolmesh.executor.v1.GetInvocationResponse\x12n\n\x0fListInvocations\x12,.toolmesh.executor.v1.ListInvocationsRequest\x1a-.toolmesh.executor.v1.ListInvocationsResponse\x12k\n\x0eWaitInvocation\x12+.toolmesh.executor.v1.WaitInvocationRequest\x1a,.toolmesh.executor.v1.WaitInvocationResponse\x12q\n\x10\x43\x61ncelInvocation\x12-.toolmesh.executor.v1.CancelInvocationRequest\x1a..toolmesh.executor.v1.CancelInvocationResponse\x12p\n\x0fWatchInvocation\x12,.toolmesh.executor.v1.WatchInvocationRequest\x1a-.toolmesh.executor.v1.WatchInvocationResponse0\x01\x12u\n\x10StreamInvocation\x12-.toolmesh.executor.v1.StreamInvocationRequest\x1a..toolmesh.executor.v1.StreamInvocationResponse(\x01\x30\x01\x12q\n\x10ResumeInvocation\x12-.toolmesh.executor.v1.ResumeInvocationRequest\x1a..toolmesh.executor.v1.ResumeInvocationResponse\x12n\n\x0fListCheckpoints\x12,.toolmesh.executor.v1.ListCheckpointsRequest\x1a-.toolmesh.executor.v1.ListCheckpointsResponse\x12q\n\x10\x44\x65leteCheckpoint\x12-.toolmesh.executor.v1.DeleteCheckpointRequest\x1a..toolmesh.executor.v1.DeleteCheckpointResponseB*P\x01Z&toolmesh.dev/go/executor/v1;executorv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -41,6 +42,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_STARTINVOCATIONREQUEST'].fields_by_name['request']._serialized_options = b'\272H\003\310\001\001'
   _globals['_STARTINVOCATIONREQUEST'].fields_by_name['max_duration']._loaded_options = None
   _globals['_STARTINVOCATIONREQUEST'].fields_by_name['max_duration']._serialized_options = b'\272H\013\252\001\010\"\004\010\200\365$*\000'
+  _globals['_STARTINVOCATIONREQUEST'].fields_by_name['on_disconnect']._loaded_options = None
+  _globals['_STARTINVOCATIONREQUEST'].fields_by_name['on_disconnect']._serialized_options = b'\272H\005\202\001\002\020\001'
+  _globals['_CALLBACK'].fields_by_name['url']._loaded_options = None
+  _globals['_CALLBACK'].fields_by_name['url']._serialized_options = b'\272H\010r\006\030\200\020\210\001\001'
+  _globals['_CALLBACK'].fields_by_name['secret']._loaded_options = None
+  _globals['_CALLBACK'].fields_by_name['secret']._serialized_options = b'\272H&r$2\"^whsec_[A-Za-z0-9+/]{32,88}={0,2}$'
   _globals['_GETINVOCATIONREQUEST'].fields_by_name['name']._loaded_options = None
   _globals['_GETINVOCATIONREQUEST'].fields_by_name['name']._serialized_options = b'\272H\037r\0352\033^invocations/[0-9a-f-]{36}$'
   _globals['_LISTINVOCATIONSREQUEST'].fields_by_name['states']._loaded_options = None
@@ -61,30 +68,82 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_WATCHINVOCATIONREQUEST'].fields_by_name['name']._serialized_options = b'\272H\037r\0352\033^invocations/[0-9a-f-]{36}$'
   _globals['_WATCHINVOCATIONREQUEST'].fields_by_name['after_sequence']._loaded_options = None
   _globals['_WATCHINVOCATIONREQUEST'].fields_by_name['after_sequence']._serialized_options = b'\272H\004\"\002(\000'
-  _globals['_STARTINVOCATIONREQUEST']._serialized_start=250
-  _globals['_STARTINVOCATIONREQUEST']._serialized_end=401
-  _globals['_STARTINVOCATIONRESPONSE']._serialized_start=404
-  _globals['_STARTINVOCATIONRESPONSE']._serialized_end=533
-  _globals['_GETINVOCATIONREQUEST']._serialized_start=535
-  _globals['_GETINVOCATIONREQUEST']._serialized_end=607
-  _globals['_GETINVOCATIONRESPONSE']._serialized_start=609
-  _globals['_GETINVOCATIONRESPONSE']._serialized_end=686
-  _globals['_LISTINVOCATIONSREQUEST']._serialized_start=689
-  _globals['_LISTINVOCATIONSREQUEST']._serialized_end=968
-  _globals['_LISTINVOCATIONSRESPONSE']._serialized_start=970
-  _globals['_LISTINVOCATIONSRESPONSE']._serialized_end=1075
-  _globals['_WAITINVOCATIONREQUEST']._serialized_start=1078
-  _globals['_WAITINVOCATIONREQUEST']._serialized_end=1210
-  _globals['_WAITINVOCATIONRESPONSE']._serialized_start=1212
-  _globals['_WAITINVOCATIONRESPONSE']._serialized_end=1290
-  _globals['_CANCELINVOCATIONREQUEST']._serialized_start=1292
-  _globals['_CANCELINVOCATIONREQUEST']._serialized_end=1367
-  _globals['_CANCELINVOCATIONRESPONSE']._serialized_start=1369
-  _globals['_CANCELINVOCATIONRESPONSE']._serialized_end=1449
-  _globals['_WATCHINVOCATIONREQUEST']._serialized_start=1451
-  _globals['_WATCHINVOCATIONREQUEST']._serialized_end=1558
-  _globals['_WATCHINVOCATIONRESPONSE']._serialized_start=1561
-  _globals['_WATCHINVOCATIONRESPONSE']._serialized_end=1773
-  _globals['_INVOCATIONSERVICE']._serialized_start=1776
-  _globals['_INVOCATIONSERVICE']._serialized_end=2463
+  _globals['_STREAMINVOCATIONREQUEST'].oneofs_by_name['message']._loaded_options = None
+  _globals['_STREAMINVOCATIONREQUEST'].oneofs_by_name['message']._serialized_options = b'\272H\002\010\001'
+  _globals['_ATTACHINVOCATION'].fields_by_name['name']._loaded_options = None
+  _globals['_ATTACHINVOCATION'].fields_by_name['name']._serialized_options = b'\272H\037r\0352\033^invocations/[0-9a-f-]{36}$'
+  _globals['_ATTACHINVOCATION'].fields_by_name['after_sequence']._loaded_options = None
+  _globals['_ATTACHINVOCATION'].fields_by_name['after_sequence']._serialized_options = b'\272H\004\"\002(\000'
+  _globals['_INVOCATIONINPUT'].fields_by_name['input_id']._loaded_options = None
+  _globals['_INVOCATIONINPUT'].fields_by_name['input_id']._serialized_options = b'\272H\006r\004\020\001\030@'
+  _globals['_INVOCATIONINPUT'].fields_by_name['content']._loaded_options = None
+  _globals['_INVOCATIONINPUT'].fields_by_name['content']._serialized_options = b'\272H\010z\006\020\001\030\200\200@'
+  _globals['_ACKNOWLEDGEEVENTS'].fields_by_name['sequence']._loaded_options = None
+  _globals['_ACKNOWLEDGEEVENTS'].fields_by_name['sequence']._serialized_options = b'\272H\004\"\002(\000'
+  _globals['_RESUMEINVOCATIONREQUEST'].oneofs_by_name['with']._loaded_options = None
+  _globals['_RESUMEINVOCATIONREQUEST'].oneofs_by_name['with']._serialized_options = b'\272H\002\010\001'
+  _globals['_RESUMEINVOCATIONREQUEST'].fields_by_name['name']._loaded_options = None
+  _globals['_RESUMEINVOCATIONREQUEST'].fields_by_name['name']._serialized_options = b'\272H\037r\0352\033^invocations/[0-9a-f-]{36}$'
+  _globals['_RESUMEPOINT'].fields_by_name['name']._loaded_options = None
+  _globals['_RESUMEPOINT'].fields_by_name['name']._serialized_options = b'\272H\005r\003\030\200\002'
+  _globals['_LISTCHECKPOINTSREQUEST'].fields_by_name['parent']._loaded_options = None
+  _globals['_LISTCHECKPOINTSREQUEST'].fields_by_name['parent']._serialized_options = b'\272H\037r\0352\033^invocations/[0-9a-f-]{36}$'
+  _globals['_DELETECHECKPOINTREQUEST'].fields_by_name['name']._loaded_options = None
+  _globals['_DELETECHECKPOINTREQUEST'].fields_by_name['name']._serialized_options = b'\272H?r=2;^invocations/[0-9a-f-]{36}/checkpoints/[0-9a-zA-Z_-]{1,64}$'
+  _globals['_ONDISCONNECT']._serialized_start=3448
+  _globals['_ONDISCONNECT']._serialized_end=3547
+  _globals['_STARTINVOCATIONREQUEST']._serialized_start=289
+  _globals['_STARTINVOCATIONREQUEST']._serialized_end=559
+  _globals['_CALLBACK']._serialized_start=561
+  _globals['_CALLBACK']._serialized_end=656
+  _globals['_STARTINVOCATIONRESPONSE']._serialized_start=659
+  _globals['_STARTINVOCATIONRESPONSE']._serialized_end=788
+  _globals['_GETINVOCATIONREQUEST']._serialized_start=790
+  _globals['_GETINVOCATIONREQUEST']._serialized_end=862
+  _globals['_GETINVOCATIONRESPONSE']._serialized_start=864
+  _globals['_GETINVOCATIONRESPONSE']._serialized_end=941
+  _globals['_LISTINVOCATIONSREQUEST']._serialized_start=944
+  _globals['_LISTINVOCATIONSREQUEST']._serialized_end=1223
+  _globals['_LISTINVOCATIONSRESPONSE']._serialized_start=1225
+  _globals['_LISTINVOCATIONSRESPONSE']._serialized_end=1330
+  _globals['_WAITINVOCATIONREQUEST']._serialized_start=1333
+  _globals['_WAITINVOCATIONREQUEST']._serialized_end=1465
+  _globals['_WAITINVOCATIONRESPONSE']._serialized_start=1467
+  _globals['_WAITINVOCATIONRESPONSE']._serialized_end=1545
+  _globals['_CANCELINVOCATIONREQUEST']._serialized_start=1547
+  _globals['_CANCELINVOCATIONREQUEST']._serialized_end=1622
+  _globals['_CANCELINVOCATIONRESPONSE']._serialized_start=1624
+  _globals['_CANCELINVOCATIONRESPONSE']._serialized_end=1704
+  _globals['_WATCHINVOCATIONREQUEST']._serialized_start=1706
+  _globals['_WATCHINVOCATIONREQUEST']._serialized_end=1813
+  _globals['_WATCHINVOCATIONRESPONSE']._serialized_start=1816
+  _globals['_WATCHINVOCATIONRESPONSE']._serialized_end=1957
+  _globals['_STREAMINVOCATIONREQUEST']._serialized_start=1960
+  _globals['_STREAMINVOCATIONREQUEST']._serialized_end=2310
+  _globals['_ATTACHINVOCATION']._serialized_start=2312
+  _globals['_ATTACHINVOCATION']._serialized_end=2413
+  _globals['_INVOCATIONINPUT']._serialized_start=2415
+  _globals['_INVOCATIONINPUT']._serialized_end=2491
+  _globals['_CANCELSTREAMEDINVOCATION']._serialized_start=2493
+  _globals['_CANCELSTREAMEDINVOCATION']._serialized_end=2519
+  _globals['_ACKNOWLEDGEEVENTS']._serialized_start=2521
+  _globals['_ACKNOWLEDGEEVENTS']._serialized_end=2567
+  _globals['_STREAMINVOCATIONRESPONSE']._serialized_start=2570
+  _globals['_STREAMINVOCATIONRESPONSE']._serialized_end=2822
+  _globals['_RESUMEINVOCATIONREQUEST']._serialized_start=2825
+  _globals['_RESUMEINVOCATIONREQUEST']._serialized_end=3028
+  _globals['_RESUMEPOINT']._serialized_start=3030
+  _globals['_RESUMEPOINT']._serialized_end=3067
+  _globals['_RESUMEINVOCATIONRESPONSE']._serialized_start=3069
+  _globals['_RESUMEINVOCATIONRESPONSE']._serialized_end=3149
+  _globals['_LISTCHECKPOINTSREQUEST']._serialized_start=3151
+  _globals['_LISTCHECKPOINTSREQUEST']._serialized_end=3227
+  _globals['_LISTCHECKPOINTSRESPONSE']._serialized_start=3229
+  _globals['_LISTCHECKPOINTSRESPONSE']._serialized_end=3309
+  _globals['_DELETECHECKPOINTREQUEST']._serialized_start=3311
+  _globals['_DELETECHECKPOINTREQUEST']._serialized_end=3418
+  _globals['_DELETECHECKPOINTRESPONSE']._serialized_start=3420
+  _globals['_DELETECHECKPOINTRESPONSE']._serialized_end=3446
+  _globals['_INVOCATIONSERVICE']._serialized_start=3550
+  _globals['_INVOCATIONSERVICE']._serialized_end=4698
 # @@protoc_insertion_point(module_scope)

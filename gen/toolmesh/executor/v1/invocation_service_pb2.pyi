@@ -9,6 +9,8 @@ from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from toolmesh.common.v1 import error_reason_pb2 as _error_reason_pb2
 from toolmesh.executor.v1 import executor_service_pb2 as _executor_service_pb2
 from toolmesh.executor.v1 import invocation_pb2 as _invocation_pb2
 import builtins as _builtins
@@ -22,6 +24,30 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _OnDisconnect:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _OnDisconnectEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OnDisconnect.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ON_DISCONNECT_UNSPECIFIED: _OnDisconnect.ValueType  # 0
+    """Not set: it goes on."""
+    ON_DISCONNECT_CONTINUE: _OnDisconnect.ValueType  # 1
+    """It goes on without its caller."""
+    ON_DISCONNECT_CANCEL: _OnDisconnect.ValueType  # 2
+    """It is cancelled when no stream has been attached for 30 seconds."""
+
+class OnDisconnect(_OnDisconnect, metaclass=_OnDisconnectEnumTypeWrapper):
+    """Says what becomes of an invocation when its stream breaks and no other attaches in time."""
+
+ON_DISCONNECT_UNSPECIFIED: OnDisconnect.ValueType  # 0
+"""Not set: it goes on."""
+ON_DISCONNECT_CONTINUE: OnDisconnect.ValueType  # 1
+"""It goes on without its caller."""
+ON_DISCONNECT_CANCEL: OnDisconnect.ValueType  # 2
+"""It is cancelled when no stream has been attached for 30 seconds."""
+Global___OnDisconnect: _TypeAlias = OnDisconnect  # noqa: Y015
+
 @_typing.final
 class StartInvocationRequest(_message.Message):
     """Asks for an invocation."""
@@ -30,6 +56,10 @@ class StartInvocationRequest(_message.Message):
 
     REQUEST_FIELD_NUMBER: _builtins.int
     MAX_DURATION_FIELD_NUMBER: _builtins.int
+    ON_DISCONNECT_FIELD_NUMBER: _builtins.int
+    CALLBACK_FIELD_NUMBER: _builtins.int
+    on_disconnect: Global___OnDisconnect.ValueType
+    """What becomes of the invocation when its stream breaks. For StreamInvocation only: StartInvocation refuses ON_DISCONNECT_CANCEL."""
     @_builtins.property
     def request(self) -> _executor_service_pb2.InvokeRequest:
         """The call. Its deadline is not that of this request: see max_duration."""
@@ -38,19 +68,51 @@ class StartInvocationRequest(_message.Message):
     def max_duration(self) -> _duration_pb2.Duration:
         """How long the invocation may take from now on, waiting included. Unset means one day. The tool's own limit holds for its run, as ever."""
 
+    @_builtins.property
+    def callback(self) -> Global___Callback:
+        """Where to report the end of the invocation; unset for nowhere."""
+
     def __init__(
         self,
         *,
         request: _executor_service_pb2.InvokeRequest | None = ...,
         max_duration: _duration_pb2.Duration | None = ...,
+        on_disconnect: Global___OnDisconnect.ValueType = ...,
+        callback: Global___Callback | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["max_duration", b"max_duration", "request", b"request"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["callback", b"callback", "max_duration", b"max_duration", "request", b"request"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_duration", b"max_duration", "request", b"request"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["callback", b"callback", "max_duration", b"max_duration", "on_disconnect", b"on_disconnect", "request", b"request"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___StartInvocationRequest: _TypeAlias = StartInvocationRequest  # noqa: Y015
+
+@_typing.final
+class Callback(_message.Message):
+    """Where to report the end of an invocation: an HTTPS endpoint that receives a signed POST in the form of Standard Webhooks."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    URL_FIELD_NUMBER: _builtins.int
+    SECRET_FIELD_NUMBER: _builtins.int
+    url: _builtins.str
+    """The address. The egress rules of the mesh apply: no private, local or link-local address."""
+    secret: _builtins.str
+    """The key that signs the request, `whsec_` and 24 to 64 bytes in base64. Stored encrypted, and never shown."""
+    def __init__(
+        self,
+        *,
+        url: _builtins.str = ...,
+        secret: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["secret", b"secret", "url", b"url"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Callback: _TypeAlias = Callback  # noqa: Y015
 
 @_typing.final
 class StartInvocationResponse(_message.Message):
@@ -330,42 +392,386 @@ Global___WatchInvocationRequest: _TypeAlias = WatchInvocationRequest  # noqa: Y0
 
 @_typing.final
 class WatchInvocationResponse(_message.Message):
-    """One event of a watch."""
+    """One event of a watch, or a sign of life."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    SEQUENCE_FIELD_NUMBER: _builtins.int
-    EVENT_TIME_FIELD_NUMBER: _builtins.int
-    TRANSITION_FIELD_NUMBER: _builtins.int
-    ENDED_FIELD_NUMBER: _builtins.int
-    sequence: _builtins.int
-    """Counts up from 1 without gaps."""
+    EVENT_FIELD_NUMBER: _builtins.int
+    HEARTBEAT_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def event_time(self) -> _timestamp_pb2.Timestamp:
-        """When it happened."""
+    def event(self) -> _invocation_pb2.InvocationEvent:
+        """The next event."""
 
     @_builtins.property
-    def transition(self) -> _invocation_pb2.StateTransition:
-        """The invocation entered a state."""
-
-    @_builtins.property
-    def ended(self) -> _invocation_pb2.Invocation:
-        """The invocation ended: its outcome. The last event."""
+    def heartbeat(self) -> _timestamp_pb2.Timestamp:
+        """Nothing happened for some seconds; the time at the server."""
 
     def __init__(
         self,
         *,
-        sequence: _builtins.int = ...,
-        event_time: _timestamp_pb2.Timestamp | None = ...,
-        transition: _invocation_pb2.StateTransition | None = ...,
-        ended: _invocation_pb2.Invocation | None = ...,
+        event: _invocation_pb2.InvocationEvent | None = ...,
+        heartbeat: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["ended", b"ended", "event", b"event", "event_time", b"event_time", "transition", b"transition"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "heartbeat", b"heartbeat", "message", b"message"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ended", b"ended", "event", b"event", "event_time", b"event_time", "sequence", b"sequence", "transition", b"transition"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "heartbeat", b"heartbeat", "message", b"message"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["transition", "ended"]  # noqa: Y015
-    _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["event", "heartbeat"]  # noqa: Y015
+    _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
 Global___WatchInvocationResponse: _TypeAlias = WatchInvocationResponse  # noqa: Y015
+
+@_typing.final
+class StreamInvocationRequest(_message.Message):
+    """One message of the client on a stream."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    START_FIELD_NUMBER: _builtins.int
+    ATTACH_FIELD_NUMBER: _builtins.int
+    INPUT_FIELD_NUMBER: _builtins.int
+    CANCEL_FIELD_NUMBER: _builtins.int
+    ACKNOWLEDGE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def start(self) -> Global___StartInvocationRequest:
+        """Starts an invocation. The first message, unless the stream attaches to one."""
+
+    @_builtins.property
+    def attach(self) -> Global___AttachInvocation:
+        """Attaches to an invocation that was started before. The first message, unless the stream starts one."""
+
+    @_builtins.property
+    def input(self) -> Global___InvocationInput:
+        """Answers a question of the tool."""
+
+    @_builtins.property
+    def cancel(self) -> Global___CancelStreamedInvocation:
+        """Cancels the invocation. The stream goes on until its end."""
+
+    @_builtins.property
+    def acknowledge(self) -> Global___AcknowledgeEvents:
+        """Confirms events."""
+
+    def __init__(
+        self,
+        *,
+        start: Global___StartInvocationRequest | None = ...,
+        attach: Global___AttachInvocation | None = ...,
+        input: Global___InvocationInput | None = ...,
+        cancel: Global___CancelStreamedInvocation | None = ...,
+        acknowledge: Global___AcknowledgeEvents | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "attach", b"attach", "cancel", b"cancel", "input", b"input", "message", b"message", "start", b"start"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "attach", b"attach", "cancel", b"cancel", "input", b"input", "message", b"message", "start", b"start"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["start", "attach", "input", "cancel", "acknowledge"]  # noqa: Y015
+    _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
+
+Global___StreamInvocationRequest: _TypeAlias = StreamInvocationRequest  # noqa: Y015
+
+@_typing.final
+class AttachInvocation(_message.Message):
+    """Attaches a stream to an invocation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    AFTER_SEQUENCE_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The resource name, `invocations/{invocation_id}`."""
+    after_sequence: _builtins.int
+    """The sequence of the last event that was seen; 0 for all events."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        after_sequence: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_sequence", b"after_sequence", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AttachInvocation: _TypeAlias = AttachInvocation  # noqa: Y015
+
+@_typing.final
+class InvocationInput(_message.Message):
+    """Answers a question of the tool."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INPUT_ID_FIELD_NUMBER: _builtins.int
+    CONTENT_FIELD_NUMBER: _builtins.int
+    input_id: _builtins.str
+    """The `input_id` of the question."""
+    content: _builtins.bytes
+    """The answer, as JSON. It must satisfy the schema of the question."""
+    def __init__(
+        self,
+        *,
+        input_id: _builtins.str = ...,
+        content: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "input_id", b"input_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___InvocationInput: _TypeAlias = InvocationInput  # noqa: Y015
+
+@_typing.final
+class CancelStreamedInvocation(_message.Message):
+    """Cancels the invocation of a stream."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CancelStreamedInvocation: _TypeAlias = CancelStreamedInvocation  # noqa: Y015
+
+@_typing.final
+class AcknowledgeEvents(_message.Message):
+    """Confirms that events were received. After the first of these messages the server sends at most 256 events ahead of the last confirmed
+    one. A client that never confirms is held back by the flow control of its connection alone.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SEQUENCE_FIELD_NUMBER: _builtins.int
+    sequence: _builtins.int
+    """The sequence of the last event that was received."""
+    def __init__(
+        self,
+        *,
+        sequence: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["sequence", b"sequence"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AcknowledgeEvents: _TypeAlias = AcknowledgeEvents  # noqa: Y015
+
+@_typing.final
+class StreamInvocationResponse(_message.Message):
+    """One message of the server on a stream."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INVOCATION_FIELD_NUMBER: _builtins.int
+    EVENT_FIELD_NUMBER: _builtins.int
+    HEARTBEAT_FIELD_NUMBER: _builtins.int
+    REFUSAL_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def invocation(self) -> _invocation_pb2.Invocation:
+        """The invocation that the stream is about. The first message."""
+
+    @_builtins.property
+    def event(self) -> _invocation_pb2.InvocationEvent:
+        """The next event. The last one is terminal."""
+
+    @_builtins.property
+    def heartbeat(self) -> _timestamp_pb2.Timestamp:
+        """Nothing happened for some seconds; the time at the server."""
+
+    @_builtins.property
+    def refusal(self) -> _error_reason_pb2.ErrorEnvelope:
+        """An answer was refused. The stream goes on, and the question stays open unless the error says otherwise."""
+
+    def __init__(
+        self,
+        *,
+        invocation: _invocation_pb2.Invocation | None = ...,
+        event: _invocation_pb2.InvocationEvent | None = ...,
+        heartbeat: _timestamp_pb2.Timestamp | None = ...,
+        refusal: _error_reason_pb2.ErrorEnvelope | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "heartbeat", b"heartbeat", "invocation", b"invocation", "message", b"message", "refusal", b"refusal"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "heartbeat", b"heartbeat", "invocation", b"invocation", "message", b"message", "refusal", b"refusal"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["invocation", "event", "heartbeat", "refusal"]  # noqa: Y015
+    _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
+
+Global___StreamInvocationResponse: _TypeAlias = StreamInvocationResponse  # noqa: Y015
+
+@_typing.final
+class ResumeInvocationRequest(_message.Message):
+    """Asks to continue an invocation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    INPUT_FIELD_NUMBER: _builtins.int
+    CHECKPOINT_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The resource name, `invocations/{invocation_id}`."""
+    @_builtins.property
+    def input(self) -> Global___InvocationInput:
+        """An answer, for an invocation whose tool waits for input."""
+
+    @_builtins.property
+    def checkpoint(self) -> Global___ResumePoint:
+        """A checkpoint, for an invocation that failed, timed out or was cancelled."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        input: Global___InvocationInput | None = ...,
+        checkpoint: Global___ResumePoint | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint", "input", b"input", "with", b"with"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint", "input", b"input", "name", b"name", "with", b"with"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_with: _TypeAlias = _typing.Literal["input", "checkpoint"]  # noqa: Y015
+    _WhichOneofArgType_with: _TypeAlias = _typing.Literal["with", b"with"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_with) -> _WhichOneofReturnType_with | None: ...
+
+Global___ResumeInvocationRequest: _TypeAlias = ResumeInvocationRequest  # noqa: Y015
+
+@_typing.final
+class ResumePoint(_message.Message):
+    """Says where an ended invocation resumes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The resource name of a checkpoint of the invocation; empty for the newest valid one."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResumePoint: _TypeAlias = ResumePoint  # noqa: Y015
+
+@_typing.final
+class ResumeInvocationResponse(_message.Message):
+    """Answers with the invocation that goes on."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INVOCATION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def invocation(self) -> _invocation_pb2.Invocation:
+        """The same invocation after an answer; a new one, whose `resumed_from` names the old one, after a checkpoint."""
+
+    def __init__(
+        self,
+        *,
+        invocation: _invocation_pb2.Invocation | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["invocation", b"invocation"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["invocation", b"invocation"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResumeInvocationResponse: _TypeAlias = ResumeInvocationResponse  # noqa: Y015
+
+@_typing.final
+class ListCheckpointsRequest(_message.Message):
+    """Asks for the checkpoints of an invocation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARENT_FIELD_NUMBER: _builtins.int
+    parent: _builtins.str
+    """The resource name of the invocation."""
+    def __init__(
+        self,
+        *,
+        parent: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["parent", b"parent"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListCheckpointsRequest: _TypeAlias = ListCheckpointsRequest  # noqa: Y015
+
+@_typing.final
+class ListCheckpointsResponse(_message.Message):
+    """Answers with the checkpoints of an invocation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHECKPOINTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def checkpoints(self) -> _containers.RepeatedCompositeFieldContainer[_invocation_pb2.Checkpoint]:
+        """The checkpoints, newest first. Their state is not shown."""
+
+    def __init__(
+        self,
+        *,
+        checkpoints: _abc.Iterable[_invocation_pb2.Checkpoint] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoints", b"checkpoints"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListCheckpointsResponse: _TypeAlias = ListCheckpointsResponse  # noqa: Y015
+
+@_typing.final
+class DeleteCheckpointRequest(_message.Message):
+    """Asks to delete a checkpoint."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The resource name of the checkpoint."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteCheckpointRequest: _TypeAlias = DeleteCheckpointRequest  # noqa: Y015
+
+@_typing.final
+class DeleteCheckpointResponse(_message.Message):
+    """Says that the checkpoint is gone."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteCheckpointResponse: _TypeAlias = DeleteCheckpointResponse  # noqa: Y015

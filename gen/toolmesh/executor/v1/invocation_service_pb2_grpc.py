@@ -66,6 +66,26 @@ class InvocationServiceStub:
                 request_serializer=toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.WatchInvocationRequest.SerializeToString,
                 response_deserializer=toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.WatchInvocationResponse.FromString,
                 _registered_method=True)
+        self.StreamInvocation = channel.stream_stream(
+                '/toolmesh.executor.v1.InvocationService/StreamInvocation',
+                request_serializer=toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.StreamInvocationRequest.SerializeToString,
+                response_deserializer=toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.StreamInvocationResponse.FromString,
+                _registered_method=True)
+        self.ResumeInvocation = channel.unary_unary(
+                '/toolmesh.executor.v1.InvocationService/ResumeInvocation',
+                request_serializer=toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.ResumeInvocationRequest.SerializeToString,
+                response_deserializer=toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.ResumeInvocationResponse.FromString,
+                _registered_method=True)
+        self.ListCheckpoints = channel.unary_unary(
+                '/toolmesh.executor.v1.InvocationService/ListCheckpoints',
+                request_serializer=toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.ListCheckpointsRequest.SerializeToString,
+                response_deserializer=toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.ListCheckpointsResponse.FromString,
+                _registered_method=True)
+        self.DeleteCheckpoint = channel.unary_unary(
+                '/toolmesh.executor.v1.InvocationService/DeleteCheckpoint',
+                request_serializer=toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.DeleteCheckpointRequest.SerializeToString,
+                response_deserializer=toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.DeleteCheckpointResponse.FromString,
+                _registered_method=True)
 
 
 class InvocationServiceServicer:
@@ -130,6 +150,47 @@ class InvocationServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def StreamInvocation(self, request_iterator, context):
+        """Runs an invocation over one stream: starts it or attaches to it, receives its events, answers its questions, cancels it. Callable by the
+        same callers as StartInvocation.
+
+        Guarantees those of StartInvocation and WatchInvocation: the invocation is durable, and after a break a client attaches to it on any
+        replica behind the last sequence it saw, without gap or repetition. A reader that is slow gets events later and costs no memory. The
+        first message starts or attaches; the stream ends after the terminal event, and when the caller's token expires. Fails like
+        StartInvocation and GetInvocation; the invocation goes on or is cancelled as its start asked.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResumeInvocation(self, request, context):
+        """Continues an invocation: answers the question of its tool, or runs an ended one again from a checkpoint. Callable by the same callers as
+        StartInvocation. From a checkpoint a new invocation is started with the same arguments: policy is asked again, and both are on record.
+
+        An answer is durable when this returns; the replica that runs the invocation hands it to the tool. Fails like GetInvocation. An answer
+        fails with FAILED_PRECONDITION where the invocation does not wait with this question, and with INVALID_JSON or ARGUMENTS_INVALID
+        where it breaks the schema; the question stays open then. A checkpoint fails with RESUME_FAILED where the invocation has not ended,
+        succeeded, or its tool cannot resume; with CHECKPOINT_NOT_FOUND; and like StartInvocation.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListCheckpoints(self, request, context):
+        """Lists the checkpoints of an invocation. Callable by the same callers as StartInvocation. Fails like GetInvocation.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteCheckpoint(self, request, context):
+        """Deletes a checkpoint, and those that are differences to it become full ones or are deleted. Callable by the same callers as
+        StartInvocation. Idempotent: one that is gone stays so. Fails like GetInvocation.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_InvocationServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -162,6 +223,26 @@ def add_InvocationServiceServicer_to_server(servicer, server):
                     servicer.WatchInvocation,
                     request_deserializer=toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.WatchInvocationRequest.FromString,
                     response_serializer=toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.WatchInvocationResponse.SerializeToString,
+            ),
+            'StreamInvocation': grpc.stream_stream_rpc_method_handler(
+                    servicer.StreamInvocation,
+                    request_deserializer=toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.StreamInvocationRequest.FromString,
+                    response_serializer=toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.StreamInvocationResponse.SerializeToString,
+            ),
+            'ResumeInvocation': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResumeInvocation,
+                    request_deserializer=toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.ResumeInvocationRequest.FromString,
+                    response_serializer=toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.ResumeInvocationResponse.SerializeToString,
+            ),
+            'ListCheckpoints': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListCheckpoints,
+                    request_deserializer=toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.ListCheckpointsRequest.FromString,
+                    response_serializer=toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.ListCheckpointsResponse.SerializeToString,
+            ),
+            'DeleteCheckpoint': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteCheckpoint,
+                    request_deserializer=toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.DeleteCheckpointRequest.FromString,
+                    response_serializer=toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.DeleteCheckpointResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -328,6 +409,114 @@ class InvocationService:
             '/toolmesh.executor.v1.InvocationService/WatchInvocation',
             toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.WatchInvocationRequest.SerializeToString,
             toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.WatchInvocationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StreamInvocation(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/toolmesh.executor.v1.InvocationService/StreamInvocation',
+            toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.StreamInvocationRequest.SerializeToString,
+            toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.StreamInvocationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResumeInvocation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolmesh.executor.v1.InvocationService/ResumeInvocation',
+            toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.ResumeInvocationRequest.SerializeToString,
+            toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.ResumeInvocationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListCheckpoints(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolmesh.executor.v1.InvocationService/ListCheckpoints',
+            toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.ListCheckpointsRequest.SerializeToString,
+            toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.ListCheckpointsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteCheckpoint(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolmesh.executor.v1.InvocationService/DeleteCheckpoint',
+            toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.DeleteCheckpointRequest.SerializeToString,
+            toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.DeleteCheckpointResponse.FromString,
             options,
             channel_credentials,
             insecure,

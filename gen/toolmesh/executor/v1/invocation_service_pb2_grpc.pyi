@@ -68,6 +68,30 @@ class InvocationServiceStub:
     once. Guarantees no gap and no repetition: resume with the sequence of the last event seen, on any replica. The last event is terminal.
     Fails like GetInvocation.
     """
+    StreamInvocation: _grpc.StreamStreamMultiCallable[_invocation_service_pb2.StreamInvocationRequest, _invocation_service_pb2.StreamInvocationResponse]
+    """Runs an invocation over one stream: starts it or attaches to it, receives its events, answers its questions, cancels it. Callable by the
+    same callers as StartInvocation.
+
+    Guarantees those of StartInvocation and WatchInvocation: the invocation is durable, and after a break a client attaches to it on any
+    replica behind the last sequence it saw, without gap or repetition. A reader that is slow gets events later and costs no memory. The
+    first message starts or attaches; the stream ends after the terminal event, and when the caller's token expires. Fails like
+    StartInvocation and GetInvocation; the invocation goes on or is cancelled as its start asked.
+    """
+    ResumeInvocation: _grpc.UnaryUnaryMultiCallable[_invocation_service_pb2.ResumeInvocationRequest, _invocation_service_pb2.ResumeInvocationResponse]
+    """Continues an invocation: answers the question of its tool, or runs an ended one again from a checkpoint. Callable by the same callers as
+    StartInvocation. From a checkpoint a new invocation is started with the same arguments: policy is asked again, and both are on record.
+
+    An answer is durable when this returns; the replica that runs the invocation hands it to the tool. Fails like GetInvocation. An answer
+    fails with FAILED_PRECONDITION where the invocation does not wait with this question, and with INVALID_JSON or ARGUMENTS_INVALID
+    where it breaks the schema; the question stays open then. A checkpoint fails with RESUME_FAILED where the invocation has not ended,
+    succeeded, or its tool cannot resume; with CHECKPOINT_NOT_FOUND; and like StartInvocation.
+    """
+    ListCheckpoints: _grpc.UnaryUnaryMultiCallable[_invocation_service_pb2.ListCheckpointsRequest, _invocation_service_pb2.ListCheckpointsResponse]
+    """Lists the checkpoints of an invocation. Callable by the same callers as StartInvocation. Fails like GetInvocation."""
+    DeleteCheckpoint: _grpc.UnaryUnaryMultiCallable[_invocation_service_pb2.DeleteCheckpointRequest, _invocation_service_pb2.DeleteCheckpointResponse]
+    """Deletes a checkpoint, and those that are differences to it become full ones or are deleted. Callable by the same callers as
+    StartInvocation. Idempotent: one that is gone stays so. Fails like GetInvocation.
+    """
 
 @_typing.type_check_only
 class InvocationServiceAsyncStub(InvocationServiceStub):
@@ -108,6 +132,30 @@ class InvocationServiceAsyncStub(InvocationServiceStub):
     """Streams the events of an invocation, from a sequence onward until its end. Callable by the same callers as StartInvocation, by many at
     once. Guarantees no gap and no repetition: resume with the sequence of the last event seen, on any replica. The last event is terminal.
     Fails like GetInvocation.
+    """
+    StreamInvocation: _aio.StreamStreamMultiCallable[_invocation_service_pb2.StreamInvocationRequest, _invocation_service_pb2.StreamInvocationResponse]  # type: ignore[assignment]
+    """Runs an invocation over one stream: starts it or attaches to it, receives its events, answers its questions, cancels it. Callable by the
+    same callers as StartInvocation.
+
+    Guarantees those of StartInvocation and WatchInvocation: the invocation is durable, and after a break a client attaches to it on any
+    replica behind the last sequence it saw, without gap or repetition. A reader that is slow gets events later and costs no memory. The
+    first message starts or attaches; the stream ends after the terminal event, and when the caller's token expires. Fails like
+    StartInvocation and GetInvocation; the invocation goes on or is cancelled as its start asked.
+    """
+    ResumeInvocation: _aio.UnaryUnaryMultiCallable[_invocation_service_pb2.ResumeInvocationRequest, _invocation_service_pb2.ResumeInvocationResponse]  # type: ignore[assignment]
+    """Continues an invocation: answers the question of its tool, or runs an ended one again from a checkpoint. Callable by the same callers as
+    StartInvocation. From a checkpoint a new invocation is started with the same arguments: policy is asked again, and both are on record.
+
+    An answer is durable when this returns; the replica that runs the invocation hands it to the tool. Fails like GetInvocation. An answer
+    fails with FAILED_PRECONDITION where the invocation does not wait with this question, and with INVALID_JSON or ARGUMENTS_INVALID
+    where it breaks the schema; the question stays open then. A checkpoint fails with RESUME_FAILED where the invocation has not ended,
+    succeeded, or its tool cannot resume; with CHECKPOINT_NOT_FOUND; and like StartInvocation.
+    """
+    ListCheckpoints: _aio.UnaryUnaryMultiCallable[_invocation_service_pb2.ListCheckpointsRequest, _invocation_service_pb2.ListCheckpointsResponse]  # type: ignore[assignment]
+    """Lists the checkpoints of an invocation. Callable by the same callers as StartInvocation. Fails like GetInvocation."""
+    DeleteCheckpoint: _aio.UnaryUnaryMultiCallable[_invocation_service_pb2.DeleteCheckpointRequest, _invocation_service_pb2.DeleteCheckpointResponse]  # type: ignore[assignment]
+    """Deletes a checkpoint, and those that are differences to it become full ones or are deleted. Callable by the same callers as
+    StartInvocation. Idempotent: one that is gone stays so. Fails like GetInvocation.
     """
 
 class InvocationServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -182,6 +230,54 @@ class InvocationServiceServicer(metaclass=_abc_1.ABCMeta):
         """Streams the events of an invocation, from a sequence onward until its end. Callable by the same callers as StartInvocation, by many at
         once. Guarantees no gap and no repetition: resume with the sequence of the last event seen, on any replica. The last event is terminal.
         Fails like GetInvocation.
+        """
+
+    @_abc_1.abstractmethod
+    def StreamInvocation(
+        self,
+        request_iterator: _MaybeAsyncIterator[_invocation_service_pb2.StreamInvocationRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_invocation_service_pb2.StreamInvocationResponse], _abc.AsyncIterator[_invocation_service_pb2.StreamInvocationResponse]]:
+        """Runs an invocation over one stream: starts it or attaches to it, receives its events, answers its questions, cancels it. Callable by the
+        same callers as StartInvocation.
+
+        Guarantees those of StartInvocation and WatchInvocation: the invocation is durable, and after a break a client attaches to it on any
+        replica behind the last sequence it saw, without gap or repetition. A reader that is slow gets events later and costs no memory. The
+        first message starts or attaches; the stream ends after the terminal event, and when the caller's token expires. Fails like
+        StartInvocation and GetInvocation; the invocation goes on or is cancelled as its start asked.
+        """
+
+    @_abc_1.abstractmethod
+    def ResumeInvocation(
+        self,
+        request: _invocation_service_pb2.ResumeInvocationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_invocation_service_pb2.ResumeInvocationResponse, _abc.Awaitable[_invocation_service_pb2.ResumeInvocationResponse]]:
+        """Continues an invocation: answers the question of its tool, or runs an ended one again from a checkpoint. Callable by the same callers as
+        StartInvocation. From a checkpoint a new invocation is started with the same arguments: policy is asked again, and both are on record.
+
+        An answer is durable when this returns; the replica that runs the invocation hands it to the tool. Fails like GetInvocation. An answer
+        fails with FAILED_PRECONDITION where the invocation does not wait with this question, and with INVALID_JSON or ARGUMENTS_INVALID
+        where it breaks the schema; the question stays open then. A checkpoint fails with RESUME_FAILED where the invocation has not ended,
+        succeeded, or its tool cannot resume; with CHECKPOINT_NOT_FOUND; and like StartInvocation.
+        """
+
+    @_abc_1.abstractmethod
+    def ListCheckpoints(
+        self,
+        request: _invocation_service_pb2.ListCheckpointsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_invocation_service_pb2.ListCheckpointsResponse, _abc.Awaitable[_invocation_service_pb2.ListCheckpointsResponse]]:
+        """Lists the checkpoints of an invocation. Callable by the same callers as StartInvocation. Fails like GetInvocation."""
+
+    @_abc_1.abstractmethod
+    def DeleteCheckpoint(
+        self,
+        request: _invocation_service_pb2.DeleteCheckpointRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_invocation_service_pb2.DeleteCheckpointResponse, _abc.Awaitable[_invocation_service_pb2.DeleteCheckpointResponse]]:
+        """Deletes a checkpoint, and those that are differences to it become full ones or are deleted. Callable by the same callers as
+        StartInvocation. Idempotent: one that is gone stays so. Fails like GetInvocation.
         """
 
 def add_InvocationServiceServicer_to_server(servicer: InvocationServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

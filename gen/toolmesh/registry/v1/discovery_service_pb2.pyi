@@ -63,6 +63,8 @@ class _SemanticUseEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_SemanticU
     """Meaning was not asked for, or there was no sentence to compare."""
     SEMANTIC_USE_UNAVAILABLE: _SemanticUse.ValueType  # 4
     """The language model did not answer in time; words alone counted."""
+    SEMANTIC_USE_OTHER_LANGUAGE: _SemanticUse.ValueType  # 5
+    """The sentence is not English, the only language of the model; words alone counted."""
 
 class SemanticUse(_SemanticUse, metaclass=_SemanticUseEnumTypeWrapper):
     """Says what part meaning had in an answer."""
@@ -77,6 +79,8 @@ SEMANTIC_USE_NOT_ASKED: SemanticUse.ValueType  # 3
 """Meaning was not asked for, or there was no sentence to compare."""
 SEMANTIC_USE_UNAVAILABLE: SemanticUse.ValueType  # 4
 """The language model did not answer in time; words alone counted."""
+SEMANTIC_USE_OTHER_LANGUAGE: SemanticUse.ValueType  # 5
+"""The sentence is not English, the only language of the model; words alone counted."""
 Global___SemanticUse: _TypeAlias = SemanticUse  # noqa: Y015
 
 class _NoMatchReason:

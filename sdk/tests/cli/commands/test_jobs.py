@@ -54,8 +54,9 @@ def test_a_wait_prints_the_result_or_fails_as_the_call_did(toolmesh: Any, mesh: 
 def test_a_watch_prints_every_event_and_a_cancellation_is_asked_for(toolmesh: Any, mesh: Any) -> None:
     moved = ipb.StateTransition(state=ipb.INVOCATION_STATE_RUNNING)
     events = [
-        pb.WatchInvocationResponse(sequence=1, transition=moved),
-        pb.WatchInvocationResponse(sequence=2, ended=ENDED),
+        pb.WatchInvocationResponse(event=ipb.InvocationEvent(sequence=1, transition=moved)),
+        pb.WatchInvocationResponse(heartbeat=Timestamp(seconds=1)),
+        pb.WatchInvocationResponse(event=ipb.InvocationEvent(sequence=2, ended=ENDED)),
     ]
     mesh.answer("WatchInvocation", events)
     ran = toolmesh("jobs", "watch", NAME)
@@ -64,3 +65,36 @@ def test_a_watch_prints_every_event_and_a_cancellation_is_asked_for(toolmesh: An
     mesh.answer("CancelInvocation", pb.CancelInvocationResponse(invocation=RUNNING))
     assert toolmesh("jobs", "cancel", NAME).exit_code == 0
     assert mesh.of("CancelInvocation")[0].request.name == NAME
+
+
+def test_a_question_is_answered_by_name(toolmesh: Any, mesh: Any) -> None:
+    waiting = ipb.Invocation(name=NAME, input_request=ipb.InputRequest(input_id="q", message="How many?"))
+    mesh.answer("GetInvocation", pb.GetInvocationResponse(invocation=waiting))
+    mesh.answer("ResumeInvocation", pb.ResumeInvocationResponse(invocation=RUNNING))
+    assert toolmesh("jobs", "resume", NAME, "--input", '{"n": 3}').exit_code == 0
+    [asked] = mesh.of("ResumeInvocation")
+    assert (asked.request.input.input_id, asked.request.input.content) == ("q", b'{"n":3}')
+    assert "How many?" in toolmesh("jobs", "show", NAME).stdout
+    assert toolmesh("jobs", "resume", NAME, "--input", "{").exit_code == 2
+    mesh.answer("GetInvocation", pb.GetInvocationResponse(invocation=RUNNING))
+    assert toolmesh("jobs", "resume", NAME, "--input", "1").exit_code == 2
+
+
+def test_a_watch_shows_what_the_tool_reports(toolmesh: Any, mesh: Any) -> None:
+    reports = [
+        ipb.InvocationEvent(
+            sequence=1, progress=ipb.Progress(percent=50, current_step=1, total_steps=2, message="half")
+        ),
+        ipb.InvocationEvent(
+            sequence=2, log_message=ipb.LogMessage(severity=ipb.LOG_SEVERITY_WARNING, text="slow\x1b[2J")
+        ),
+        ipb.InvocationEvent(sequence=3, partial_result=ipb.PartialResult(content=b'{"a":1}')),
+        ipb.InvocationEvent(sequence=4, input_request=ipb.InputRequest(message="How many?")),
+        ipb.InvocationEvent(sequence=5, checkpoint=ipb.Checkpoint(number=2, label="halfway")),
+        ipb.InvocationEvent(sequence=6, ended=ENDED),
+    ]
+    mesh.answer("WatchInvocation", [pb.WatchInvocationResponse(event=event) for event in reports])
+    shown = toolmesh("jobs", "watch", NAME).stdout
+    for words in ("50 %  step 1 of 2  half", "warning: slow", '{"a": 1}', "asks: How many?", "checkpoint 2 halfway"):
+        assert words in shown
+    assert "\x1b" not in shown

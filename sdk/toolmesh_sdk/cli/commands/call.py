@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from toolmesh_sdk.cli.exits import exit_code
-from toolmesh_sdk.cli.failures import print_error, report_errors
+from toolmesh_sdk.cli.commands.follow import follow_and_print, print_loaded
+from toolmesh_sdk.cli.failures import report_errors
 from toolmesh_sdk.cli.inputs import options
 from toolmesh_sdk.cli.inputs.json_input import read_arguments
 from toolmesh_sdk.cli.inputs.options import refuse_blank
@@ -82,6 +82,9 @@ def call(
     detach: Annotated[
         bool, typer.Option("--detach", help="Start the call and print its name; `toolmesh jobs` follows it.")
     ] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Show progress until the end; Ctrl-C leaves the call or cancels it.")
+    ] = False,
     via: Annotated[Route, typer.Option(help="Through the edge, or directly to the local executor.")] = Route.EDGE,
     max_bytes: options.MaxBytes = options.SHOWN_BYTES,
     *,
@@ -98,16 +101,20 @@ def call(
       toolmesh call echo '{"text": "hello"}'
       toolmesh call acme.send_email --arg to=a@b.example --preview
       toolmesh call reports.build --arg month=2026-10 --key october --detach
+      toolmesh call reports.build --arg month=2026-10 --follow
     """
-    if detach and preview:
-        raise typer.BadParameter("use --detach or --preview, not both", param_hint="--detach")
+    if detach + preview + follow > 1:
+        raise typer.BadParameter("use one of --detach, --follow and --preview", param_hint="--detach")
     call_arguments = read_arguments(arguments, arg or [])
     check_step(step or "", key=key or "", session=session or "", key_secret=key_secret)
     pinned = {"version": version or "", "tool_digest": digest or ""}
     call_options = {**pinned, "session_id": session or "", "task_id": task or "", "priority": priority}
     connect = open_direct if via is Route.DIRECT else open_client
     with connect(target, key_secret) as client:
-        if detach:
+        if follow:
+            call_options |= {"idempotency_key": key, "step": step, "preview_token": preview_token, "ticket": ticket}
+            _follow_and_print(client, tool, call_arguments, call_options, max_bytes, as_json)
+        elif detach:
             call_options |= {"idempotency_key": key, "step": step, "preview_token": preview_token, "ticket": ticket}
             _start_and_print(client, tool, call_arguments, call_options, as_json)
         elif preview:
@@ -167,17 +174,13 @@ def _start_and_print(
         output.err().print(output.text((f"Follow it with: toolmesh jobs wait {name}", "dim")))
 
 
+def _follow_and_print(
+    client: Client, tool: str, arguments: dict[str, Any], options: dict[str, Any], max_bytes: int, as_json: bool
+) -> None:
+    follow_and_print(client, client.stream(tool, arguments, **options), max_bytes, as_json)
+
+
 def _call_and_print(
     client: Client, tool: str, arguments: dict[str, Any], options: dict[str, Any], max_bytes: int, as_json: bool
 ) -> None:
-    from toolmesh_sdk.cli.views.results import load_content, print_result, result_document
-
-    loaded = load_content(client, client.call(tool, arguments, **options), max_bytes)
-    if as_json:
-        output.print_json(result_document(loaded))
-    else:
-        print_result(loaded)
-    if loaded.error is not None:
-        if not as_json:
-            print_error(loaded.error, as_json=False)
-        raise typer.Exit(exit_code(loaded.error))
+    print_loaded(client, client.call(tool, arguments, **options), max_bytes, as_json)

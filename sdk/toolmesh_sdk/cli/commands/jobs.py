@@ -1,4 +1,4 @@
-"""`toolmesh jobs`: shows, awaits, follows and cancels invocations that run without their caller."""
+"""`toolmesh jobs`: shows, awaits, follows, answers and cancels invocations that run without their caller."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def watch(
       toolmesh jobs watch invocations/0198c
     """
     from toolmesh_sdk.cli.views.documents import format_time, message_to_dict
-    from toolmesh_sdk.jobs import event_state
+    from toolmesh_sdk.cli.views.job_events import describe
 
     with open_client(target) as client:
         for event in client.job(name).watch(after=after):
@@ -122,7 +122,36 @@ def watch(
                 output.print_json(message_to_dict(event), lines=True, flush=True)
             else:
                 moment = format_time(event.event_time)
-                output.out().print(output.text(f"{event.sequence:>4}  {moment}  ", event_state(event)))
+                output.out().print(output.text(f"{event.sequence:>4}  {moment}  ", describe(event)))
+
+
+@app.command()
+@report_errors
+@add_target_options()
+def resume(
+    name: Name,
+    answer: Annotated[
+        str, typer.Option("--input", metavar="JSON", help="The answer to the question that its tool waits with.")
+    ],
+    *,
+    target: Target,
+    as_json: bool,
+) -> None:
+    """Answer the question of an invocation.
+
+    \b
+    Example:
+      toolmesh jobs resume invocations/0198c --input '{"approve": true}'
+    """
+    from toolmesh_sdk.cli.inputs.json_input import parse_json
+
+    value = parse_json(answer, "--input")
+    with open_client(target) as client:
+        job = client.job(name)
+        waiting = job.get()
+        if not waiting.HasField("input_request"):
+            raise typer.BadParameter(f"{name} waits for no input; see `toolmesh jobs show {name}`", param_hint="NAME")
+        _print_job(job.answer(value, waiting.input_request.input_id), as_json)
 
 
 @app.command()
@@ -148,6 +177,7 @@ def _print_job(job: ipb.Invocation, as_json: bool) -> None:
         return
     rows = [
         ("state", state_of(job)),
+        ("question", job.input_request.message),
         ("tool", _tool_of(job)),
         ("key", job.idempotency_key),
         ("executor", job.executor_id),

@@ -319,7 +319,7 @@ async def test_each_reader_sees_its_own_tickets(service: Any, approvers: Approve
         for tenant in ("acme", "globex")
     ]
     approver, requester = pb.TICKET_VIEW_APPROVER, pb.TICKET_VIEW_REQUESTER
-    expected: list[tuple[dict[str, Any], int, list[Any]]] = [
+    expected: list[tuple[dict[str, Any], Any, list[Any]]] = [
         ({"scope": "approvals:read", "tenant": "acme"}, 0, [ours]),
         ({"scope": "approvals:read", "tenant": "globex"}, 0, [theirs]),
         ({"scope": "approvals:read"}, 0, [ours, theirs]),

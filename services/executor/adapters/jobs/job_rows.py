@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Row, TextClause, text
+from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from libs.common.sql.engine import separately, transaction
+from libs.common.sql.engine import transaction
+from services.executor.adapters.jobs.report_rows import ATTACHED_SECONDS, HELD, INSERT_TRANSITION, OWN, held_by, own_job
+from services.executor.adapters.jobs.statements import Statements
 from services.executor.domain.jobs.job import JobFilter, JobOwner
 
 # Seconds of waiting that raise the priority of a job by one.
@@ -24,11 +26,9 @@ _CLAIM_LOCK = text("select pg_advisory_xact_lock(hashtext('toolmesh.executor.job
 
 _COLUMNS = (
     "invocation_id, tenant, subject, tool_version, tool_digest, state, sequence, attempt, executor_id, create_time,"
-    " deadline, start_time, end_time, cancel_requested, key, task_id, native_call_id, trace_id, failed"
+    " deadline, start_time, end_time, cancel_requested, key, task_id, native_call_id, trace_id, failed,"
+    " cancel_when_detached"
 )
-_OWN = "invocation_id = :invocation_id and tenant = :tenant and subject = :subject"
-_HELD = "invocation_id = :invocation_id and attempt = :attempt and owner = :owner and end_time is null"
-_EVENT = "insert into job_events (invocation_id, sequence, state, reason, create_time)"
 
 _WAITING = text("""
 select count(*) as in_all, count(*) filter (where tenant = :tenant) as of_tenant,
@@ -38,22 +38,24 @@ from jobs where end_time is null and owner = ''
 _ADD = text(f"""
 with added as (
   insert into jobs (invocation_id, tenant, subject, session, tool, key, arguments_digest, tool_version, tool_digest,
-                    state, priority, request, task_id, native_call_id, trace_id, sequence, create_time, retry_time,
-                    deadline, expire_time)
+                    state, priority, request, cancel_when_detached, task_id, native_call_id, trace_id, sequence,
+                    create_time, retry_time, deadline, expire_time)
   values (:invocation_id, :tenant, :subject, :session, :tool, :key, :arguments_digest, :tool_version, :tool_digest,
-          :state, :priority, :request, :task_id, :native_call_id, :trace_id, cardinality(cast(:states as text[])),
-          now(), now(), now() + :max_duration, now() + :max_duration + :keep)
+          :state, :priority, :request, :cancel_when_detached, :task_id, :native_call_id, :trace_id,
+          cardinality(cast(:states as text[])), now(), now(), now() + :max_duration, now() + :max_duration + :keep)
   on conflict (tenant, subject, session, tool, key) where key <> '' do nothing
   returning invocation_id, create_time
+), attached as (
+  insert into job_attachments select invocation_id, now() + :attached from added where :cancel_when_detached
 )
-{_EVENT} select added.invocation_id, entered.sequence, entered.state, '', added.create_time
+{INSERT_TRANSITION} select added.invocation_id, entered.sequence, entered.state, '', added.create_time
 from added, unnest(cast(:states as text[])) with ordinality as entered (state, sequence)
 """)  # noqa: S608  (made of constants)
 _BY_KEY = text(f"""
 select {_COLUMNS}, null::bytea as outcome, arguments_digest from jobs
 where tenant = :tenant and subject = :subject and session = :session and tool = :tool and key = :key and key <> ''
 """)  # noqa: S608
-_GET = text(f"select {_COLUMNS}, outcome from jobs where {_OWN}")  # noqa: S608
+_GET = text(f"select {_COLUMNS}, outcome from jobs where {OWN}")  # noqa: S608
 _PAGE = text(f"""
 select {_COLUMNS}, null::bytea as outcome from jobs
 where tenant = :tenant and subject = :subject
@@ -64,13 +66,8 @@ where tenant = :tenant and subject = :subject
   and (cast(:after_time as timestamptz) is null or (create_time, invocation_id) < (:after_time, :after_id))
 order by create_time desc, invocation_id desc limit :max_rows
 """)  # noqa: S608
-_EVENTS = text("""
-select sequence, create_time, state, reason from job_events
-where invocation_id = :invocation_id and sequence > :after order by sequence limit :max_rows
-""")
-_SEQUENCES = text("select invocation_id, sequence from jobs where invocation_id = any(cast(:ids as text[]))")
 _REQUEST_CANCEL = text(f"""
-update jobs set cancel_requested = true, retry_time = least(retry_time, now()) where {_OWN} and end_time is null
+update jobs set cancel_requested = true, retry_time = least(retry_time, now()) where {OWN} and end_time is null
 """)  # noqa: S608
 # The most urgent first: by priority, which grows with waiting, then each tenant in turn, then by age. A job whose
 # replica disappeared is claimed like one that waits; its tool ran, so the event says that it is taken over.
@@ -80,7 +77,7 @@ with held as (
 ), per_tenant as (select tenant, count(*) as n from held group by tenant
 ), per_tool as (select tool, count(*) as n from held group by tool
 ), waiting as (
-  select invocation_id, tenant, tool, create_time,
+  select invocation_id, tenant, tool, create_time, state in ('running', 'needs_input') as interrupted,
          least(10, priority + floor(extract(epoch from now() - create_time) / {AGING_SECONDS})) as urgency
   from jobs where end_time is null and (owner = '' or lease_until <= now()) and retry_time <= now()
     and not tool_version = any(cast(:without as text[]))
@@ -93,44 +90,54 @@ with held as (
               + row_number() over (partition by i.tool order by urgency desc, turn, create_time) as turn_of_tool
   from in_turn i left join per_tool o using (tool) where turn <= :per_tenant
 ), chosen as (
-  select invocation_id from ranked where turn_of_tool <= :per_tool
+  select invocation_id, interrupted from ranked where turn_of_tool <= :per_tool
   order by urgency desc, turn, create_time limit :max_jobs
 ), claimed as (
   update jobs j set owner = :owner, executor_id = :executor_id, attempt = attempt + 1, lease_until = now() + :lease,
-         losses = losses + case when state = 'running' then 1 else 0 end,
-         state = case when state = 'running' then 'yielded' else state end,
-         sequence = sequence + case when state = 'running' then 1 else 0 end
+         losses = losses + cast(c.interrupted as int), sequence = sequence + cast(c.interrupted as int),
+         state = case when c.interrupted then 'yielded' else state end,
+         reported = 0, input_id = '', input_schema = null, answer = null
   from chosen c where j.invocation_id = c.invocation_id
-  returning j.invocation_id, j.attempt, j.losses, j.request, j.cancel_requested, j.state, j.sequence,
+    -- Its replica may have come back since it was chosen.
+    and j.end_time is null and (j.owner = '' or j.lease_until <= now())
+    and (j.state in ('running', 'needs_input')) = c.interrupted
+  returning j.invocation_id, j.attempt, j.losses, j.request, j.cancel_requested, j.state, j.sequence, c.interrupted,
             greatest(extract(epoch from j.deadline - now()), 0)::float8 as seconds_left
 ), taken_over as (
-  {_EVENT} select invocation_id, sequence, state, 'taken over', now() from claimed where state = 'yielded'
+  {INSERT_TRANSITION} select invocation_id, sequence, state, 'taken over', now() from claimed where interrupted
 )
-select invocation_id, attempt, losses, request, cancel_requested, seconds_left from claimed
+select invocation_id, attempt, losses, request, cancel_requested, seconds_left, interrupted from claimed
 """)  # noqa: S608
 _BEGIN = text(f"""
 with begun as (
-  update jobs set state = 'running', sequence = sequence + 1, start_time = coalesce(start_time, now()) where {_HELD}
-  and state <> 'running' returning invocation_id, sequence
+  update jobs set state = 'running', sequence = sequence + 1, start_time = coalesce(start_time, now()) where {HELD}
+  and state not in ('running', 'needs_input') returning invocation_id, sequence
 )
-{_EVENT} select invocation_id, sequence, 'running', '', now() from begun
+{INSERT_TRANSITION} select invocation_id, sequence, 'running', '', now() from begun
 """)  # noqa: S608
 _FINISH = text(f"""
 with ended as (
   update jobs set state = :state, sequence = sequence + 1, end_time = now(), owner = '', request = null,
-         failed = :failed, outcome = :outcome, expire_time = now() + :keep where {_HELD}
+         input_schema = null, answer = null, failed = :failed, outcome = :outcome,
+         expire_time = now() + :keep where {HELD}
   returning invocation_id, sequence
 )
-{_EVENT} select invocation_id, sequence, :state, :reason, now() from ended
+{INSERT_TRANSITION} select invocation_id, sequence, :state, :reason, now() from ended
 """)  # noqa: S608
 _GIVE_BACK = text(f"""
-update jobs set owner = '', lease_until = now(), retry_time = now() + :delay where {_HELD}
+update jobs set owner = '', lease_until = now(), retry_time = now() + :delay where {HELD}
 """)  # noqa: S608
+# Locked in order, because reports of the same jobs are stored at the same time.
 _RENEW = text("""
-update jobs j set lease_until = now() + :lease
-from unnest(cast(:ids as text[]), cast(:attempts as int[])) as input (invocation_id, attempt)
-where j.invocation_id = input.invocation_id and j.attempt = input.attempt and j.owner = :owner and j.end_time is null
-returning j.invocation_id, j.cancel_requested
+with held as (
+  select j.invocation_id from jobs j
+  join unnest(cast(:ids as text[]), cast(:attempts as int[])) as input (invocation_id, attempt)
+    on j.invocation_id = input.invocation_id and j.attempt = input.attempt
+  where j.owner = :owner and j.end_time is null order by j.invocation_id for update of j
+)
+update jobs j set lease_until = now() + :lease from held where j.invocation_id = held.invocation_id
+returning j.invocation_id, j.cancel_requested,
+          case when j.state = 'needs_input' and j.answer is not null then j.input_id else '' end as answered
 """)
 _SWEEP = text("""
 delete from jobs where expire_time <= now() and end_time is not null
@@ -143,25 +150,28 @@ class JobRows:
 
     def __init__(self, engine: AsyncEngine, *, owner: str, executor_id: str, lease: float, keep: float) -> None:
         self._engine, self._owner, self._executor_id = engine, owner, executor_id
+        # Those of callers, of runs, and of renewals: none of them waits for the others.
+        self._callers, self._runs, self._renewals = (Statements(engine, most) for most in (2, 2, 1))
         self._lease, self._keep = timedelta(seconds=lease), timedelta(seconds=keep)
 
     async def count_waiting(self, tenant: str) -> Row[Any]:
         """Return how many jobs wait in all, how many of a tenant, and the bytes of the latter."""
-        async with separately(self._engine) as connection:
-            return (await connection.execute(_WAITING, {"tenant": tenant})).one()
+        rows = await self._callers.all(_WAITING, {"tenant": tenant})
+        return rows[0]
 
     async def add(self, values: dict[str, Any], *, max_seconds: float) -> bool:
         """Insert a job with the events of its states; return False if its key has a job."""
-        durations = {"max_duration": timedelta(seconds=max_seconds), "keep": self._keep}
-        return await self._change(_ADD, {**values, **durations})
+        attached = timedelta(seconds=ATTACHED_SECONDS)
+        durations = {"max_duration": timedelta(seconds=max_seconds), "keep": self._keep, "attached": attached}
+        return await self._callers.change(_ADD, {**values, **durations}) > 0
 
     async def find_by_key(self, values: dict[str, Any]) -> Row[Any] | None:
         """Return the job of a key, with the digest of its arguments."""
-        return await self._first(_BY_KEY, values)
+        return await self._callers.first(_BY_KEY, values)
 
     async def get(self, owner: JobOwner, invocation_id: str) -> Row[Any] | None:
         """Return a job of an owner."""
-        return await self._first(_GET, _own(owner, invocation_id))
+        return await self._callers.first(_GET, own_job(owner, invocation_id))
 
     async def page(self, wanted: JobFilter, max_rows: int, after: tuple[datetime, str] | None) -> Sequence[Row[Any]]:
         """Return jobs of an owner, newest first."""
@@ -176,20 +186,11 @@ class JobRows:
             "after_id": after[1] if after else "",
             "max_rows": max_rows,
         }
-        return await self._all(_PAGE, values)
-
-    async def events(self, invocation_id: str, after: int, max_rows: int) -> Sequence[Row[Any]]:
-        """Return events behind a sequence, in order."""
-        return await self._all(_EVENTS, {"invocation_id": invocation_id, "after": after, "max_rows": max_rows})
-
-    async def sequences(self, invocation_ids: Sequence[str]) -> dict[str, int]:
-        """Return the sequence of the last event of each job."""
-        rows = await self._all(_SEQUENCES, {"ids": list(invocation_ids)})
-        return {row.invocation_id: row.sequence for row in rows}
+        return await self._callers.all(_PAGE, values)
 
     async def request_cancel(self, owner: JobOwner, invocation_id: str) -> None:
         """Request the cancellation of a job that has not ended."""
-        await self._change(_REQUEST_CANCEL, _own(owner, invocation_id))
+        await self._callers.change(_REQUEST_CANCEL, own_job(owner, invocation_id))
 
     async def claim(
         self, max_jobs: int, without: Sequence[str], *, per_tenant: int, per_tool: int
@@ -210,50 +211,33 @@ class JobRows:
 
     async def begin(self, invocation_id: str, attempt: int) -> bool:
         """Note that the tool starts; return whether the job is held."""
-        return await self._change(_BEGIN, self._held(invocation_id, attempt))
+        return await self._runs.change(_BEGIN, self._held(invocation_id, attempt)) > 0
 
     async def finish(
         self, invocation_id: str, attempt: int, *, state: str, reason: str, failed: bool, outcome: bytes
     ) -> bool:
         """End a job; return whether it was held."""
         values = {"state": state, "reason": reason, "failed": failed, "outcome": outcome, "keep": self._keep}
-        return await self._change(_FINISH, {**self._held(invocation_id, attempt), **values})
+        return await self._runs.change(_FINISH, {**self._held(invocation_id, attempt), **values}) > 0
 
     async def give_back(self, invocation_id: str, attempt: int, delay: float) -> None:
         """End a claim; the job is not claimed again before the delay is over."""
         values = {**self._held(invocation_id, attempt), "delay": timedelta(seconds=delay)}
-        await self._change(_GIVE_BACK, values)
+        await self._runs.change(_GIVE_BACK, values)
 
-    async def renew(self, held: Sequence[tuple[str, int]]) -> dict[str, bool]:
-        """Renew claims; return those that are still held, and whether their cancellation was requested."""
+    async def renew(self, held: Sequence[tuple[str, int]]) -> Sequence[Row[Any]]:
+        """Renew claims; return those still held: whether their cancellation is requested, and the answered question."""
         values = {
             "ids": [invocation_id for invocation_id, _ in held],
             "attempts": [attempt for _, attempt in held],
             "owner": self._owner,
             "lease": self._lease,
         }
-        return {row.invocation_id: row.cancel_requested for row in await self._all(_RENEW, values)}
+        return await self._renewals.all(_RENEW, values)
 
     async def sweep(self) -> int:
         """Delete a bounded number of jobs whose time is over; return how many."""
-        async with separately(self._engine) as connection:
-            return (await connection.execute(_SWEEP, {"max_rows": _SWEEP_ROWS})).rowcount
+        return await self._renewals.change(_SWEEP, {"max_rows": _SWEEP_ROWS})
 
     def _held(self, invocation_id: str, attempt: int) -> dict[str, Any]:
-        return {"invocation_id": invocation_id, "attempt": attempt, "owner": self._owner}
-
-    async def _first(self, statement: TextClause, values: dict[str, Any]) -> Row[Any] | None:
-        async with separately(self._engine) as connection:
-            return (await connection.execute(statement, values)).first()
-
-    async def _all(self, statement: TextClause, values: dict[str, Any]) -> Sequence[Row[Any]]:
-        async with separately(self._engine) as connection:
-            return (await connection.execute(statement, values)).all()
-
-    async def _change(self, statement: TextClause, values: dict[str, Any]) -> bool:
-        async with separately(self._engine) as connection:
-            return (await connection.execute(statement, values)).rowcount > 0
-
-
-def _own(owner: JobOwner, invocation_id: str) -> dict[str, Any]:
-    return {"invocation_id": invocation_id, "tenant": owner.tenant, "subject": owner.subject}
+        return held_by(self._owner, invocation_id, attempt)

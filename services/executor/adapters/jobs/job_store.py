@@ -17,7 +17,7 @@ from libs.common.sealing import Seal, SealError
 from services.executor.adapters.jobs.job_rows import JobRows
 from services.executor.convert.invocation import envelope_of, result_of
 from services.executor.domain import errors
-from services.executor.domain.jobs.job import ClaimedJob, Job, JobBounds, JobEvent, JobFilter, JobOwner, JobPage, NewJob
+from services.executor.domain.jobs.job import ClaimedJob, Job, JobBounds, JobFilter, JobOwner, JobPage, NewJob, Renewal
 from services.executor.domain.model import Request, Result
 from services.executor.domain.states import State
 
@@ -68,15 +68,6 @@ class PostgresJobs:
         jobs = tuple(self._job(row) for row in rows[:size])
         return JobPage(jobs, None if last is None else (last.create_time, last.invocation_id))
 
-    async def events(self, invocation_id: str, after: int, limit: int) -> Sequence[JobEvent]:
-        """Return events behind a sequence, in order."""
-        rows = await self._rows.events(invocation_id, after, limit)
-        return [JobEvent(row.sequence, row.create_time, State(row.state), row.reason) for row in rows]
-
-    async def sequences(self, invocation_ids: Sequence[str]) -> dict[str, int]:
-        """Return the sequence of the last event of each job that exists."""
-        return await self._rows.sequences(invocation_ids)
-
     async def request_cancel(self, owner: JobOwner, invocation_id: str) -> Job | None:
         """Request the cancellation of a job that has not ended, and return it; None if the owner has none."""
         await self._rows.request_cancel(owner, invocation_id)
@@ -112,9 +103,10 @@ class PostgresJobs:
         """End the claim, so that a replica claims the job again after the delay."""
         await self._rows.give_back(job.invocation_id, job.attempt, delay)
 
-    async def renew(self, held: Sequence[ClaimedJob]) -> dict[str, bool]:
-        """Renew claims; return those that are still held, and whether their cancellation was requested."""
-        return await self._rows.renew([(job.invocation_id, job.attempt) for job in held])
+    async def renew(self, held: Sequence[ClaimedJob]) -> dict[str, Renewal]:
+        """Renew claims; return those that are still held."""
+        rows = await self._rows.renew([(job.invocation_id, job.attempt) for job in held])
+        return {row.invocation_id: Renewal(row.cancel_requested, row.answered) for row in rows}
 
     async def sweep(self) -> int:
         """Delete a bounded number of jobs whose time is over; return how many."""
@@ -143,6 +135,7 @@ class PostgresJobs:
             "task_id": request.task_id,
             "native_call_id": request.native_call_id,
             "trace_id": request.trace_id,
+            "cancel_when_detached": job.cancel_when_detached,
             "request": self._seal.seal(_ENCODER.encode(sealed), _request_context(job.invocation_id)),
         }
 
@@ -165,6 +158,7 @@ class PostgresJobs:
             row.seconds_left,
             row.cancel_requested,
             row.losses,
+            row.interrupted,
         )
 
     def _job(self, row: Row[Any]) -> Job:
@@ -186,6 +180,7 @@ class PostgresJobs:
             task_id=row.task_id,
             native_call_id=row.native_call_id,
             trace_id=row.trace_id,
+            cancel_when_detached=row.cancel_when_detached,
             outcome=None if row.outcome is None else self._open_outcome(row),
         )
 

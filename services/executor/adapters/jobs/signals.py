@@ -1,4 +1,4 @@
-"""Wakes whatever waits for jobs, in this process at once and in the others through Redis."""
+"""Wakes whatever waits for jobs or for their events, in this process at once and in the others through Redis."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ import asyncio
 from libs.common.redis_wakeup import RedisWakeup
 from libs.common.telemetry.log import Log
 
-CHANNEL = "toolmesh:executor:jobs"
+JOBS = "toolmesh:executor:jobs"
+"""Jobs were added, changed or ended."""
+EVENTS = "toolmesh:executor:job-events"
+"""Jobs have new events."""
 
 
 class RedisJobSignals:
     """Merges concurrent signals. Without Redis, other replicas find changes by polling."""
 
-    def __init__(self, url: str, log: Log) -> None:
-        self._wakeup = RedisWakeup(url, CHANNEL, self._wake_here, log)
+    def __init__(self, url: str, channel: str, log: Log) -> None:
+        self._wakeup = RedisWakeup(url, channel, self._wake_here, log)
         self._next: asyncio.Future[None] | None = None
 
     async def start(self) -> None:
@@ -26,7 +29,7 @@ class RedisJobSignals:
         await self._wakeup.stop()
 
     def wake(self) -> None:
-        """Signal that a job was added, changed or ended."""
+        """Signal a change."""
         self._wakeup.notify()
 
     def next_wake(self) -> asyncio.Future[None]:

@@ -18,6 +18,7 @@ _CACHE_SIZE = 10_000
 # States that may run, in order of preference. A deferred version runs too; only its schema is published later.
 _RUNNABLE = (frozenset({"AVAILABLE", "DEFERRED"}), frozenset({"DEPRECATED"}))
 _PAST_SUNSET = frozenset({"SUNSET", "RETIRED"})
+_QUARANTINED = "QUARANTINED"
 
 
 class Catalog:
@@ -89,6 +90,10 @@ class Catalog:
             raise errors.version_not_found(name.qualified, constraint or "latest")
         for states in _RUNNABLE:
             entry = next((entry for entry in matching if self._state(entry) in states), None)
+            held = next((newer for newer in matching if newer.state == _QUARANTINED), None)
+            if entry is not None and held is not None and held.version.major > entry.version.major:
+                # An older major is another contract, so a caller must ask for it.
+                raise self._unavailable_error(held)
             if entry is not None and entry.tool is not None:
                 # A version with a sunset time is not cached, because it ends without another event.
                 return entry.tool, entry.sunset_at is None

@@ -126,6 +126,7 @@ def _compile(version: vpb.ToolVersion, name: ToolName, number: str, deprecation:
         status_tool=manifest.idempotency.status_tool,
         compensation=manifest.compensation_tool,
         dry_run=manifest.dry_run_supported,
+        cancellation_supported=manifest.execution.cancellation_supported,
         cache_seconds=_seconds(manifest.execution.cache_ttl) if mutation is Mutation.READ_ONLY else 0.0,
         persists=not manifest.output.persistence_opt_out,
         argument_spec=compile_arguments(manifest, confinement),

@@ -7,6 +7,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from libs.common.errors import MeshError
+from services.executor.domain.jobs.reports.event import InputAsked
 from services.executor.domain.model import Caller, Request, Result
 from services.executor.domain.states import State
 
@@ -54,6 +55,8 @@ class NewJob(Struct, frozen=True):
     transitions: tuple[State, ...]
     """The states that admission passed through, in order."""
     evidence: tuple[str, ...] = ()
+    cancel_when_detached: bool = False
+    """True if it is cancelled when no stream is attached to it for some time."""
 
 
 class Job(Struct, frozen=True):
@@ -78,8 +81,11 @@ class Job(Struct, frozen=True):
     task_id: str = ""
     native_call_id: str = ""
     trace_id: str = ""
+    cancel_when_detached: bool = False
     outcome: Result | MeshError | None = None
     """Set once it ended, where the reader asked for it."""
+    question: InputAsked | None = None
+    """What its tool asks, where the reader asked for it."""
 
     @property
     def name(self) -> str:
@@ -104,15 +110,24 @@ class ClaimedJob(Struct, frozen=True, weakref=True):
     cancel_requested: bool
     losses: int = 0
     """How many replicas disappeared while they ran it."""
+    taken_over: bool = False
+    """True if this claim takes it over from a replica that disappeared or stopped."""
 
 
-class JobEvent(Struct, frozen=True):
-    """One event of a job. Sequences count up from 1 without gaps."""
+class Renewal(Struct, frozen=True):
+    """What the renewal of a claim finds."""
 
-    sequence: int
-    time: datetime
-    state: State
-    reason: str = ""
+    cancel_requested: bool
+    answered: str = ""
+    """The id of the question that the caller answered; empty for none."""
+
+
+class PendingQuestion(Struct, frozen=True):
+    """The question that a job waits with."""
+
+    input_id: str
+    """Empty for a job that has none."""
+    schema: bytes = b""
 
 
 class JobFilter(Struct, frozen=True):

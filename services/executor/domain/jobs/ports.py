@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from libs.common.errors import MeshError
-from services.executor.domain.jobs.job import ClaimedJob, Job, JobEvent, JobFilter, JobOwner, JobPage, NewJob
+from services.executor.domain.jobs.job import (
+    ClaimedJob,
+    Job,
+    JobFilter,
+    JobOwner,
+    JobPage,
+    NewJob,
+    PendingQuestion,
+    Renewal,
+)
+from services.executor.domain.jobs.reports.event import CheckpointMade, InputAsked, JobEvent, ReportBatch
 from services.executor.domain.model import Caller, Request, Result
+from services.executor.domain.run_channel import CheckpointState
 from services.executor.domain.states import State
+from services.executor.domain.tool import Contract
+
+# Compiles the schema of an answer. Raises EXECUTION_FAILED for a schema that cannot be used: the tool wrote it.
+CompileSchema: TypeAlias = Callable[[bytes], Contract]
 
 
 class JobStore(Protocol):
@@ -31,16 +46,52 @@ class JobStore(Protocol):
         """Return a page of jobs without their outcomes, newest first."""
         ...
 
+    async def request_cancel(self, owner: JobOwner, invocation_id: str) -> Job | None:
+        """Request the cancellation of a job that has not ended, and return it; None if the owner has none."""
+        ...
+
+
+class JobEvents(Protocol):
+    """The events of jobs, for readers in all replicas. Fails like JobStore."""
+
     async def events(self, invocation_id: str, after: int, limit: int) -> Sequence[JobEvent]:
         """Return events behind a sequence, in order."""
         ...
 
-    async def sequences(self, invocation_ids: Sequence[str]) -> Mapping[str, int]:
-        """Return the sequence of the last event of each job that exists."""
+    async def events_of(self, readers: Mapping[str, int], limit: int) -> Mapping[str, Sequence[JobEvent]]:
+        """Return the events of many jobs, each behind a sequence, in order. At most `limit` of each job."""
         ...
 
-    async def request_cancel(self, owner: JobOwner, invocation_id: str) -> Job | None:
-        """Request the cancellation of a job that has not ended, and return it; None if the owner has none."""
+    async def progress(self, invocation_ids: Sequence[str]) -> Mapping[str, tuple[int, bool]]:
+        """Return the sequence of the last event of each job that exists, and whether the job ended."""
+        ...
+
+    async def last_question(self, invocation_id: str) -> InputAsked | None:
+        """Return what the tool of a job asked last; None if it never asked."""
+        ...
+
+
+class JobQuestions(Protocol):
+    """The questions of jobs, for their callers. Fails like JobStore."""
+
+    async def question(self, owner: JobOwner, invocation_id: str) -> PendingQuestion | None:
+        """Return the question that a job waits with; None if the owner has no such job."""
+        ...
+
+    async def answer(self, owner: JobOwner, invocation_id: str, input_id: str, content: bytes) -> bool:
+        """Store the answer to a question; return False, and change nothing, if the job does not wait with it."""
+        ...
+
+
+class JobAttachments(Protocol):
+    """The jobs that are cancelled when no stream is attached to them. Fails like JobStore."""
+
+    async def renew_attachments(self, invocation_ids: Collection[str]) -> None:
+        """Note that streams are attached to these jobs."""
+        ...
+
+    async def cancel_detached(self) -> int:
+        """Request the cancellation of jobs that no stream is attached to any more and that ask for it."""
         ...
 
 
@@ -66,16 +117,54 @@ class JobLeases(Protocol):
         """End the claim, so that a replica claims the job again after the delay."""
         ...
 
-    async def renew(self, held: Sequence[ClaimedJob]) -> dict[str, bool]:
-        """Renew claims; return those that are still held, and whether their cancellation was requested."""
+    async def renew(self, held: Sequence[ClaimedJob]) -> Mapping[str, Renewal]:
+        """Renew claims; return those that are still held."""
+        ...
+
+
+class JobReports(Protocol):
+    """Stores what runs report. Only the replica that holds a job stores anything about it."""
+
+    async def append(self, batches: Sequence[ReportBatch]) -> Collection[str]:
+        """Store batches as events, each once however often it is given; return the ids of the jobs that are held."""
+        ...
+
+    async def ask(self, job: ClaimedJob, asked: InputAsked, schema: bytes) -> str | None:
+        """Store a question, shown as `asked`, whose answer satisfies the schema, and return its id. Idempotent.
+
+        The job needs input then. Returns None if it is no longer held.
+        """
+        ...
+
+    async def take_answer(self, job: ClaimedJob, input_id: str) -> bytes | None:
+        """Return the answer to a question, and let the job run again. Idempotent.
+
+        Returns None if there is no answer, or the job is no longer held.
+        """
+        ...
+
+
+class RunCheckpoints(Protocol):
+    """The checkpoints of one run."""
+
+    @property
+    def resume_state(self) -> bytes | None:
+        """The state to start from; None for a start from the beginning."""
+        ...
+
+    async def save(self, checkpoint: CheckpointState) -> CheckpointMade | None:
+        """Store a checkpoint; None if it is left out because the last one is too recent."""
         ...
 
 
 class JobSignals(Protocol):
-    """Wakes whatever waits for jobs, in all replicas. Signals may be lost; everything that waits also polls."""
+    """Wakes whatever waits for jobs or for their events, in all replicas.
+
+    Signals may be lost; everything that waits also polls.
+    """
 
     def wake(self) -> None:
-        """Signal that a job was added, changed or ended."""
+        """Signal a change."""
         ...
 
     def next_wake(self) -> asyncio.Future[None]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -22,6 +23,7 @@ from services.executor.domain.invocation import Invocation
 from services.executor.domain.invoke import Invoke
 from services.executor.domain.jobs.job import ClaimedJob
 from services.executor.domain.jobs.ports import CallerSessions, JobLeases, JobSignals
+from services.executor.domain.jobs.reports.job_channel import JobChannel, JobChannels
 from services.executor.domain.model import Request, Result
 from services.executor.domain.ports import Observer
 from services.executor.domain.states import State
@@ -32,8 +34,12 @@ MIN_INTERVAL_SECONDS = 0.02
 RENEWALS_PER_LEASE = 4
 # How long the outcome of a job is offered to a store that does not answer. After that another replica takes it over.
 FINISH_SECONDS = 60.0
+# How long the last reports of a run are offered to a store that does not answer. Its outcome is worth more.
+FLUSH_SECONDS = 5.0
 # How long jobs of a tool that this executor lacks are left to others. Packs change with a restart only.
 NOT_HERE_SECONDS = 60.0
+# How long a tool that supports cancellation has to stop by itself.
+CANCEL_GRACE_SECONDS = 10.0
 _STORE_SECONDS = 5.0
 _FIRST_RETRY, _LAST_RETRY = 1.0, 60.0
 
@@ -45,6 +51,7 @@ class JobRunner:
         self,
         invoke: Invoke,
         leases: JobLeases,
+        channels: JobChannels,
         sessions: CallerSessions,
         signals: JobSignals,
         observer: Observer,
@@ -53,7 +60,8 @@ class JobRunner:
         max_running: int,
         lease_seconds: float,
     ) -> None:
-        self._invoke, self._leases, self._sessions, self._signals = invoke, leases, sessions, signals
+        self._invoke, self._leases, self._channels = invoke, leases, channels
+        self._sessions, self._signals = sessions, signals
         self._observer, self._clock = observer, clock
         self._max_running, self._renew_seconds = max_running, lease_seconds / RENEWALS_PER_LEASE
         self._running: dict[str, _Run] = {}
@@ -109,9 +117,13 @@ class JobRunner:
                 run = self._running.get(job.invocation_id)
                 if run is None or run.job is not job:
                     continue
-                if job.invocation_id not in renewed:
+                renewal = renewed.get(job.invocation_id)
+                if renewal is None:
                     run.lose()
-                elif renewed[job.invocation_id]:
+                    continue
+                if renewal.answered and run.channel is not None:
+                    run.channel.note_answered(renewal.answered)
+                if renewal.cancel_requested:
                     self._cancel(run)
         await asyncio.wait([woken], timeout=self._renew_seconds)
 
@@ -121,8 +133,19 @@ class JobRunner:
         return list(self._not_here)
 
     def _cancel(self, run: _Run) -> None:
-        if run.request is not None and not run.canceled:
-            run.canceled = self._invoke.stop(run.request, errors.canceled())
+        """Let the tool stop by itself where it can, and stop it after its grace; stop others at once."""
+        invocation = run.invocation
+        if invocation is None or run.canceled:
+            return
+        cooperates = invocation.tool is not None and invocation.tool.cancellation_supported
+        if cooperates and invocation.attempts and run.channel is not None:
+            run.canceled = True
+            run.channel.cancel("canceled by its caller")
+            stop = partial(self._invoke.stop, invocation.request, errors.canceled("grace_over"))
+            run.grace = asyncio.get_running_loop().call_later(CANCEL_GRACE_SECONDS, stop)
+        else:
+            how = "not_supported" if invocation.attempts else ""
+            run.canceled = self._invoke.stop(invocation.request, errors.canceled(how))
 
     async def _run(self, run: _Run) -> None:
         try:
@@ -138,8 +161,10 @@ class JobRunner:
             # The lease is not renewed any more, so another replica takes the job over.
             self._observer.unexpected(cause)
         finally:
+            run.close()
             self._running.pop(run.job.invocation_id, None)
             self._signals.wake()
+            self._channels.readers.wake()
 
     async def _execute(self, run: _Run) -> tuple[Result | MeshError, State]:
         job = run.job
@@ -155,9 +180,9 @@ class JobRunner:
         except MeshError as error:
             invocation = self._invocation(stored, job)
             return await self._invoke.record_failure(invocation, error), invocation.state
-        run.request = request = replace(stored, caller=caller)
-        invocation = self._invocation(request, job)
-        invocation.before_run = lambda: self._begin(run)
+        run.invocation = invocation = self._invocation(replace(stored, caller=caller), job)
+        invocation.channel = run.channel = self._channels.open(job, invocation)
+        invocation.before_run = lambda: self._begin(run, invocation)
         try:
             return await self._invoke.run(invocation), invocation.state
         except MeshError as error:
@@ -167,10 +192,14 @@ class JobRunner:
     def _invocation(self, request: Request, job: ClaimedJob) -> Invocation:
         return Invocation(request, self._clock, None, invocation_id=job.invocation_id, attempt=job.attempt)
 
-    async def _begin(self, run: _Run) -> None:
-        """Note that the tool starts. Raises when this process no longer holds the job."""
+    async def _begin(self, run: _Run, invocation: Invocation) -> None:
+        """Note that the tool starts. Raises when this process no longer holds the job, or the log does not answer."""
+        if run.job.taken_over:
+            await self._channels.records.taken_over(invocation)
+        await self._channels.records.started(invocation)
         if not await self._leases.begin(run.job):
             raise errors.claim_lost()
+        self._channels.readers.wake()
 
     async def _finish(self, run: _Run, outcome: Result | MeshError, state: State) -> None:
         if run.lost:
@@ -184,6 +213,9 @@ class JobRunner:
             step = min(_FIRST_RETRY * 2 ** min(run.job.attempt, 10), _LAST_RETRY)
             await self._leases.give_back(run.job, max(outcome.retry_after or 0.0, step))
             return
+        if run.channel is not None:
+            # The last report comes before the end.
+            await run.channel.finish(FLUSH_SECONDS)
 
         async def finish() -> None:
             await self._leases.finish(run.job, state, outcome)
@@ -198,12 +230,14 @@ class JobRunner:
 class _Run:
     """One job under way in this process."""
 
-    __slots__ = ("canceled", "job", "lost", "ran", "request", "task")
+    __slots__ = ("canceled", "channel", "grace", "invocation", "job", "lost", "ran", "task")
 
     def __init__(self, job: ClaimedJob) -> None:
         self.job = job
         self.task: asyncio.Task[None] | None = None
-        self.request: Request | None = None
+        self.invocation: Invocation | None = None
+        self.channel: JobChannel | None = None
+        self.grace: asyncio.TimerHandle | None = None
         self.lost = self.canceled = self.ran = False
 
     def lose(self) -> None:
@@ -211,3 +245,10 @@ class _Run:
         self.lost = True
         if self.task is not None:
             self.task.cancel()
+
+    def close(self) -> None:
+        """Store and stop nothing more."""
+        if self.grace is not None:
+            self.grace.cancel()
+        if self.channel is not None:
+            self.channel.close()

@@ -15,6 +15,7 @@ from services.executor.domain.deadlines import time_left
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.jobs.job import Job, NewJob
 from services.executor.domain.jobs.ports import JobSignals, JobStore
+from services.executor.domain.jobs.state_records import StateRecords
 from services.executor.domain.model import Request
 from services.executor.domain.phases.pipeline import Pipeline
 from services.executor.domain.scheduling.slots import priority_of
@@ -28,22 +29,24 @@ class StartRequest(Struct, frozen=True):
     request: Request
     token: str
     max_seconds: float
+    cancel_when_detached: bool = False
+    """True if it is cancelled when no stream is attached to it for some time."""
 
 
 class StartInvocation:
     """Accepts calls as jobs. An accepted call is authorized, on record and durable."""
 
-    def __init__(self, pipeline: Pipeline, store: JobStore, signals: JobSignals) -> None:
+    def __init__(self, pipeline: Pipeline, store: JobStore, signals: JobSignals, records: StateRecords) -> None:
         self._pipeline, self._ports = pipeline, pipeline.ports
-        self._store, self._signals = store, signals
+        self._store, self._signals, self._records = store, signals, records
 
     async def execute(self, asked: StartRequest) -> Job:
         """Return the job, or the one that the same key started before. Raises MeshError with the invocation's id."""
         invocation = Invocation(asked.request, self._ports.clock, self._ports.spans.begin())
-        phases = partial(self._run_phases, token=asked.token, max_seconds=asked.max_seconds)
+        phases = partial(self._run_phases, asked=asked)
         return await self._pipeline.supervisor.run(invocation, phases)
 
-    async def _run_phases(self, invocation: Invocation, *, token: str, max_seconds: float) -> Job:
+    async def _run_phases(self, invocation: Invocation, *, asked: StartRequest) -> Job:
         phases, begin = self._pipeline, invocation.phases.begin
 
         begin("request")
@@ -58,13 +61,15 @@ class StartInvocation:
 
         begin("return")
         invocation.enter(State.QUEUED)
-        new = self._new_job(invocation, tool, token, max_seconds)
+        new = self._new_job(invocation, tool, asked)
         added: list[Job] = []
         if await phases.steps.finish_before_cancel(self._add(invocation, new, added)):
             raise asyncio.CancelledError
         [job] = added
         if job.invocation_id != invocation.invocation_id:
             await self._record_repeated(invocation)
+        else:
+            self._records.queued(invocation)
         invocation.phases.end()
         self._signals.wake()
         return job
@@ -75,21 +80,22 @@ class StartInvocation:
         invocation.closed = job.invocation_id == invocation.invocation_id
         added.append(job)
 
-    def _new_job(self, invocation: Invocation, tool: Tool, token: str, max_seconds: float) -> NewJob:
+    def _new_job(self, invocation: Invocation, tool: Tool, asked: StartRequest) -> NewJob:
         request = invocation.request
         # A job is one effect, whichever replica runs it: without a key of the caller, its own name is its key.
         implied = "" if tool.mutation is Mutation.READ_ONLY else f"invocations/{invocation.invocation_id}"
         return NewJob(
             invocation_id=invocation.invocation_id,
             request=replace(request, idempotency_key=request.idempotency_key or implied),
-            token=token,
+            token=asked.token,
             tool=tool.qualified,
             tool_version=tool.name,
             tool_digest=tool.digest,
             arguments_digest=digest(parse_object(request.arguments)),
             priority=priority_of(invocation, tool),
-            max_seconds=max_seconds,
+            max_seconds=asked.max_seconds,
             transitions=invocation.history.steps,
+            cancel_when_detached=asked.cancel_when_detached,
         )
 
     async def _record_repeated(self, invocation: Invocation) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from libs.common.errors import MeshError, Reason
 from libs.common.redaction.tenant_scanners import TenantScanners
 from libs.common.runtime.clock import Clock
 from services.executor.domain import errors
 from services.executor.domain.approvals.gate import ApprovalGate
-from services.executor.domain.deadlines import Limit, limit_for, start_limit_for
+from services.executor.domain.deadlines import Limit, limit_for, outer_limit, start_limit_for
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.model import RunRequest, RunResult
 from services.executor.domain.ports import ClaimStore, Runner, ToolLogSink
@@ -54,6 +56,7 @@ class Execution:
         # Last, so that nothing but the start of the sandbox comes between the use of an approval and the run.
         await self._gate.redeem(invocation, tool)
         timer = RunTimer(invocation, tool, limit, self._claims, self._clock)
+        invocation.pause_timer = timer.pause
         run = RunRequest(
             invocation.run_id,
             invocation.arguments if invocation.call_input is None else invocation.call_input,
@@ -63,6 +66,7 @@ class Execution:
             idempotency_key=request.idempotency_key,
             preview=invocation.preview,
             scanner=invocation.scanner,
+            channel=invocation.channel,
             on_launch=timer.launch,
             on_begin=timer.begin,
         )
@@ -138,6 +142,24 @@ class RunTimer:
             invocation.start_wait = invocation.run_started - self._began
             self.timeout.reschedule(asyncio.get_running_loop().time() + self._limit.seconds)
         return self._limit.seconds
+
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        """Stop the tool's own time. The caller's deadline and the lifetime of its token hold meanwhile."""
+        if self.timeout is None or (until := self.timeout.when()) is None:
+            yield
+            return
+        invocation, loop = self._invocation, asyncio.get_running_loop()
+        left, own_limit = max(until - loop.time(), 0.0), self._limit
+        self._limit = outer_limit(invocation.request, invocation.deadline, self._clock)
+        self.timeout.reschedule(loop.time() + self._limit.seconds)
+        try:
+            yield
+        finally:
+            if not self.timeout.expired():
+                outer = outer_limit(invocation.request, invocation.deadline, self._clock)
+                self._limit = own_limit if left <= outer.seconds else outer
+                self.timeout.reschedule(loop.time() + min(left, outer.seconds))
 
     def exceeded(self) -> MeshError:
         """Return the error of the limit that holds at present."""

@@ -68,6 +68,8 @@ def test_json_in_bytes_is_passed_on_as_json() -> None:
     request = build("keys.settle", {"name": "keys/ab-1", "reason": "seen", "result": {"id": [1, None]}})
     assert isinstance(request, key_service_pb2.SettleKeyRequest)
     assert request.result == b'{"id":[1,null]}'
+    answer = build("invocations.resume", {"name": NAME, "input": {"input_id": "q", "content": {"n": 3}}})
+    assert (answer.input.input_id, answer.input.content) == ("q", b'{"n":3}')
 
 
 def test_null_is_an_unset_field_only_where_a_schema_allows_it() -> None:
@@ -87,6 +89,7 @@ def test_null_is_an_unset_field_only_where_a_schema_allows_it() -> None:
         ("invocations.start", {"tool": "echo", "max_duration_ms": -1}, {"/max_duration_ms"}),
         ("invocations.start", {"request": {"tool": "echo"}}, {"/request", "/tool"}),
         ("invocations.wait", {"name": NAME, "timeout_ms": 300_001}, {"/timeout_ms"}),
+        ("invocations.resume", {"name": NAME, "input": {"input_id": ""}}, {"/input/input_id"}),
         ("keys.settle", {"name": "keys/ab-1", "reason": "seen", "absent": {"x": 1}}, {"/absent/x"}),
     ],
 )

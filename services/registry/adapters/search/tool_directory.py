@@ -72,6 +72,10 @@ class ToolDirectory:
             self._task.cancel()
             await asyncio.wait({self._task})
 
+    def has_word(self, word: str) -> bool:
+        """Return whether a tool has the word; False before the index is created."""
+        return self._index is not None and self._index.has_word(word)
+
     async def index(self) -> SearchEngine:
         """Return the index, as fresh as the last poll of the change log."""
         self._open()

@@ -21,7 +21,8 @@ def resolve(tool: ToolName, heads: Sequence[VersionHead], constraint: str, now: 
     """Return the highest matching version that is not deprecated, else the highest deprecated version that still runs.
 
     If versions match and none may run, the highest one determines the error: TOOL_DEPRECATED or TOOL_UNAVAILABLE. If
-    none matches: TOOL_VERSION_NOT_FOUND. A pre-release matches only a constraint that names it exactly.
+    none matches: TOOL_VERSION_NOT_FOUND. A pre-release matches only a constraint that names it exactly. While a version
+    of a higher major is quarantined, TOOL_UNAVAILABLE: an older major is another contract, so a caller must ask for it.
     """
     matching = matches(heads, constraint)
     if not matching:
@@ -29,7 +30,7 @@ def resolve(tool: ToolName, heads: Sequence[VersionHead], constraint: str, now: 
     chosen = _choose(matching, now)
     if chosen is not None:
         return chosen
-    highest = matching[-1]
+    highest = _newer_major_held(matching, _runnable(matching, now)) or matching[-1]
     if effective_state(highest, now) in PAST_SUNSET:
         raise version_past_sunset(highest)
     raise version_may_not_run(highest)
@@ -62,6 +63,17 @@ def effective_state(head: VersionHead, now: datetime) -> LifecycleState:
 
 
 def _choose(matching: Sequence[VersionHead], now: datetime) -> VersionHead | None:
+    chosen = _runnable(matching, now)
+    return None if _newer_major_held(matching, chosen) else chosen
+
+
+def _newer_major_held(matching: Sequence[VersionHead], chosen: VersionHead | None) -> VersionHead | None:
+    """Return the highest quarantined version of a higher major than the chosen one."""
+    held = (head for head in reversed(matching) if head.standing.state is LifecycleState.QUARANTINED)
+    return next((head for head in held if chosen is not None and head.version.major > chosen.version.major), None)
+
+
+def _runnable(matching: Sequence[VersionHead], now: datetime) -> VersionHead | None:
     for states in (CHOSEN_FIRST, frozenset({LifecycleState.DEPRECATED})):
         for head in reversed(matching):
             if effective_state(head, now) in states:

@@ -9,6 +9,8 @@ from itertools import islice
 from cachetools import LRUCache
 
 from services.registry.domain.discovery.ports import Language, LanguageUnavailableError
+from services.registry.domain.discovery.query_language import is_english
+from services.registry.domain.discovery.spelling import Spelling
 
 MAX_CACHED = 1000
 # Larger batches are hardly cheaper per query, and the next batch is embedded while this one is searched.
@@ -19,18 +21,22 @@ class QueryEmbeddings:
     """Embeds queries and caches the vectors. Queries that arrive during an embedding are embedded together in the next
     batch, which is cheaper than one by one."""
 
-    def __init__(self, language: Language) -> None:
-        self._language = language
+    def __init__(self, language: Language, spelling: Spelling) -> None:
+        self._language, self._spelling = language, spelling
         self._cache: LRUCache[str, bytes] = LRUCache(MAX_CACHED)
         self._pending: dict[str, tuple[str, asyncio.Future[bytes | None]]] = {}
         self._task: asyncio.Task[None] | None = None
 
     async def vector_of(self, text: str) -> bytes | None:
-        """Return the embedding of a text; None when the language process does not answer."""
+        """Return the embedding of a text, misspelled words corrected; None when the language process does not answer,
+        or the text is not English."""
+        if not is_english(text):
+            return None
         key = " ".join(text.split()).lower()
         if key in self._cache:
             return self._cache[key]
-        _, future = self._pending.setdefault(key, (text, asyncio.get_running_loop().create_future()))
+        corrected = self._spelling.correct(text)
+        _, future = self._pending.setdefault(key, (corrected, asyncio.get_running_loop().create_future()))
         if self._task is None:
             self._task = asyncio.create_task(self._embed_pending(), name="query-embeddings")
         # Other callers may wait for the same future, so cancellation of this one must not cancel it.

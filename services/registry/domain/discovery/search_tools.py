@@ -12,6 +12,7 @@ from libs.common.tool_names import ToolName
 from services.registry.domain.discovery.ports import Searcher
 from services.registry.domain.discovery.query import Query
 from services.registry.domain.discovery.query_embeddings import QueryEmbeddings
+from services.registry.domain.discovery.query_language import is_english
 from services.registry.domain.discovery.results import Hits
 from services.registry.domain.ports import Catalogue
 
@@ -23,6 +24,7 @@ class SemanticUse(StrEnum):
     PARTIAL = "partial"
     NOT_ASKED = "not_asked"
     UNAVAILABLE = "unavailable"
+    OTHER_LANGUAGE = "other_language"
 
 
 class NoMatch(StrEnum):
@@ -61,7 +63,7 @@ async def search_tools(
     # A query that names a tool needs no embedding.
     vector = await embeddings.vector_of(query.text) if asks and not query.names else None
     hits = searcher.search(replace(query, vector=vector), now)
-    return SearchResult(hits, _use(asks and not query.names, vector, hits), _why_none(hits))
+    return SearchResult(hits, _use(query.text if asks and not query.names else "", vector, hits), _why_none(hits))
 
 
 async def _named(text: str, references: Sequence[str], catalogue: Catalogue) -> tuple[ToolName, ...]:
@@ -77,11 +79,11 @@ async def _named(text: str, references: Sequence[str], catalogue: Catalogue) -> 
     return tuple(dict.fromkeys(names))
 
 
-def _use(asked: bool, vector: bytes | None, hits: Hits) -> SemanticUse:
-    if not asked:
+def _use(embedded: str, vector: bytes | None, hits: Hits) -> SemanticUse:
+    if not embedded:
         return SemanticUse.NOT_ASKED
     if vector is None:
-        return SemanticUse.UNAVAILABLE
+        return SemanticUse.UNAVAILABLE if is_english(embedded) else SemanticUse.OTHER_LANGUAGE
     return SemanticUse.PARTIAL if hits.without_vector else SemanticUse.COMPLETE
 
 

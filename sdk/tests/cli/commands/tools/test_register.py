@@ -60,9 +60,7 @@ def test_warnings_go_to_stderr_and_into_the_document(toolmesh: Any, mesh: Any, t
     assert (document["created"], document["warnings"][0]["path"], ran.stderr) == (True, "/description", "")
 
 
-def test_several_are_one_document_and_a_refusal_hides_none_of_those_before(
-    toolmesh: Any, mesh: Any, tmp_path: Path
-) -> None:
+def test_several_are_one_document_and_a_refusal_keeps_no_other_back(toolmesh: Any, mesh: Any, tmp_path: Path) -> None:
     files = [write(tmp_path, f"{name}.json", {**MANIFEST, "tool_id": name}) for name in ("shout", "whisper", "sing")]
     mesh.answer("RegisterTool", answer(), answer(created=False), answer())
     done = json.loads(toolmesh("tools", "register", *files, "--json").stdout)["registered"]
@@ -70,10 +68,9 @@ def test_several_are_one_document_and_a_refusal_hides_none_of_those_before(
     mesh.answer("RegisterTool", answer(), MeshError(Reason.TOOL_MANIFEST_INVALID), answer())
     ran = toolmesh("tools", "register", *files, "--json")
     document = json.loads(ran.stdout)
-    assert (ran.exit_code, len(document["registered"]), document["error"]["reason"]) == (
-        *(1, 1),
-        "TOOL_MANIFEST_INVALID",
-    )
+    [refused] = document["refused"]
+    assert (ran.exit_code, len(document["registered"])) == (1, 2)
+    assert (refused["file"], refused["error"]["reason"]) == (files[1], "TOOL_MANIFEST_INVALID")
 
 
 def test_a_refusal_names_everything_that_is_wrong(toolmesh: Any, mesh: Any, tmp_path: Path) -> None:
@@ -81,7 +78,7 @@ def test_a_refusal_names_everything_that_is_wrong(toolmesh: Any, mesh: Any, tmp_
     mesh.answer("RegisterTool", MeshError(Reason.TOOL_MANIFEST_INVALID, violations=broken))
     ran = toolmesh("tools", "register", write(tmp_path, "m.json", MANIFEST))
     assert ran.exit_code == 1
-    assert all(place in ran.stderr for place in ("/title", "/kind"))
+    assert all(place in ran.stderr for place in ("m.json", "/title", "/kind"))
 
 
 def test_a_missing_enum_is_reported_like_a_wrong_one_with_the_same_path_form(
@@ -95,19 +92,38 @@ def test_a_missing_enum_is_reported_like_a_wrong_one_with_the_same_path_form(
     ]
     mesh.answer("RegisterTool", MeshError(Reason.INVALID_REQUEST, violations=broken))
     ran = toolmesh("tools", "register", write(tmp_path, "m.json", MANIFEST), "--json")
-    found = {each["path"]: each["message"] for each in json.loads(ran.stdout)["error"]["violations"]}
+    found = {each["path"]: each["message"] for each in json.loads(ran.stdout)["refused"][0]["error"]["violations"]}
     assert list(found) == ["/execution/runner", "/side_effects/0/operation", "/title", "/input/schema"]
     assert all(word in found["/execution/runner"] for word in ("builtin", "python", "command"))
     assert "create" in found["/side_effects/0/operation"]
     assert found["/title"] == "must be at least 3 characters"
 
 
-def test_a_manifest_that_cannot_be_meant_keeps_all_others_back(toolmesh: Any, mesh: Any, tmp_path: Path) -> None:
-    good = write(tmp_path, "good.json", MANIFEST)
-    bad = write(tmp_path, "bad.json", {**MANIFEST, "kind": "sorcery"})
-    ran = toolmesh("tools", "register", good, bad, "--json")
-    assert (ran.exit_code, json.loads(ran.stdout)["error"]["reason"]) == (1, "TOOL_MANIFEST_INVALID")
-    assert mesh.of("RegisterTool") == []
+def test_a_folder_is_all_its_manifests_and_one_that_cannot_be_meant_is_left_out(
+    toolmesh: Any, mesh: Any, tmp_path: Path
+) -> None:
+    folder = tmp_path / "manifests"
+    folder.mkdir()
+    write(folder, "b.json", MANIFEST)
+    bad = write(folder, "a.json", {**MANIFEST, "kind": "sorcery"})
+    write(folder, "notes.txt", "no manifest")
+    mesh.answer("RegisterTool", answer())
+    ran = toolmesh("tools", "register", str(folder), "--json")
+    [refused] = json.loads(ran.stdout)["refused"]
+    assert (ran.exit_code, refused["file"], refused["error"]["reason"]) == (1, bad, "TOOL_MANIFEST_INVALID")
+    assert len(mesh.of("RegisterTool")) == 1
+
+
+def test_a_failure_of_the_mesh_ends_the_command(toolmesh: Any, mesh: Any, tmp_path: Path) -> None:
+    files = [write(tmp_path, f"{name}.json", MANIFEST) for name in ("one", "two")]
+    mesh.answer("RegisterTool", MeshError(Reason.UNAUTHENTICATED), answer())
+    assert toolmesh("tools", "register", *files).exit_code != 0
+    assert len(mesh.of("RegisterTool")) == 1
+
+
+def test_a_folder_without_manifests_is_two(toolmesh: Any, mesh: Any, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert toolmesh("tools", "register", str(tmp_path / "empty")).exit_code == 2
 
 
 @pytest.mark.parametrize("content", [None, "{", '{"tool_id": "a", "tool_id": "b"}', "[" * 100_000])

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from toolmesh.common.v1.error_table import Reason
 
 from toolmesh_sdk.cli.exits import exit_code
-from toolmesh_sdk.cli.failures import report_errors
+from toolmesh_sdk.cli.failures import print_error, report_errors
 from toolmesh_sdk.cli.inputs.admin_connection import as_admin
 from toolmesh_sdk.cli.inputs.json_input import read_json_file
 from toolmesh_sdk.cli.inputs.target import Target
@@ -21,7 +22,19 @@ from toolmesh_sdk.cli.views import output
 from toolmesh_sdk.errors import ToolmeshError, error_from_failure
 
 if TYPE_CHECKING:
-    from toolmesh.registry.v1 import registry_service_pb2, tool_manifest_pb2
+    from toolmesh.registry.v1 import registry_service_pb2
+
+# What is wrong with one manifest says nothing about the others.
+_OF_THE_MANIFEST = frozenset(
+    {
+        Reason.TOOL_MANIFEST_INVALID,
+        Reason.INVALID_REQUEST,
+        Reason.TOOL_VERSION_CONFLICT,
+        Reason.ALREADY_EXISTS,
+        Reason.FAILED_PRECONDITION,
+        Reason.PERMISSION_DENIED,
+    }
+)
 
 
 def add_to(app: typer.Typer) -> None:
@@ -34,7 +47,7 @@ def add_to(app: typer.Typer) -> None:
 def register(
     manifests: Annotated[
         list[Path],
-        typer.Argument(metavar="MANIFEST", help="JSON files with one manifest each, or - for stdin."),
+        typer.Argument(metavar="MANIFEST", help="JSON files with one manifest each, folders of them, or - for stdin."),
     ],
     draft: Annotated[bool, typer.Option(help="Register as drafts, which cannot be called yet.")] = False,
     *,
@@ -43,36 +56,56 @@ def register(
 ) -> None:
     """Register tool versions from manifests.
 
-    A refusal lists all problems of a manifest. A manifest that is registered already is skipped, so the command can be
-    repeated. The first refusal ends the command; earlier manifests stay registered. With --json:
-    {"registered": [...]}, and "error" after a refusal.
+    A refusal lists all problems of a manifest and names its file; the others are registered. A manifest that is
+    registered already is skipped, so the command can be repeated. With --json: {"registered": [...]}, and "refused"
+    with each "file" and "error".
 
     \b
     Example:
-      toolmesh tools register examples/packs/textkit/manifests/*.json
+      toolmesh tools register examples/packs/textkit/manifests
     """
     from toolmesh.registry.v1.registry_service_pb2 import RegisterToolRequest
     from toolmesh.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
 
     from toolmesh_sdk.cli.views.documents import message_to_dict
+    from toolmesh_sdk.manifest import manifest_from
 
-    parsed = [_read_manifest(path) for path in manifests]
+    contents = [(path, read_json_file(path, "MANIFEST")) for path in _files(manifests)]
+    done, refused = [], list[tuple[Path, ToolmeshError]]()
     with as_admin(target) as transport:
-        stub, done = RegistryServiceStub(transport.channel), []
-        for manifest in parsed:
-            request = RegisterToolRequest(manifest=manifest, draft=draft)
+        stub = RegistryServiceStub(transport.channel)
+        for path, content in contents:
             try:
+                request = RegisterToolRequest(manifest=manifest_from(content), draft=draft)
                 with _manifest_paths():
                     done.append(transport.unary(stub.RegisterTool, request, None, repeatable=True))
             except ToolmeshError as error:
-                if not as_json:
+                if error.reason not in _OF_THE_MANIFEST:
                     raise
-                output.print_json({"registered": [message_to_dict(each) for each in done], "error": error.to_dict()})
-                raise typer.Exit(exit_code(error)) from None
+                refused.append((path, error))
+                if not as_json:
+                    _print_refused(path, error)
+                continue
             if not as_json:
                 _print_registered(done[-1])
     if as_json:
-        output.print_json({"registered": [message_to_dict(each) for each in done]})
+        document: dict[str, Any] = {"registered": [message_to_dict(each) for each in done]}
+        if refused:
+            document["refused"] = [{"file": str(path), "error": error.to_dict()} for path, error in refused]
+        output.print_json(document)
+    if refused:
+        raise typer.Exit(exit_code(refused[0][1]))
+
+
+def _files(paths: list[Path]) -> list[Path]:
+    """Return the files, those of folders included."""
+    files = list[Path]()
+    for path in paths:
+        found = sorted(path.glob("*.json")) if path.is_dir() else [path]
+        if not found:
+            raise typer.BadParameter(f"{path} has no .json file", param_hint="MANIFEST")
+        files += found
+    return files
 
 
 @contextmanager
@@ -88,10 +121,9 @@ def _manifest_paths() -> Iterator[None]:
         raise translated from None
 
 
-def _read_manifest(path: Path) -> tool_manifest_pb2.ToolManifest:
-    from toolmesh_sdk.manifest import manifest_from
-
-    return manifest_from(read_json_file(path, "MANIFEST"))
+def _print_refused(path: Path, error: ToolmeshError) -> None:
+    output.err().print(output.text((f"{path} was refused:", "bold")))
+    print_error(error, as_json=False)
 
 
 def _print_registered(answer: registry_service_pb2.RegisterToolResponse) -> None:

@@ -14,9 +14,11 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from libs.common.egress.public_addresses import Network, PublicAddresses
+from libs.common.egress.resolver import SystemResolver
 from libs.common.errors import MeshError
 from services.executor.adapters.sandbox.egress.destination import AllowedDestinations
-from services.executor.adapters.sandbox.egress.dialer import Dialer, Resolve, SystemResolver
+from services.executor.adapters.sandbox.egress.dialer import Dialer, Resolve
 from services.executor.adapters.sandbox.egress.listener import (
     DEFAULT_LIMITS,
     TRAFFIC_LIMIT,
@@ -24,7 +26,6 @@ from services.executor.adapters.sandbox.egress.listener import (
     EgressListener,
     EgressRefusal,
 )
-from services.executor.adapters.sandbox.egress.public_addresses import Network, PublicAddresses
 from services.executor.adapters.sandbox.scratch.locked_tempdir import LockedTempDir
 from services.executor.domain.errors import network_forbidden, traffic_exceeded
 

@@ -15,7 +15,9 @@ from libs.common.ids import new_id
 from libs.common.sealing import Seal
 from services.executor.adapters.jobs.job_rows import JobRows
 from services.executor.adapters.jobs.job_store import PostgresJobs
-from services.executor.domain.jobs.job import ClaimedJob, JobBounds, JobFilter, JobOwner, NewJob
+from services.executor.adapters.jobs.report_rows import ReportRows
+from services.executor.adapters.jobs.report_store import PostgresReports
+from services.executor.domain.jobs.job import ClaimedJob, JobBounds, JobFilter, JobOwner, NewJob, Renewal
 from services.executor.domain.model import Result
 from services.executor.domain.states import State
 from services.executor.tests.keys import KEY
@@ -67,11 +69,14 @@ async def claimed_ids(store: PostgresJobs, limit: int = 100) -> list[str]:
     return [job.invocation_id for job in await store.claim(limit)]
 
 
-async def states(store: PostgresJobs, job: NewJob | ClaimedJob) -> list[tuple[int, State]]:
-    return [(event.sequence, event.state) for event in await store.events(job.invocation_id, 0, 100)]
+async def states(engine: AsyncEngine, job: NewJob | ClaimedJob) -> list[tuple[int, State]]:
+    reports = PostgresReports(ReportRows(engine, owner=""), Seal([KEY]))
+    return [(event.sequence, event.state) for event in await reports.events(job.invocation_id, 0, 100)]
 
 
-async def test_a_job_is_claimed_once_runs_and_keeps_its_outcome(here: PostgresJobs, there: PostgresJobs) -> None:
+async def test_a_job_is_claimed_once_runs_and_keeps_its_outcome(
+    engines: Engines, here: PostgresJobs, there: PostgresJobs
+) -> None:
     new = a_job()
     added = await here.add(new)
     assert (added.invocation_id, added.state, added.ended) == (new.invocation_id, State.QUEUED, False)
@@ -85,7 +90,7 @@ async def test_a_job_is_claimed_once_runs_and_keeps_its_outcome(here: PostgresJo
     assert ended is not None
     assert isinstance(ended.outcome, Result)
     assert ended.outcome.content == a_result().content
-    sequence = await states(there, new)
+    sequence = await states(engines[0], new)
     assert [number for number, _ in sequence] == list(range(1, len(sequence) + 1))
     assert [state for _, state in sequence][-2:] == [State.RUNNING, State.SUCCEEDED]
     assert not await claimed_ids(here)
@@ -105,7 +110,7 @@ async def test_a_job_whose_replica_disappeared_is_taken_over_and_the_former_owne
     assert await here.renew([lost]) == {}
     assert await there.begin(taken)
     assert await there.finish(taken, State.SUCCEEDED, a_result())
-    entered = [state for _, state in await states(here, taken)]
+    entered = [state for _, state in await states(engines[0], taken)]
     assert entered[3:] == [State.RUNNING, State.YIELDED, State.RUNNING, State.SUCCEEDED]
 
 
@@ -164,7 +169,7 @@ async def test_a_cancellation_is_seen_at_renewal_and_by_the_next_claim(here: Pos
     await here.add(waiting)
     for job in (running, waiting):
         assert await there.request_cancel(OWNER, job.invocation_id) is not None
-    assert await here.renew([claimed]) == {running.invocation_id: True}
+    assert await here.renew([claimed]) == {running.invocation_id: Renewal(cancel_requested=True)}
     [found] = await there.claim(1)
     assert found.cancel_requested
 

@@ -149,3 +149,13 @@ def test_listeners_are_called_for_changes_and_not_for_repetitions() -> None:
     assert (notified, other.digest != first.digest) == ([first.digest] * 2, True)
     catalog.retain([])
     assert notified == [first.digest, first.digest, other.digest]
+
+
+def test_a_quarantined_version_does_not_make_another_major_the_latest() -> None:
+    catalog = catalog_of(("1.4.0", "AVAILABLE"), ("2.0.0", "QUARANTINED"))
+    assert refused(catalog, "say").reason is Reason.TOOL_UNAVAILABLE
+    assert refused(catalog, "say", ">=1").reason is Reason.TOOL_UNAVAILABLE
+    assert catalog.resolve("say", "^1").version == "1.4.0"
+    within = catalog_of(("2.0.0", "QUARANTINED"), ("2.1.0", "DEPRECATED"), ("1.0.0", "DISABLED"))
+    assert within.resolve("say", "").version == "2.1.0"
+    assert catalog_of(("1.4.0", "AVAILABLE"), ("1.5.0", "QUARANTINED")).resolve("say", "").version == "1.4.0"

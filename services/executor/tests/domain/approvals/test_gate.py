@@ -76,7 +76,7 @@ async def test_policies_that_change_between_check_and_run_void_the_approval() ->
         world.policy.replaced = {ASKED.policy_set_version}
         return await acquire(*claim)
 
-    world.claims.acquire = replace_policies  # type: ignore[method-assign]
+    world.claims.acquire = replace_policies  # type: ignore[method-assign, assignment]
     error = await world.failure(a_request(idempotency_key="k", ticket=ticket))
     assert (error.reason, world.runner.calls, world.approvals.redeemed) == (Reason.TICKET_POLICY_CHANGED, [], {})
 

@@ -1,31 +1,44 @@
-"""Readers of jobs share one look at the store, however many they are and however many signals come."""
+"""Readers of jobs share their looks at the store, however many they are and however many signals come."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from libs.common.errors import MeshError, Reason
+from services.executor.domain.jobs.reports.event import JobEvent
 from services.executor.domain.jobs.watched_jobs import WatchedJobs
+from services.executor.domain.states import State
 from services.executor.tests.waiting import until
 
 
-class Sequences:
-    """A store that only knows the last sequence of each job."""
+class Events:
+    """A store of jobs that have so many events each."""
 
     def __init__(self, **sequences: int) -> None:
         self.known = dict(sequences)
+        self.ended: set[str] = set()
         self.looks: list[list[str]] = []
+        self.reads: list[dict[str, int]] = []
         self.failure: MeshError | None = None
 
-    async def sequences(self, invocation_ids: Sequence[str]) -> Mapping[str, int]:
+    async def progress(self, invocation_ids: Sequence[str]) -> Mapping[str, tuple[int, bool]]:
         self.looks.append(list(invocation_ids))
         if self.failure is not None:
             raise self.failure
-        return {each: self.known[each] for each in invocation_ids if each in self.known}
+        return {each: (self.known[each], each in self.ended) for each in invocation_ids if each in self.known}
+
+    async def events_of(self, readers: Mapping[str, int], limit: int) -> Mapping[str, Sequence[JobEvent]]:
+        self.reads.append(dict(readers))
+        moment = datetime(2026, 1, 1, tzinfo=UTC)
+        return {
+            job: [JobEvent(n, moment, State.RUNNING) for n in range(after + 1, self.known[job] + 1)][:limit]
+            for job, after in readers.items()
+        }
 
 
 class Signals:
@@ -45,56 +58,83 @@ class Signals:
         return self._next
 
 
-def watched_over(store: Sequences, signals: Signals, **times: float) -> WatchedJobs:
+def watched_over(store: Events, signals: Signals, **times: float) -> WatchedJobs:
     anything: Any = store
     return WatchedJobs(anything, signals, min_interval=0.0, **{"poll_seconds": 3600.0, **times})
 
 
-async def test_a_reader_is_woken_by_its_own_job_only() -> None:
-    store, signals = Sequences(a=1, b=1), Signals()
+def numbers(events: Sequence[JobEvent] | None) -> list[int]:
+    assert events is not None
+    return [event.sequence for event in events]
+
+
+async def test_a_reader_gets_the_events_of_its_own_job_only() -> None:
+    store, signals = Events(a=1, b=1), Signals()
     watched = watched_over(store, signals)
-    first, second = (asyncio.ensure_future(watched.wait_beyond(job, 1)) for job in ("a", "b"))
+    first, second = (asyncio.ensure_future(watched.next_events(job, 1, 3600)) for job in ("a", "b"))
     await until(lambda: bool(store.looks))
-    store.known["a"] = 2
+    store.known["a"] = 3
     signals.wake()
-    await first
+    assert numbers(await first) == [2, 3]
     assert not second.done()
     store.known["b"] = 2
     signals.wake()
-    await second
+    assert numbers(await second) == [2]
 
 
 async def test_a_thousand_readers_and_signals_cost_a_few_statements() -> None:
-    store, signals = Sequences(a=1), Signals()
+    store, signals = Events(a=1), Signals()
     watched = watched_over(store, signals)
-    readers = [asyncio.ensure_future(watched.wait_beyond("a", 1)) for _ in range(1000)]
+    readers = [asyncio.ensure_future(watched.next_events("a", 1, 3600)) for _ in range(1000)]
     await until(lambda: bool(store.looks))
     for _ in range(1000):
         signals.wake()
     store.known["a"] = 2
     signals.wake()
-    await asyncio.gather(*readers)
+    assert all(numbers(events) == [2] for events in await asyncio.gather(*readers))
     assert all(look == ["a"] for look in store.looks)
     assert len(store.looks) < 10
+    assert store.reads == [{"a": 1}]
+
+
+async def test_readers_of_one_job_that_have_seen_different_events_share_a_read() -> None:
+    store = Events(a=5)
+    watched = watched_over(store, Signals())
+    behind, ahead = await asyncio.gather(watched.next_events("a", 2, 3600), watched.next_events("a", 4, 3600))
+    assert (numbers(behind), numbers(ahead)) == ([3, 4, 5], [5])
+
+
+async def test_a_wait_for_the_end_is_not_woken_by_other_events() -> None:
+    store, signals = Events(a=1), Signals()
+    watched = watched_over(store, signals)
+    waiting = asyncio.ensure_future(watched.wait_ended("a", 3600))
+    await until(lambda: bool(store.looks))
+    store.known["a"] = 2
+    signals.wake()
+    await until(lambda: len(store.looks) > 1)
+    assert not waiting.done()
+    store.ended.add("a")
+    signals.wake()
+    await waiting
 
 
 @pytest.mark.parametrize("what", ["gone", "failing"])
 async def test_a_reader_looks_by_itself_when_its_job_is_gone_or_the_store_fails(what: str) -> None:
-    store = Sequences() if what == "gone" else Sequences(a=1)
+    store = Events() if what == "gone" else Events(a=1)
     store.failure = MeshError(Reason.SERVICE_UNAVAILABLE) if what == "failing" else None
-    await watched_over(store, Signals()).wait_beyond("a", 1)
+    assert await watched_over(store, Signals()).next_events("a", 1, 3600) is None
 
 
 async def test_a_lost_signal_only_delays() -> None:
-    store = Sequences(a=1)
-    reader = asyncio.ensure_future(watched_over(store, Signals(), poll_seconds=0.001).wait_beyond("a", 1))
+    store = Events(a=1)
+    reader = asyncio.ensure_future(watched_over(store, Signals(), poll_seconds=0.001).next_events("a", 1, 3600))
     await until(lambda: bool(store.looks))
     store.known["a"] = 2
-    await reader
+    assert numbers(await reader) == [2]
 
 
 async def test_a_reader_leaves_when_its_time_is_over() -> None:
-    store = Sequences(a=1)
+    store = Events(a=1)
     watched = watched_over(store, Signals())
-    await watched.wait_beyond("a", 1, seconds=0.0)
+    assert await watched.next_events("a", 1, 0.0) == ()
     assert not watched._waiting

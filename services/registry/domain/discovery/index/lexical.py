@@ -31,6 +31,9 @@ class Postings:
             self._rows[key].append(row)
             self._counts[key].append(count)
 
+    def __contains__(self, key: str) -> bool:
+        return key in self._rows
+
     def of(self, key: str) -> tuple[Rows, Floats]:
         """Return the rows of a key and its weight in each. Valid until the next `add`."""
         if key not in self._rows:

@@ -8,8 +8,8 @@ Relevance, 0 to 1, in this order:
 
 Requested capabilities make up half of it, or all of it without a text.
 
-The rank is the composite of chapter 14. Tools with at most half of the best relevance come after all others, so that
-trust does not lift an unrelated tool.
+Relevance decides the order. The rank, a composite of trust, relevance, latency and cost, orders tools whose relevance
+is about the same: a band begins with the most relevant tool left, and holds those at most a few percent below it.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ _SEMANTIC, _LEXICAL, _CEILING, _ALL_WORDS = 0.9, 0.1, 0.6, 0.7
 # The longest time limit that a manifest may name, used without a latency filter.
 LONGEST_SECONDS = 86_400.0
 NEUTRAL = 0.5
+# How far, as a share, relevance may lie below that of the first tool of a band.
+BAND = 0.02
 
 Floats = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
@@ -95,13 +97,19 @@ def composite(trust: Floats, fits: Floats, latency: Floats, cost: Floats) -> Flo
 
 
 def top_rows(exact: Mask, fits: Floats, score: Floats, most: int) -> npt.NDArray[np.int64]:
-    """Return the positions of the best rows, best first: named tools, then rows with a relevance near the best, then
-    the rest. The sort is stable."""
-    near = fits > fits.max() / 2 if len(fits) else fits > 0
-    # A score is at most 1, so each group ranks above the next.
-    rank = score.astype(np.float64) + 2.0 * near + 4.0 * exact
-    among = np.arange(len(rank))
-    if most < len(rank):
-        # Only the best are sorted; rows that tie with the last of them are included.
-        among = np.flatnonzero(rank >= np.partition(rank, -most)[-most])
-    return among[np.argsort(-rank[among], kind="stable")][:most]
+    """Return the positions of the best rows, best first: by relevance, and by rank among rows of about the same
+    relevance. Named tools come first. The sorts are stable."""
+    relevant = fits.astype(np.float64) + exact
+    among = np.arange(len(relevant))
+    if most < len(relevant):
+        # Only the best are sorted, with all that may be in the same band as the last of them.
+        among = np.flatnonzero(relevant >= np.partition(relevant, -most)[-most] * (1 - BAND))
+    among = among[np.argsort(-relevant[among], kind="stable")]
+    chosen, start = list[npt.NDArray[np.int64]](), 0
+    while start < min(most, len(among)):
+        lowest = relevant[among[start]] * (1 - BAND)
+        end = int(np.searchsorted(-relevant[among], -lowest, side="right"))
+        band = among[start:end]
+        chosen.append(band[np.argsort(-score[band], kind="stable")])
+        start = end
+    return np.concatenate(chosen)[:most] if chosen else among

@@ -28,7 +28,7 @@ from services.registry.domain.discovery.index.ranking import (
 from services.registry.domain.discovery.listing import IndexEntry
 from services.registry.domain.discovery.query import CALLABLE, Caller, Filters, Grant, Query
 from services.registry.domain.discovery.results import Hit, Hits, HitScore, Listing
-from services.registry.domain.discovery.text import query_terms
+from services.registry.domain.discovery.text import query_terms, terms
 from services.registry.domain.model import LifecycleState, VersionHead
 from services.registry.domain.publishing.manifest import MutationClass
 
@@ -123,6 +123,10 @@ class ToolIndex:
             row = self.row_of[name]
             self.columns.vectors[row] = _floats(vector)
             self.columns.embedded[row] = True
+
+    def has_word(self, word: str) -> bool:
+        """Return whether a tool has the word, or had it since the index was rebuilt."""
+        return any(term in self.words for term in terms(word))
 
     def trust(self, scores: Mapping[ToolName, float]) -> None:
         """Update the trust scores."""

@@ -39,7 +39,6 @@ DESCRIPTIVE = frozenset(
         "protocol",
         "annotations",
         "output.error_schema",
-        "execution.cancellation_supported",
         "permission.data_access",
         "external_mappings",
         "changelog",

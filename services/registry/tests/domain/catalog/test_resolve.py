@@ -138,3 +138,13 @@ def test_what_may_not_run_says_in_which_state_it_is() -> None:
 def test_only_what_may_be_chosen_for_new_work_is_the_latest_version(state: LifecycleState) -> None:
     found = latest_for_new_work([head("1.0.0", state)])
     assert (found is not None) is (WORTH[state] == FIRST)
+
+
+def test_a_quarantined_version_does_not_make_another_major_the_latest() -> None:
+    heads = [head("1.4.0", LifecycleState.AVAILABLE), head("2.0.0", LifecycleState.QUARANTINED)]
+    assert outcome(heads, "") is outcome(heads, ">=1") is Reason.TOOL_UNAVAILABLE
+    assert latest(heads, NOW) is None
+    assert outcome(heads, "^1") == "1.4.0"
+    assert outcome([*heads, head("2.1.0", LifecycleState.AVAILABLE)], "") == "2.1.0"
+    assert outcome([*heads, head("3.0.0", LifecycleState.DISABLED)], "") is Reason.TOOL_UNAVAILABLE
+    assert outcome([heads[0], head("2.0.0", LifecycleState.DISABLED)], "") == "1.4.0"

@@ -27,6 +27,7 @@ from services.registry.domain.discovery.index.engine import SearchEngine
 from services.registry.domain.discovery.ports import LanguageUnavailableError
 from services.registry.domain.discovery.query import Filters
 from services.registry.domain.discovery.query_embeddings import QueryEmbeddings
+from services.registry.domain.discovery.spelling import Spelling
 from services.registry.domain.discovery.tokens import TokenCounter
 from services.registry.domain.model import ToolVersion, VersionHead
 from services.registry.domain.publishing.manifest import Manifest
@@ -78,7 +79,7 @@ class World:
         return await compile_surface(
             SurfaceRequest(task, (), budget, "", Filters(), SurfaceEnvironment(), **request),
             searcher=self.index,
-            embeddings=QueryEmbeddings(self.language),
+            embeddings=QueryEmbeddings(self.language, Spelling({}, bool)),
             counter=TokenCounter(self.language),
             catalogue=self.shelf,  # type: ignore[arg-type]
             clock=ManualClock(),

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
+from libs.common.tool_names import ToolName
 from services.registry.adapters.language.minilm import MiniLm
+from services.registry.adapters.language.vocabularies import word_ranks
 from services.registry.domain.discovery.index.engine import SearchEngine
 from services.registry.domain.discovery.query import Query
+from services.registry.domain.discovery.query_language import is_english
+from services.registry.domain.discovery.spelling import Spelling
 from services.registry.domain.discovery.text import embedding_text, query_terms
 from services.registry.domain.publishing.manifest import Manifest
 from services.registry.tests import discovery_corpus
@@ -24,24 +30,45 @@ def data() -> Corpus:
     return discovery_corpus.load()
 
 
-@pytest.fixture(scope="module")
-def rank(data: Corpus) -> Rank:
-    """Return the rank of a tool for a query, with embeddings or lexical only."""
-    index = SearchEngine()
-    embeddings = {tool["name"]: embedding_text(Manifest(discovery_corpus.document(tool))) for tool in data["tools"]}
-    asked_for = [query["query"] for part in ("paraphrases", "utterances") for query in data[part]]
-    known = _vectors([*embeddings.values(), *asked_for, *(query for query, _ in _keywords(data))])
-    for tool in data["tools"]:
-        version = discovery_corpus.version(tool)
-        index.put(discovery_corpus.entry_of(version))
-        index.embed(version.head.tool, version.head.digest, known[embeddings[tool["name"]]])
+class Search:
+    """The corpus in an index, with the vectors of all queries."""
 
-    def place(query: str, tool: str, semantic: bool) -> int:
-        asked = Query(text=query, vector=known[query] if semantic else None, limit=100)
-        found = [hit.listing.name.qualified for hit in index.search(asked, discovery_corpus.NOW).hits]
+    def __init__(self, data: Corpus) -> None:
+        self.index, self.tools = SearchEngine(), list[ToolName]()
+        embeddings = {tool["name"]: embedding_text(Manifest(discovery_corpus.document(tool))) for tool in data["tools"]}
+        asked_for = [query["query"] for part in ("paraphrases", "utterances") for query in data[part]]
+        known = _vectors([*embeddings.values(), *asked_for, *(query for query, _ in _keywords(data))])
+        self.known = known
+        for tool in data["tools"]:
+            version = discovery_corpus.version(tool)
+            self.tools.append(version.head.tool)
+            self.index.put(discovery_corpus.entry_of(version))
+            self.index.embed(version.head.tool, version.head.digest, known[embeddings[tool["name"]]])
+
+    def place(self, query: str, tool: str, semantic: bool) -> int:
+        """Return the rank of a tool for a query, with embeddings or lexical only."""
+        asked = Query(text=query, vector=self.known[query] if semantic else None, limit=100)
+        found = [hit.listing.name.qualified for hit in self.index.search(asked, discovery_corpus.NOW).hits]
         return found.index(tool) + 1 if tool in found else NOWHERE
 
-    return place
+    @contextmanager
+    def trusting(self, score: Callable[[], float]) -> Iterator[None]:
+        """Give every tool a trust score."""
+        self.index.trust({tool: score() for tool in self.tools})
+        try:
+            yield
+        finally:
+            self.index.trust(dict.fromkeys(self.tools, 0.5))
+
+
+@pytest.fixture(scope="module")
+def search(data: Corpus) -> Search:
+    return Search(data)
+
+
+@pytest.fixture(scope="module")
+def rank(search: Search) -> Rank:
+    return search.place
 
 
 def _vectors(texts: Sequence[str]) -> dict[str, bytes]:
@@ -87,6 +114,83 @@ def test_meaning_finds_the_right_tool_first(
     assert first >= 0.8
     words = [rank(query["query"], query["tool"], False) for query in data["paraphrases"]]
     assert sum(place == 1 for place in words) / len(words) < 0.5
+
+
+SPREADS: Mapping[str, Callable[[random.Random], float]] = {
+    "a fifth is used": lambda chance: chance.choice([0.5, 0.5, 0.5, 0.5, 0.9]),
+    "spread": lambda chance: chance.uniform(0.30, 0.92),
+    "extreme": lambda chance: chance.choice([0.0, 1.0]),
+}
+
+
+@pytest.mark.parametrize("spread", SPREADS)
+def test_trust_does_not_outweigh_relevance(search: Search, data: Corpus, spread: str) -> None:
+    """Measured: 0.83 or more; at equal trust 0.85."""
+    for seed in range(3):
+        chance = random.Random(seed)
+        with search.trusting(lambda: SPREADS[spread](chance)):  # noqa: B023
+            places = [search.place(query["query"], query["tool"], True) for query in data["paraphrases"]]
+        assert sum(place == 1 for place in places) / len(places) >= 0.8
+
+
+def test_trust_decides_between_tools_that_fit_alike(search: Search) -> None:
+    index, now = SearchEngine(), discovery_corpus.NOW
+    pair = [{**_PAIR, "name": f"{space}.convert_time"} for space in ("one", "two")]
+    versions = [discovery_corpus.version(tool) for tool in pair]
+    for version in versions:
+        index.put(discovery_corpus.entry_of(version))
+    for trusted in versions:
+        index.trust({version.head.tool: 0.9 if version is trusted else 0.4 for version in versions})
+        hits = index.search(Query(text="convert time"), now).hits
+        assert hits[0].listing.name == trusted.head.tool
+
+
+_PAIR: Mapping[str, Any] = {
+    "title": "Convert time",
+    "description": "Converts a time between time zones.",
+    "search_hint": "time zone",
+    "tags": [],
+    "properties": {},
+    "mutation_class": "read_only",
+}
+
+
+def test_misspelled_questions_find_the_right_tool_too(search: Search, data: Corpus) -> None:
+    """One misspelled word in every question. Measured: 0.80 to 0.83; without correction 0.63 to 0.73."""
+    spelling = Spelling(word_ranks(), search.index.has_word)
+    for seed in range(2):
+        chance = random.Random(seed)
+        misspelled = [(_misspelled(query["query"], chance), query["tool"]) for query in data["paraphrases"]]
+        asked = [(spelling.correct(query), tool) for query, tool in misspelled]
+        search.known |= _vectors([query for query, _ in asked])
+        places = [search.place(query, tool, True) for query, tool in asked]
+        assert sum(place == 1 for place in places) / len(places) >= 0.75
+
+
+def _misspelled(text: str, chance: random.Random) -> str:
+    words = text.split()
+    long = [n for n, word in enumerate(words) if len(word) > 4]
+    if not long:
+        return text
+    at = chance.choice(long)
+    word = words[at]
+    place = chance.randrange(1, len(word) - 2)
+    words[at] = chance.choice(
+        [
+            word[:place] + word[place + 1] + word[place] + word[place + 2 :],
+            word[:place] + word[place + 1 :],
+            word[: place + 1] + word[place:],
+        ]
+    )
+    return " ".join(words)
+
+
+def test_questions_in_other_languages_find_nothing_rather_than_nonsense(search: Search) -> None:
+    questions = ["Zeit zwischen Zeitzonen umrechnen", "convertir l'heure entre les fuseaux horaires"]
+    questions += ["convierte la hora entre zonas horarias", "タイムゾーン間で時刻を変換する"]
+    for question in questions:
+        assert not is_english(question)
+        assert search.index.search(Query(text=question, limit=10), discovery_corpus.NOW).hits == []
 
 
 def test_utterances_profit_from_embeddings(rank: Rank, data: Corpus) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from services.registry.domain.discovery.ports import LanguageUnavailableError
 from services.registry.domain.discovery.query_embeddings import BATCH_SIZE, QueryEmbeddings
+from services.registry.domain.discovery.spelling import Spelling
 
 
 class Slow:
@@ -33,7 +34,7 @@ class Slow:
 
 async def test_concurrent_queries_are_embedded_in_one_batch_and_equal_ones_once() -> None:
     language = Slow()
-    embeddings = QueryEmbeddings(language)
+    embeddings = QueryEmbeddings(language, Spelling({}, bool))
     first = asyncio.create_task(embeddings.vector_of("a"))
     await language.called.wait()
     others = [asyncio.create_task(embeddings.vector_of(text)) for text in ("b", "c", "B ", "a")]
@@ -47,7 +48,7 @@ async def test_concurrent_queries_are_embedded_in_one_batch_and_equal_ones_once(
 
 async def test_no_more_than_so_many_at_once() -> None:
     language = Slow()
-    embeddings, texts = QueryEmbeddings(language), [str(number) for number in range(BATCH_SIZE + 3)]
+    embeddings, texts = QueryEmbeddings(language, Spelling({}, bool)), [str(number) for number in range(BATCH_SIZE + 3)]
     tasks = [asyncio.create_task(embeddings.vector_of(text)) for text in texts]
     language.release.set()
     assert [await task for task in tasks] == [text.encode() for text in texts]
@@ -57,7 +58,7 @@ async def test_no_more_than_so_many_at_once() -> None:
 
 async def test_one_who_leaves_takes_nothing_from_the_others() -> None:
     language = Slow()
-    embeddings = QueryEmbeddings(language)
+    embeddings = QueryEmbeddings(language, Spelling({}, bool))
     leaving, staying = (asyncio.create_task(embeddings.vector_of("a")) for _ in range(2))
     await language.called.wait()
     leaving.cancel()
@@ -69,7 +70,7 @@ async def test_one_who_leaves_takes_nothing_from_the_others() -> None:
 
 async def test_without_the_language_process_there_is_no_vector_and_the_next_query_retries() -> None:
     language = Slow()
-    embeddings = QueryEmbeddings(language)
+    embeddings = QueryEmbeddings(language, Spelling({}, bool))
     language.away = True
     language.release.set()
     assert await embeddings.vector_of("a") is None

@@ -17,10 +17,9 @@ from typing import Any
 
 import pytest
 
+from libs.common.egress import resolver
 from libs.common.errors import Reason
-from services.executor.adapters.sandbox.egress import dialer
 from services.executor.adapters.sandbox.egress.destination import HOST_NOT_ALLOWED, NAME_INVALID, PORT_NOT_ALLOWED
-from services.executor.adapters.sandbox.egress.dialer import SystemResolver
 from services.executor.adapters.sandbox.egress.listener import (
     ADDRESS_NOT_ALLOWED,
     TRAFFIC_LIMIT,
@@ -377,7 +376,7 @@ async def test_slow_lookups_do_not_block_other_listeners(
             released.wait()
         return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 0))]
 
-    monkeypatch.setattr(dialer, "_lookup", lookup)
+    monkeypatch.setattr(resolver, "_lookup", lookup)
     proxy = EgressProxy(LOCAL)
     stack.push_async_callback(proxy.close)
     slow = await proxy.open(["*.slow.example"], [80])
@@ -389,11 +388,3 @@ async def test_slow_lookups_do_not_block_other_listeners(
     await until(lambda: len(slow._connections) == 20)
     request = f"GET http://api.example.com:{origin.port}/ HTTP/1.1\r\n\r\n".encode()
     assert status_of(await through(other.path, request)) == 200
-
-
-async def test_system_resolver_resolves_in_its_own_threads() -> None:
-    resolver = SystemResolver()
-    assert "127.0.0.1" in await resolver.resolve("localhost")
-    with pytest.raises(OSError):
-        await resolver.resolve("no-such-name.invalid")
-    resolver.close()

@@ -279,6 +279,13 @@ def test_the_best_are_those_that_sorting_everything_would_put_first(
     rows: list[tuple[bool, float, float]], most: int
 ) -> None:
     exact, fits, score = (np.array([row[at] for row in rows], dtype=kind) for at, kind in enumerate((bool, "f4", "f4")))  # type: ignore[call-overload]
-    best = max((fit for _, fit, _ in rows), default=0.0)
-    ordered = sorted(range(len(rows)), key=lambda at: (not rows[at][0], rows[at][1] <= best / 2, -rows[at][2]))
+    # The relevances of the examples lie further apart than a band is wide.
+    ordered = sorted(range(len(rows)), key=lambda at: (not rows[at][0], -rows[at][1], -rows[at][2]))
     assert top_rows(exact, fits, score, most).tolist() == ordered[:most]
+
+
+def test_rank_orders_tools_of_about_the_same_relevance() -> None:
+    fits = np.array([0.500, 0.495, 0.480, 0.479], dtype="f4")
+    score = np.array([0.1, 0.2, 0.3, 0.9], dtype="f4")
+    assert top_rows(np.zeros(4, dtype=bool), fits, score, 4).tolist() == [1, 0, 3, 2]
+    assert top_rows(np.zeros(4, dtype=bool), fits, score, 1).tolist() == [1]

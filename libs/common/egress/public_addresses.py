@@ -59,7 +59,7 @@ _METADATA = frozenset(
 
 
 class PublicAddresses:
-    """Decides which addresses the egress proxy may connect to.
+    """Decides which addresses outgoing connections may go to.
 
     Public addresses are allowed. Others are allowed only in the `opened` networks. Metadata services are never allowed.
     """

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.executor.adapters.sandbox.egress.public_addresses import PublicAddresses
+from libs.common.egress.public_addresses import PublicAddresses
 
 INSIDE = [
     "0.0.0.0",  # noqa: S104

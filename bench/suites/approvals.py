@@ -1,0 +1,132 @@
+"""What approvals cost: tickets created, approved and redeemed, and lists beside 10,000 open ones."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from statistics import median
+from typing import Any
+
+from toolmesh.approval.v1 import approval_service_pb2 as pb
+from toolmesh.approval.v1 import approval_service_pb2_grpc as rpc
+from toolmesh.approval.v1 import ticket_pb2
+from toolmesh.common.v1 import caller_pb2
+
+from bench.environment.machine import cpu_seconds
+from bench.environment.mesh import Stage
+from bench.floors.echo import EMPTY
+from bench.load.generator import Body, offer
+from bench.report.measurement import Row
+from libs.common.ids import new_id
+
+AT = 16
+TICKETS = 400
+OPEN = 10_000
+# A list beside many tickets may take this much longer than one beside few; both run on a busy machine.
+MOST_SLOWER = 2.0
+_ALICE = caller_pb2.Caller(subject="did:web:example.com:alice", tenant="bench", token_id=new_id())
+
+
+def run(stage: Stage) -> Iterator[Row]:
+    """Measure the life of tickets, then lists and watches beside few and beside many open ones."""
+    target = stage.floor(EMPTY)
+    empty = offer(
+        "approvals", "an empty call", target, [Body(b"")], concurrency=AT, pids=[stage.floor_pid], seconds=1.5, warm=0.5
+    )
+    yield empty
+    with ExitStack() as stack:
+        desk = _Desk(stage, stack)
+        yield _lives(desk, stage).against(empty)
+        few = [desk.list_row("few"), desk.watch_row("few")]
+        yield from few
+        _at_once(lambda _: desk.create(), OPEN)
+        for row, before in zip((desk.list_row("10,000"), desk.watch_row("10,000")), few, strict=True):
+            slower = row.p50_ms / before.p50_ms if before.p50_ms else 0.0
+            yield row.held(f"at most {MOST_SLOWER:g} times as long as beside few", met=slower <= MOST_SLOWER)
+
+
+class _Desk:
+    """The executor, an approver and a reader."""
+
+    def __init__(self, stage: Stage, stack: ExitStack) -> None:
+        mesh = stage.mesh
+        self._executor = rpc.ApprovalServiceStub(stack.enter_context(mesh.direct_channel("approval", "executor")))
+        self._people = rpc.ApprovalServiceStub(stack.enter_context(mesh.direct_channel("approval")))
+        token = mesh.token(sub="did:web:example.com:bob", scopes="approvals:decide", groups="approvers", tenant="bench")
+        self._metadata: Any = [("authorization", f"Bearer {token}")]
+
+    def create(self) -> Any:
+        request = pb.CreateTicketRequest(
+            request_id=new_id(),
+            tool_version="tools/core.echo/versions/1.0.0",
+            tool_digest="sha256:00",
+            arguments_digest=f"sha256:{new_id()}",
+            requester=_ALICE,
+            invocation="invocations/bench",
+            escalation_chain=["approvers", "owners"],
+        )
+        return self._executor.CreateTicket(request, timeout=60).ticket
+
+    def live(self, _: int) -> None:
+        """Create, approve and redeem one ticket."""
+        ticket = self.create()
+        self._people.ApproveTicket(pb.ApproveTicketRequest(name=ticket.name), metadata=self._metadata, timeout=60)
+        use = pb.RedeemTicketRequest(
+            name=ticket.name,
+            requester=_ALICE,
+            tool_version=ticket.tool_version,
+            tool_digest=ticket.tool_digest,
+            arguments_digest=ticket.arguments_digest,
+            redemption_id=ticket.name,
+            invocation="invocations/bench",
+        )
+        self._executor.RedeemTicket(use, timeout=60)
+
+    def list_row(self, beside: str) -> Row:
+        pending = ticket_pb2.TICKET_STATE_PENDING
+        request = pb.ListTicketsRequest(page_size=20, state=pending, view=pb.TICKET_VIEW_APPROVER)
+        took = _timed(lambda: self._people.ListTickets(request, metadata=self._metadata, timeout=60))
+        return Row("approvals", f"20 tickets listed for an approver, beside {beside} open", p50_ms=took)
+
+    def watch_row(self, beside: str) -> Row:
+        """Measure how long a new ticket takes to a watcher that has all open ones."""
+        watch = self._people.WatchTickets(pb.WatchTicketsRequest(), metadata=self._metadata, timeout=600)
+        while not next(watch).synced:
+            continue
+
+        def arrival() -> None:
+            name = self.create().name
+            while name not in {ticket.name for ticket in next(watch).tickets}:
+                continue
+
+        took = _timed(arrival)
+        watch.cancel()
+        return Row("approvals", f"a new ticket at a watcher, beside {beside} open", p50_ms=took)
+
+
+def _lives(desk: _Desk, stage: Stage) -> Row:
+    _at_once(desk.live, AT)
+    pids = stage.pids("approval", "authz")
+    began, used = time.monotonic(), cpu_seconds(pids)
+    _at_once(desk.live, TICKETS)
+    seconds, cpu = time.monotonic() - began, cpu_seconds(pids) - used
+    case = "ticket, created, approved and redeemed"
+    return Row("approvals", case, AT, rps=round(TICKETS / seconds, 1), cpu_us_per_call=round(cpu / TICKETS * 1e6, 1))
+
+
+def _at_once(work: Callable[[int], Any], number: int) -> None:
+    with ThreadPoolExecutor(AT) as pool:
+        for _ in pool.map(work, range(number)):
+            continue
+
+
+def _timed(work: Callable[[], Any], times: int = 15) -> float:
+    """Return the median duration in milliseconds."""
+    taken = []
+    for _ in range(times):
+        began = time.monotonic()
+        work()
+        taken.append((time.monotonic() - began) * 1000)
+    return round(median(taken), 2)

@@ -1,0 +1,189 @@
+"""Collects the reports of one run until they are stored. Progress is merged, and everything is bounded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from libs.common.redaction.scanner import Scanner
+from libs.common.runtime.clock import Clock
+from services.executor.domain.jobs.job import ClaimedJob
+from services.executor.domain.jobs.reports.event import (
+    InputAsked,
+    LogEntry,
+    PartialContent,
+    ProgressMade,
+    Report,
+    ReportBatch,
+)
+from services.executor.domain.run_channel import ProgressReport
+
+
+class ReportBounds(Struct, frozen=True):
+    """How much of what one run reports is stored."""
+
+    progress_seconds: float = 0.2
+    """The least time between two stored reports of progress; the newest one is kept meanwhile."""
+    frequent_progress: int = 1_000
+    """So many reports of progress are stored at that pace; later ones at the slow one."""
+    slow_progress_seconds: float = 5.0
+    reports: int = 10_000
+    """The most lines of log and parts of the result."""
+    total_bytes: int = 16 << 20
+    queued_bytes: int = 1 << 20
+    """The most that waits for the store."""
+    line_characters: int = 8_192
+    part_bytes: int = 256 << 10
+
+
+BOUNDS = ReportBounds()
+BATCH_REPORTS = 200
+BATCH_BYTES = 512 << 10
+_REPORT_BYTES = 128
+OMITTED_LINE = "Further lines and parts of the result are left out: the invocation reported too many."
+OMITTED_PART = "A part of the result is left out: it is too large."
+
+
+class ReportQueue:
+    """The reports of one run. Its methods never wait, except `flush`."""
+
+    def __init__(
+        self,
+        job: ClaimedJob,
+        scanner: Callable[[], Scanner],
+        clock: Clock,
+        on_report: Callable[[ReportQueue], None],
+        bounds: ReportBounds = BOUNDS,
+    ) -> None:
+        """`scanner` returns what redacts the reports; `on_report` is called when there is something to store."""
+        self.job, self.scanner = job, scanner
+        self._clock, self._on_report, self._bounds = clock, on_report, bounds
+        self._began = clock.monotonic()
+        self._queued: deque[Report] = deque()
+        self._queued_bytes = self._total_bytes = self._reports = self._progress_reports = 0
+        self._progress: ProgressReport | None = None
+        self._progress_due = 0.0
+        self._next_number = 1
+        self._batch: ReportBatch | None = None
+        self._omitting = False
+        self._flushes: list[asyncio.Future[None]] = []
+        self.closed = False
+        """True if nothing more is stored: the run ended, or another replica has the job."""
+
+    def progress(self, report: ProgressReport) -> None:
+        """Report progress: it replaces what is not stored yet."""
+        if not self.closed:
+            self._progress = report
+            self._on_report(self)
+
+    def log(self, severity: str, text: str) -> None:
+        """Report one line."""
+        self._add(LogEntry(severity, text[: self._bounds.line_characters]), len(text))
+
+    def part(self, content: bytes) -> None:
+        """Report a part of the result."""
+        if len(content) > self._bounds.part_bytes:
+            self.log("warning", OMITTED_PART)
+        else:
+            self._add(PartialContent(content), len(content))
+
+    def put(self, report: Report) -> None:
+        """Report what is never left out."""
+        if not self.closed:
+            self._queued.append(report)
+            self._on_report(self)
+
+    async def flush(self) -> None:
+        """Return once everything is stored, progress included, or can no longer be stored."""
+        if self.closed or self._is_empty:
+            return
+        flushed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._flushes.append(flushed)
+        self._on_report(self)
+        await flushed
+
+    def close(self) -> None:
+        """Store nothing more."""
+        self.closed = True
+        self._queued.clear()
+        self._progress = self._batch = None
+        self._end_flushes()
+
+    @property
+    def seconds_until_due(self) -> float | None:
+        """When there is something to store: 0 for now, None for nothing."""
+        if self.closed or self._is_empty:
+            return None
+        if self._batch is not None or self._queued or self._flushes:
+            return 0.0
+        return max(self._progress_due - self._clock.monotonic(), 0.0)
+
+    def next_batch(self) -> ReportBatch | None:
+        """Return what is due: the batch that was not stored, or a new one. It stays until `stored`."""
+        if self._batch is None and not self.closed:
+            reports = self._take()
+            if reports:
+                self._batch = ReportBatch(self.job.invocation_id, self.job.attempt, self._next_number, reports)
+                self._next_number += len(reports)
+        return self._batch
+
+    def stored(self) -> None:
+        """Forget the batch: it is stored."""
+        self._batch = None
+        if self._is_empty:
+            self._end_flushes()
+
+    def _take(self) -> tuple[Report, ...]:
+        taken: list[Report] = []
+        size = 0
+        while self._queued and len(taken) < BATCH_REPORTS and size < BATCH_BYTES:
+            report = self._queued.popleft()
+            size += _size_of(report)
+            taken.append(report)
+        self._queued_bytes = max(0, self._queued_bytes - size)
+        now = self._clock.monotonic()
+        if self._progress is not None and not self._queued and (self._flushes or now >= self._progress_due):
+            taken.append(ProgressMade(self._progress, now - self._began))
+            self._progress = None
+            self._progress_reports += 1
+            bounds = self._bounds
+            frequent = self._progress_reports < bounds.frequent_progress
+            self._progress_due = now + (bounds.progress_seconds if frequent else bounds.slow_progress_seconds)
+        return tuple(taken)
+
+    def _add(self, report: Report, size: int) -> None:
+        if self.closed:
+            return
+        size, bounds = size + _REPORT_BYTES, self._bounds
+        full = self._reports >= bounds.reports or self._total_bytes + size > bounds.total_bytes
+        if full or self._queued_bytes + size > bounds.queued_bytes:
+            if not self._omitting:
+                self._omitting = True
+                self.put(LogEntry("warning", OMITTED_LINE))
+            return
+        self._omitting = False
+        self._reports += 1
+        self._total_bytes += size
+        self._queued_bytes += size
+        self.put(report)
+
+    @property
+    def _is_empty(self) -> bool:
+        return not self._queued and self._progress is None and self._batch is None
+
+    def _end_flushes(self) -> None:
+        for flushed in self._flushes:
+            if not flushed.done():
+                flushed.set_result(None)
+        self._flushes.clear()
+
+
+def _size_of(report: Report) -> int:
+    if isinstance(report, LogEntry):
+        return len(report.text) + _REPORT_BYTES
+    if isinstance(report, PartialContent):
+        return len(report.content) + _REPORT_BYTES
+    return len(report.schema) + _REPORT_BYTES if isinstance(report, InputAsked) else _REPORT_BYTES
