@@ -157,11 +157,11 @@ VARIABLES: dict[str, tuple[str, Callable[[str], Any]]] = {
 def settings_from(environment: Mapping[str, str]) -> Settings:
     """Reads the settings; raises SettingError with the variable's name. Services validate file contents themselves."""
     chosen: dict[str, Any] = {}
-    for name, (field, read) in VARIABLES.items():
+    for name, (attribute, read) in VARIABLES.items():
         if not environment.get(name):
             continue
         try:
-            chosen[field] = read(environment[name])
+            chosen[attribute] = read(environment[name])
         except ValueError as error:
             raise SettingError(f"{name}: {environment[name]!r} {error}") from None
     return Settings(**chosen)

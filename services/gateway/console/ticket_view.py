@@ -205,7 +205,7 @@ def _risk_facts(risk: ticket_pb2.RiskFacts) -> list[tuple[str, Sequence[str]]]:
     scores = [f"{name}: {score}" for name, score in sorted(risk.scores.items())]
     facts: list[tuple[str, Sequence[str]]] = [
         ("Effect", [_MUTATIONS.get(risk.mutation_class, risk.mutation_class)] if risk.mutation_class else []),
-        ("Impact scope", [f"{risk.impact_scope} of 10"] if risk.mutation_class or risk.impact_scope else []),
+        ("Impact scope", [f"{risk.impact_scope} of 10"] if risk.impact_scope else []),
         ("Declared effects", list(risk.declared_effects)),
         ("Resources", list(risk.resources)),
         ("Scores", scores),

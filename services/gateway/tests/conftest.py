@@ -110,7 +110,6 @@ async def run_mesh(pki: Any, signer: Any, folder: Path, **chosen: str) -> AsyncI
     environment = {
         **_environment(pki, "gateway"),
         **peers.addresses(),
-        "TOOLMESH_APPROVAL_ADDRESS": "127.0.0.1:9",
         "TOOLMESH_DRAIN_SECONDS": "4",
         **chosen,
     }
