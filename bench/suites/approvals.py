@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +27,6 @@ TICKETS = 400
 OPEN = 10_000
 # A list beside many tickets may take this much longer than one beside few; both run on a busy machine.
 MOST_SLOWER = 2.0
-_ALICE = caller_pb2.Caller(subject="did:web:example.com:alice", tenant="bench", token_id=new_id())
 
 
 def run(stage: Stage) -> Iterator[Row]:
@@ -63,7 +63,7 @@ class _Desk:
             tool_version="tools/core.echo/versions/1.0.0",
             tool_digest="sha256:00",
             arguments_digest=f"sha256:{new_id()}",
-            requester=_ALICE,
+            requester=_requester(),
             invocation="invocations/bench",
             escalation_chain=["approvers", "owners"],
         )
@@ -75,7 +75,7 @@ class _Desk:
         self._people.ApproveTicket(pb.ApproveTicketRequest(name=ticket.name), metadata=self._metadata, timeout=60)
         use = pb.RedeemTicketRequest(
             name=ticket.name,
-            requester=_ALICE,
+            requester=ticket.requester,
             tool_version=ticket.tool_version,
             tool_digest=ticket.tool_digest,
             arguments_digest=ticket.arguments_digest,
@@ -104,6 +104,12 @@ class _Desk:
         took = _timed(arrival)
         watch.cancel()
         return Row("approvals", f"a new ticket at a watcher, beside {beside} open", p50_ms=took)
+
+
+def _requester() -> caller_pb2.Caller:
+    """Return one of many requesters: the open tickets of each are bounded."""
+    number = random.randrange(1000)
+    return caller_pb2.Caller(subject=f"did:web:example.com:user-{number}", tenant="bench", token_id=f"t-{number}")
 
 
 def _lives(desk: _Desk, stage: Stage) -> Row:

@@ -107,7 +107,7 @@ async def serve_grpc(name: str) -> Any:
             return grpc.unary_unary_rpc_method_handler(call)
 
     credentials = grpc.ssl_server_credentials([(pem("KEY"), pem("CERT"))], pem("CA"), require_client_auth=True)
-    server = grpc.aio.server()
+    server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
     servicer = health.aio.HealthServicer()
     full_name = f"toolmesh.{name}.v1.{name.capitalize()}Service"
     await servicer.set(full_name, health_pb2.HealthCheckResponse.SERVING)

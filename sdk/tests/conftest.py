@@ -133,7 +133,7 @@ def serve(mesh: ScriptedMesh, pki: Any) -> Iterator[Callable[..., str]]:
     with ExitStack() as stack:
 
         def start(identity: str = "", *, client_certificate: bool = True) -> str:
-            server = grpc.server(futures.ThreadPoolExecutor(max_workers=8))
+            server = grpc.server(futures.ThreadPoolExecutor(max_workers=8), options=[("grpc.so_reuseport", 0)])
             executor_service_pb2_grpc.add_ExecutorServiceServicer_to_server(
                 servicer(executor_service_pb2_grpc.ExecutorServiceServicer, mesh), server
             )

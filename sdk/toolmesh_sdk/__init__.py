@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from toolmesh_sdk.group import GroupCall as GroupCall
     from toolmesh_sdk.group import Outcome as Outcome
     from toolmesh_sdk.jobs import AsyncJob as AsyncJob
+    from toolmesh_sdk.jobs import Callback as Callback
     from toolmesh_sdk.jobs import Job as Job
     from toolmesh_sdk.keys import canonical_json as canonical_json
     from toolmesh_sdk.keys import derive_idempotency_key as derive_idempotency_key
@@ -85,6 +86,7 @@ _MODULES = {
     "Bounds": "toolmesh_sdk.token_request",
     "Client": "toolmesh_sdk.client",
     "AsyncJob": "toolmesh_sdk.jobs",
+    "Callback": "toolmesh_sdk.jobs",
     "Job": "toolmesh_sdk.jobs",
     "AsyncJobStream": "toolmesh_sdk.streams",
     "JobStream": "toolmesh_sdk.streams",

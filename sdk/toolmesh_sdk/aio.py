@@ -33,7 +33,7 @@ from toolmesh_sdk._wire.transport import DEFAULT_TIMEOUT, AsyncTransport, Option
 from toolmesh_sdk._wire.watch import StreamSession, Watch, log_size
 from toolmesh_sdk.discovery import LoadedSchemas, SearchOptions, SearchResult, Surface, SurfaceOptions
 from toolmesh_sdk.group import GroupCall, Outcome, group_request, is_repeatable, parse_outcomes
-from toolmesh_sdk.jobs import AsyncJob, CallOptions, JobFilters
+from toolmesh_sdk.jobs import AsyncJob, Callback, CallOptions, JobFilters
 from toolmesh_sdk.keys import resolve_idempotency_key
 from toolmesh_sdk.preview import Preview, parse_preview
 from toolmesh_sdk.result import Result, parse_result
@@ -180,15 +180,17 @@ class AsyncClient:
         arguments: Mapping[str, Any] | None = None,
         *,
         max_duration: float | None = None,
+        callback: Callback | None = None,
         timeout: float | None = None,
         **options: Unpack[CallOptions],
     ) -> AsyncJob:
         """Start a call that runs without its caller, and return its handle at once.
 
         It takes at most `max_duration` seconds, one day by default, and no longer than the token holds that starts it.
+        Its end is reported to `callback`.
         """
         secret = self._transport.options.key_secret
-        request = jobs.start_request(tool, arguments, options, max_duration, secret)
+        request = jobs.start_request(tool, arguments, options, max_duration, secret, callback=callback)
         return await jobs.start_async(self._transport, request, timeout)
 
     def stream(

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import grpc
 from google.protobuf.duration_pb2 import Duration
@@ -46,6 +46,16 @@ class CallOptions(TypedDict, total=False):
     ticket: str
 
 
+class Callback(NamedTuple):
+    """Where the end of an invocation is reported: a URL, and the secret (`whsec_...`) that signs the report."""
+
+    url: str
+    secret: str
+
+    def __repr__(self) -> str:
+        return f"Callback(url={self.url!r})"
+
+
 class JobFilters(TypedDict, total=False):
     """Filters of invocations; omitted filters match everything. Times are aware."""
 
@@ -63,6 +73,7 @@ def start_request(
     secret: str | bytes,
     *,
     cancel_on_disconnect: bool = False,
+    callback: Callback | None = None,
 ) -> pb.StartInvocationRequest:
     """Build the request that starts an invocation."""
     session = options.get("session_id", "")
@@ -78,13 +89,22 @@ def start_request(
     )
     longest = None if max_duration is None else _duration(max_duration)
     on_disconnect = pb.ON_DISCONNECT_CANCEL if cancel_on_disconnect else pb.ON_DISCONNECT_UNSPECIFIED
-    return pb.StartInvocationRequest(request=call, max_duration=longest, on_disconnect=on_disconnect)
+    report_to = None if callback is None else pb.Callback(url=callback.url, secret=callback.secret)
+    return pb.StartInvocationRequest(
+        request=call, max_duration=longest, on_disconnect=on_disconnect, callback=report_to
+    )
 
 
 def answer_request(name: str, input_id: str, value: Any) -> pb.ResumeInvocationRequest:
     """Build the request that answers a question with a JSON value."""
     content = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
     return pb.ResumeInvocationRequest(name=name, input=pb.InvocationInput(input_id=input_id, content=content))
+
+
+def resume_request(name: str, checkpoint: str) -> pb.ResumeInvocationRequest:
+    """Build the request that resumes an ended invocation from a checkpoint, given by its name or its number."""
+    full = checkpoint if not checkpoint or "/" in checkpoint else f"{name}/checkpoints/{checkpoint}"
+    return pb.ResumeInvocationRequest(name=name, checkpoint=pb.ResumePoint(name=full))
 
 
 def list_request(filters: JobFilters, page_size: int) -> pb.ListInvocationsRequest:
@@ -190,6 +210,20 @@ class Job:
         request = answer_request(self.name, input_id, value)
         return self._transport.unary(self._stub.ResumeInvocation, request, timeout, repeatable=False).invocation
 
+    def checkpoints(self, *, timeout: float | None = None) -> list[ipb.Checkpoint]:
+        """Return the checkpoints of the invocation, newest first."""
+        request = pb.ListCheckpointsRequest(parent=self.name)
+        return list(self._transport.unary(self._stub.ListCheckpoints, request, timeout, repeatable=True).checkpoints)
+
+    def resume(self, checkpoint: str = "", *, timeout: float | None = None) -> Job:
+        """Start a new invocation from a checkpoint of this one, which failed, timed out or was cancelled.
+
+        `checkpoint` is a name or a number; the newest usable one if it is empty. Repeated, it returns the same one.
+        """
+        request = resume_request(self.name, checkpoint)
+        answer = self._transport.unary(self._stub.ResumeInvocation, request, timeout, repeatable=True)
+        return Job(self._transport, answer.invocation.name)
+
     def cancel(self, *, timeout: float | None = None) -> ipb.Invocation:
         """Cancel the invocation and return it. It may still run for a moment."""
         request = pb.CancelInvocationRequest(name=self.name)
@@ -256,6 +290,21 @@ class AsyncJob:
         response = await self._transport.unary(self._stub.ResumeInvocation, request, timeout, repeatable=False)
         found: ipb.Invocation = response.invocation
         return found
+
+    async def checkpoints(self, *, timeout: float | None = None) -> list[ipb.Checkpoint]:
+        """Return the checkpoints of the invocation, newest first."""
+        request = pb.ListCheckpointsRequest(parent=self.name)
+        answer = await self._transport.unary(self._stub.ListCheckpoints, request, timeout, repeatable=True)
+        return list(answer.checkpoints)
+
+    async def resume(self, checkpoint: str = "", *, timeout: float | None = None) -> AsyncJob:
+        """Start a new invocation from a checkpoint of this one, which failed, timed out or was cancelled.
+
+        `checkpoint` is a name or a number; the newest usable one if it is empty. Repeated, it returns the same one.
+        """
+        request = resume_request(self.name, checkpoint)
+        answer = await self._transport.unary(self._stub.ResumeInvocation, request, timeout, repeatable=True)
+        return AsyncJob(self._transport, answer.invocation.name)
 
     async def cancel(self, *, timeout: float | None = None) -> ipb.Invocation:
         """Cancel the invocation and return it. It may still run for a moment."""

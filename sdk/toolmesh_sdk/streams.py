@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from queue import SimpleQueue
 from typing import Any
 
@@ -124,7 +124,7 @@ class AsyncJobStream(_Session):
         self._transport = transport
         self._stub: Any = InvocationServiceStub(transport.channel)
 
-    async def __aiter__(self) -> AsyncIterator[ipb.InvocationEvent]:
+    async def __aiter__(self) -> AsyncGenerator[ipb.InvocationEvent]:
         session, options = self._session, self._transport.options
         while session.last is None and (seconds := session.next_stream()) is not None:
             trace = options.traceparent()

@@ -40,7 +40,7 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> RpcApplicatio
     notifier = NotificationSender(
         NotificationQueue(engine), channels, settings.approval_notifications.hourly_limit, log
     ).task()
-    tickets = PostgresTickets(engine, acts, channels)
+    tickets = PostgresTickets(engine, acts, channels, max_open=settings.approval_rules.max_open)
     feed, sweeper = TicketFeed(tickets, log), ticket_sweeper(tickets, log)
     handlers = ApprovalHandlers(
         tickets=tickets,

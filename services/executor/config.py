@@ -15,6 +15,7 @@ from libs.common.runtime.settings import ProcessSettings
 from services.executor.domain.volumes import Volume
 
 _SHARED = ":shared"
+_HOST_NAME = re.compile(r"[A-Za-z0-9._:-]{1,253}")
 _VOLUME_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 # A folder's name may hold a comma; a comma that separates two volumes stands before the next volume's name.
 _BETWEEN_VOLUMES = re.compile(r",(?=\s*[a-z][a-z0-9_-]{0,62}=/)")
@@ -26,6 +27,14 @@ def networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
         return tuple(ip_network(network) for network in text.replace(",", " ").split())
     except ValueError:
         raise ValueError("is not a list of networks") from None
+
+
+def host_names(text: str) -> tuple[str, ...]:
+    """Parse host names or addresses such as `hooks.example.internal 127.0.0.1`, separated by spaces or commas."""
+    names = text.replace(",", " ").split()
+    if not all(_HOST_NAME.fullmatch(name) for name in names):
+        raise ValueError("is not a list of host names")
+    return tuple(names)
 
 
 def existing_folders(text: str) -> tuple[Path, ...]:
@@ -66,6 +75,11 @@ Folders = Annotated[
     tuple[Path, ...],
     PlainValidator(existing_folders),
     WithJsonSchema({"type": "string", "format": "list of folders"}),
+]
+HostNames = Annotated[
+    tuple[str, ...],
+    PlainValidator(host_names),
+    WithJsonSchema({"type": "string", "format": "list of host names"}),
 ]
 Volumes = Annotated[
     tuple[tuple[str, Volume], ...],
@@ -132,6 +146,15 @@ class Settings(ProcessSettings):
         le=300,
         description="Longest start of a sandbox. It is not part of the tool's own time.",
     )
+    cancel_stop_seconds: float = Field(
+        5.0,
+        ge=0,
+        le=3600,
+        description="Time that a canceled tool has to stop by itself. Then it is terminated.",
+    )
+    cancel_terminate_seconds: float = Field(
+        2.0, ge=0, le=600, description="Time that a terminated tool has to end. Then it is killed."
+    )
     sandbox_cgroups: Literal["required", "preferred", "off"] = Field(
         "preferred", description="Whether control groups limit confined processes: always, where possible, or never."
     )
@@ -172,6 +195,20 @@ class Settings(ProcessSettings):
     )
     job_retention_seconds: float = Field(
         86_400.0, ge=3600, le=2_592_000, description="Time that a job is kept after its end."
+    )
+    checkpoint_state_bytes: int = Field(
+        4 << 20, ge=1024, le=64 << 20, description="Largest state that a tool may save as a checkpoint."
+    )
+    checkpoint_tenant_bytes: int = Field(
+        256 << 20,
+        ge=1 << 16,
+        le=1 << 40,
+        description="Most bytes of stored checkpoints of one tenant. Those in Redis have a quarter of it beside it.",
+    )
+    callback_internal_hosts: HostNames = Field(
+        (),
+        description="Hosts that callbacks may be sent to although their addresses are not public, also with plain"
+        " HTTP. For receivers of the deployment itself and for tests. Metadata services stay blocked.",
     )
     hooks: FilePath | None = Field(None, description="JSON file with the deployment's hooks.")
     claim_lease_seconds: float = Field(

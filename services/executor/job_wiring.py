@@ -13,14 +13,21 @@ from libs.common.rpc.application import Resource
 from libs.common.runtime.process import instance_id
 from libs.common.runtime.tasks import PeriodicTask
 from libs.common.telemetry.log import Log
+from services.executor.adapters.callbacks.postgres_deliveries import PostgresDeliveries
+from services.executor.adapters.checkpoints.postgres_checkpoints import PostgresCheckpoints
 from services.executor.adapters.jobs.answer_schemas import compile_answer_schema
 from services.executor.adapters.jobs.caller_sessions import TokenSessions
 from services.executor.adapters.jobs.job_rows import JobRows
 from services.executor.adapters.jobs.job_store import PostgresJobs
 from services.executor.adapters.jobs.report_rows import ReportRows
 from services.executor.adapters.jobs.report_store import PostgresReports
+from services.executor.adapters.jobs.resumable_jobs import PostgresResumableJobs
 from services.executor.adapters.jobs.signals import EVENTS, JOBS, RedisJobSignals
+from services.executor.checkpoint_wiring import build_callbacks, build_checkpoints
 from services.executor.config import Settings
+from services.executor.domain.callbacks.find_deliveries import FindDeliveries
+from services.executor.domain.checkpoints.find_checkpoints import FindCheckpoints
+from services.executor.domain.checkpoints.resume_invocation import ResumeInvocation
 from services.executor.domain.invoke import Invoke
 from services.executor.domain.jobs.answer_question import AnswerQuestion
 from services.executor.domain.jobs.attached_streams import RENEW_SECONDS, AttachedStreams
@@ -52,6 +59,8 @@ class Jobs:
     signals: Sequence[Resource]
     """Started before the server, stopped after it."""
     runner: Sequence[Resource]
+    checkpoints: PostgresCheckpoints
+    deliveries: PostgresDeliveries
 
 
 def build_jobs(
@@ -84,6 +93,8 @@ def build_jobs(
     records = StateRecords(ports.audit, pipeline.audit_wait)
     writer = ReportWriter(reports, readers, ports.observer, ports.clock)
     channels = JobChannels(writer, reports, readers, records, ports.scanners, compile_answer_schema)
+    checkpoints = build_checkpoints(settings, database, owner, ports.heavy_work, ports.clock)
+    callbacks = build_callbacks(settings, database, signals, ports.observer)
     runner = JobRunner(
         Invoke(pipeline),
         store,
@@ -92,28 +103,41 @@ def build_jobs(
         signals,
         ports.observer,
         ports.clock,
+        checkpoints.open,
         max_running=settings.job_concurrency,
         lease_seconds=LEASE_SECONDS,
+        cancel_seconds=settings.cancel_stop_seconds + settings.cancel_terminate_seconds,
     )
     find, cancel = FindInvocations(store, reports), CancelInvocation(store, signals)
     watch = WatchInvocation(find, reports, WatchedJobs(reports, readers), ports.clock)
     answer = AnswerQuestion(find, reports, signals, compile_answer_schema)
     attached = AttachedStreams(reports, signals)
-    start = StartInvocation(pipeline, store, signals, records)
+    admit = StartInvocation(pipeline, store, signals, records, callbacks.rules)
+    start = LimitedCalls(limits, admit.execute, lambda asked: [asked.request], refused)
+    resumable = PostgresResumableJobs(database, settings.sealing_keys)
     handlers = InvocationHandlers(
-        limits,
-        LimitedCalls(limits, start.execute, lambda asked: [asked.request], refused),
-        find,
-        cancel,
-        watch,
-        StreamInvocation(watch, answer, cancel, attached),
-        answer,
-        ports.clock,
+        resume=ResumeInvocation(resumable, checkpoints.stored, start.execute),
+        checkpoints=FindCheckpoints(find, checkpoints.stored),
+        deliveries=FindDeliveries(callbacks.store, signals.wake),
+        limits=limits,
+        start=start,
+        find=find,
+        cancel=cancel,
+        watch=watch,
+        stream=StreamInvocation(watch, answer, cancel, attached),
+        answer=answer,
+        clock=ports.clock,
     )
     renewal = PeriodicTask("attached-streams", attached.renew, log, interval=RENEW_SECONDS)
     return Jobs(
         store,
         handlers,
         [Resource(each.start, each.stop) for each in (signals, readers, renewal)],
-        [Resource(each.start, each.stop) for each in (writer, runner)],
+        [
+            checkpoints.resource,
+            callbacks.resource,
+            *(Resource(each.start, each.stop) for each in (writer, runner)),
+        ],
+        checkpoints.durable,
+        callbacks.store,
     )

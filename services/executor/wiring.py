@@ -44,6 +44,7 @@ from services.executor.adapters.results.memory_cache import MemoryResultCache
 from services.executor.adapters.results.postgres_store import PostgresResultStore
 from services.executor.adapters.runners.builtin import BuiltinRunner
 from services.executor.adapters.runners.capabilities import Capabilities
+from services.executor.adapters.runners.channel.cancellation import CancelGrace
 from services.executor.adapters.runners.dispatch import DispatchingRunner
 from services.executor.adapters.runners.factory import RunnerConfig, SandboxedRunners
 from services.executor.adapters.runners.worker.pool import PoolLimits
@@ -206,6 +207,8 @@ def compose(
             engine_resource(database, SCHEMA),
             *maintenance(claims, store, log),
             sweeper("jobs", jobs.store.sweep, log),
+            sweeper("checkpoints", jobs.checkpoints.sweep, log),
+            sweeper("callback_deliveries", jobs.deliveries.sweep, log),
             *jobs.signals,
             sweeper("tool_logs", logs.sweep, log),
             Resource(log_writer.start, log_writer.stop),
@@ -305,7 +308,13 @@ def build_sandboxed_runners(settings: Settings, log: Log) -> SandboxedRunners:
         start_seconds=settings.sandbox_start_seconds,
     )
     volumes = dict(settings.volumes)
-    config = RunnerConfig(settings.tool_packs, volumes, workers, output_bytes=settings.result_max_bytes)
+    config = RunnerConfig(
+        settings.tool_packs,
+        volumes,
+        workers,
+        output_bytes=settings.result_max_bytes,
+        cancel_grace=CancelGrace(settings.cancel_stop_seconds, settings.cancel_terminate_seconds),
+    )
     return SandboxedRunners(sandboxes, config, log, egress=lambda: EgressProxy(settings.egress_internal))
 
 

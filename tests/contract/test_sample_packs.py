@@ -13,6 +13,7 @@ import protovalidate
 import pytest
 from toolmesh.registry.v1 import tool_version_pb2 as vpb
 
+from libs.common.errors import MeshError
 from libs.common.ids import new_id
 from libs.common.telemetry.log import Log
 from services.executor.adapters.registry.compile_tool import compile_version
@@ -21,6 +22,8 @@ from services.executor.adapters.sandbox.bubblewrap.sandbox import BubblewrapSand
 from services.executor.domain.model import RunRequest, RunResult
 from services.executor.domain.tool import Tool
 from services.executor.domain.volumes import Volume
+from services.executor.tests.memory_channel import MemoryChannel, on
+from services.executor.tests.waiting import until
 from services.registry.adapters.json_schemas import JsonSchemaChecker
 from services.registry.convert.manifest import manifest_of, message_of
 from services.registry.domain.publishing.admission import violations
@@ -42,8 +45,8 @@ def tool_of(path: Path) -> Tool:
     return tool
 
 
-def named(name: str) -> Tool:
-    return tool_of(PACKS / "textkit" / "manifests" / f"{name}.json")
+def named(name: str, pack: str = "textkit") -> Tool:
+    return tool_of(PACKS / pack / "manifests" / f"{name}.json")
 
 
 def asked(tool: Tool, arguments: dict[str, Any], *, preview: bool = False) -> RunRequest:
@@ -75,7 +78,7 @@ async def run(runners: SandboxedRunners, tool: Tool, work: RunRequest) -> RunRes
 
 
 def test_there_are_some() -> None:
-    assert len(MANIFESTS) == 4
+    assert len(MANIFESTS) == 7
 
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.stem)
@@ -95,6 +98,44 @@ async def test_a_tool_does_what_its_examples_show(runners: SandboxedRunners, pat
         assert ran.value == example.result
         if ran.rollback is not None:
             await ran.rollback()
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "state", "result"),
+    [
+        (
+            "count_primes",
+            {"below": 5_000_000, "step": 1000},
+            {"counts": [168] * 4999},
+            {"primes": 839_903, "steps": 5000},
+        ),
+        ("count_slowly", {"count": 10_000}, {"step": 9999}, {"counted": 10_000}),
+    ],
+)
+async def test_a_long_tool_reports_stops_and_continues(
+    runners: SandboxedRunners, name: str, arguments: dict[str, Any], state: dict[str, Any], result: dict[str, Any]
+) -> None:
+    tool, channel = named(name, "jobkit"), MemoryChannel()
+    running = asyncio.create_task(run(runners, tool, on(channel, asked(tool, arguments))))
+    await until(lambda: len(channel.saved) >= 2 and channel.reports)
+    channel.cancel()
+    with pytest.raises(MeshError) as canceled:
+        await running
+    assert canceled.value.metadata == {"cancellation": "cooperative"}
+    assert [text for _, text in channel.lines if text.startswith("stopped")]
+    # From a state shortly before the end the rest is one step.
+    resumed = MemoryChannel(state)
+    assert (await run(runners, tool, on(resumed, asked(tool, arguments)))).value == result
+    assert len(resumed.saved) == len(resumed.reports) == 1
+
+
+async def test_a_tool_asks_for_what_its_arguments_leave_open(runners: SandboxedRunners) -> None:
+    tool, channel = named("plan_trip", "jobkit"), MemoryChannel()
+    for answer in ("Vienna", 1):
+        channel.answers.put_nowait(answer)
+    planned = await run(runners, tool, on(channel, asked(tool, {})))
+    assert planned.value == {"city": "Vienna", "plan": ["Day 1: the Prater"]}
+    assert [question.message for question in channel.questions] == ["Which city?", "How many days in Vienna?"]
 
 
 async def test_a_report_is_previewed_written_and_undone(runners: SandboxedRunners, tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def _until_answered(call: Callable[[], Any]) -> Any:
 
 def live(desk: Desk, number: int) -> str:
     """Create one ticket and do one thing to it, or nothing; return its name."""
-    caller = caller_pb2.Caller(subject="did:web:example.com:alice", token_id="t-1")
+    caller = caller_pb2.Caller(subject=f"did:web:example.com:user-{number % 50}", token_id="t-1")
     # One in five is left to time.
     lifetime = 600 if number % 5 else 6 + number % 30
     request = pb.CreateTicketRequest(
@@ -172,7 +172,7 @@ def test_every_ticket_ends_once_and_none_is_approved_by_time(mesh: Mesh) -> None
         with ThreadPoolExecutor(WORKERS) as pool:
             names = list(pool.map(lambda number: live(desk, number), range(TICKETS)))
         killer.join()
-        tickets = {}
+        tickets: dict[str, Any] = {}
         give_up = time.monotonic() + 600
         while len(tickets) < len(names) and time.monotonic() < give_up:
             for number, name in enumerate(names):

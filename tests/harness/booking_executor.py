@@ -34,6 +34,7 @@ from services.executor.config import Settings
 from services.executor.domain.model import Claim, ClaimOutcome, RunRequest, RunResult
 from services.executor.domain.tool import Tool
 from tests.harness.reporting_tool import reporting_tools, run_reporting
+from tests.harness.stepping_tool import run_steps, stepping_tools
 
 MOMENTS = ("before_claim", "after_claim", "before_effect", "after_effect", "before_settle", "after_settle")
 _FAULTS = Path(os.environ.get("BOOKING_FAULTS", "/nonexistent"))
@@ -146,6 +147,8 @@ class BookingRunner(BuiltinRunner):
     async def run(self, tool: Tool, work: RunRequest) -> RunResult:
         if tool.entry_point.startswith("report_"):
             return await run_reporting(work)
+        if tool.entry_point.startswith("step_"):
+            return await run_steps(work, _FAULTS)
         if not tool.entry_point.startswith("book_"):
             return await super().run(tool, work)
         work.begin()
@@ -195,6 +198,7 @@ def bookings() -> list[Any]:
         Booking("book_once", mpb.UNCERTAIN_OUTCOME_RULE_FAIL),  # type: ignore[arg-type]
         Booked(),
         *reporting_tools(),
+        *stepping_tools(),
     ]
 
 

@@ -35,7 +35,7 @@ class OtlpReceiver(grpc.GenericRpcHandler):
 def running_otlp() -> Iterator[tuple[OtlpReceiver, str]]:
     """Run a receiver; yield it with its address."""
     receiver = OtlpReceiver()
-    server = grpc.server(ThreadPoolExecutor(4), handlers=[receiver])
+    server = grpc.server(ThreadPoolExecutor(4), handlers=[receiver], options=[("grpc.so_reuseport", 0)])
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     try:

@@ -81,6 +81,9 @@ NAMED: dict[str, Entry] = {
     "InvocationService.ResumeInvocation": lambda owner: {
         "name": owner.job, "input": jobs_pb.InvocationInput(input_id="q", content=b"1"),
     },
+    "InvocationService.ListCheckpoints": lambda owner: {"parent": owner.job},
+    "InvocationService.DeleteCheckpoint": lambda owner: {"name": f"{owner.job}/checkpoints/1"},
+    "InvocationService.RedeliverCallback": lambda owner: {"name": f"{owner.job}/callbackDelivery"},
     "KeyService.GetKey": lambda owner: {"name": owner.key},
     "KeyService.SettleKey": lambda owner: {"name": owner.key, "absent": {}, "reason": "because"},
     "ApprovalService.GetTicket": lambda owner: {"name": owner.ticket},
@@ -110,6 +113,7 @@ ABOUT_CALLER: dict[str, Entry] = {
         "request": executor_pb.InvokeRequest(tool="echo", arguments=owner.call["arguments"])
     },
     "InvocationService.ListInvocations": lambda owner: {},
+    "InvocationService.ListCallbackDeliveries": lambda owner: {},
     "KeyService.ListKeys": lambda owner: {"states": [kpb.KEY_STATE_SUCCEEDED]},
     "ToolLogService.ListToolLogs": lambda owner: {"tool": ECHO},
     "ApprovalService.ListTickets": lambda owner: {},

@@ -51,7 +51,7 @@ async def engine(database: Callable[[str], str]) -> AsyncIterator[AsyncEngine]:
 
 @pytest.fixture
 async def log() -> AsyncIterator[tuple[ScriptedLog, grpc.aio.Channel]]:
-    server, servicer = grpc.aio.server(), ScriptedLog()  # type: ignore[abstract]
+    server, servicer = grpc.aio.server(options=[("grpc.so_reuseport", 0)]), ScriptedLog()  # type: ignore[abstract]
     rpc.add_AuditServiceServicer_to_server(servicer, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

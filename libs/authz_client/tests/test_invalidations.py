@@ -56,7 +56,7 @@ async def issuer() -> Issuer:
 async def channel(
     issuer: Issuer, process_environment: Callable[[str], dict[str, str]]
 ) -> AsyncIterator[grpc.aio.Channel]:
-    server = grpc.aio.server()
+    server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
     authz_rpc.add_AuthzServiceServicer_to_server(issuer, server)
     issuer.invalidations.add(server)
     port = server.add_secure_port(

@@ -17,6 +17,7 @@ from libs.common.sql.engine import separately, transaction
 from services.approval.adapters.acts import STATES_AFTER, refusal_act, step_act
 from services.approval.adapters.rows import from_row, mutable_columns, to_row
 from services.approval.adapters.tables import notifications, tickets
+from services.approval.domain.errors import too_many_open
 from services.approval.domain.model import StepKind, Ticket
 from services.approval.domain.notification import Channel
 from services.approval.domain.person import READ_SCOPE, Person
@@ -32,8 +33,11 @@ _ASKING = frozenset({StepKind.CREATED, StepKind.ESCALATED})
 class PostgresTickets:
     """Stores tickets in one table, with their audit records and notifications in the same transaction."""
 
-    def __init__(self, engine: AsyncEngine, acts: ActRecorder, channels: Sequence[Channel] = ()) -> None:
-        """`channels` notify the groups that are asked."""
+    def __init__(
+        self, engine: AsyncEngine, acts: ActRecorder, channels: Sequence[Channel] = (), *, max_open: int = 100
+    ) -> None:
+        """`channels` notify the groups that are asked; `max_open` bounds the open tickets of one requester."""
+        self._max_open = max_open
         self._engine, self._acts, self._channels = engine, acts, channels
 
     async def add(self, make: Callable[[datetime], Ticket]) -> tuple[Ticket, datetime]:
@@ -45,6 +49,9 @@ class PostgresTickets:
                 # The insert waits for a concurrent insert of the same request id or call.
                 adding = insert(tickets).values(to_row(ticket)).on_conflict_do_nothing()
                 if (await connection.execute(adding.returning(tickets.c.ticket_id))).first() is not None:
+                    # Counted with the new one, which is rolled back beyond the limit.
+                    if await _count_open(connection, ticket, self._max_open + 1) > self._max_open:
+                        raise too_many_open(self._max_open)
                     await self._record(connection, None, ticket)
                     return ticket, now
                 stored = await self._existing(connection, ticket, now)
@@ -150,6 +157,17 @@ class PostgresTickets:
         row = {"ticket_id": ticket.ticket_id, "step": step, "approver_group": group, "attempts": 0}
         times = {"due_time": func.clock_timestamp(), "create_time": func.clock_timestamp()}
         return [{**row, **times, "channel": channel.name} for channel in self._channels if channel.serves(group)]
+
+
+async def _count_open(connection: AsyncConnection, ticket: Ticket, limit: int) -> int:
+    """Return how many open tickets the requester has; counting stops at the limit."""
+    requester = ticket.draft.requester
+    own = select(tickets.c.ticket_id).where(
+        tickets.c.tenant == requester.tenant,
+        tickets.c.requester["subject"].astext == requester.subject,
+        tickets.c.next_time.is_not(None),
+    )
+    return int(await connection.scalar(select(func.count()).select_from(own.limit(limit).subquery())) or 0)
 
 
 async def _time(connection: AsyncConnection) -> datetime:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -26,6 +26,7 @@ class _RulesFile(msgspec.Struct, forbid_unknown_fields=True):
     escalation: _Escalation = msgspec.field(default_factory=_Escalation)
     on_timeout: Any = "deny"
     approval_lifetime: str = "30m"
+    max_open: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 100
     break_glass_groups: list[str] = []
 
 
@@ -60,6 +61,7 @@ def parse_rules(content: bytes) -> ApprovalRules:
         fraction=escalation.fraction,
         timeout=_duration(escalation.timeout, "escalation.timeout"),
         approval_lifetime=_duration(file.approval_lifetime, "approval_lifetime"),
+        max_open=file.max_open,
         break_glass_groups=frozenset(file.break_glass_groups),
     )
 

@@ -24,6 +24,12 @@ def request_id_taken(request_id: str) -> MeshError:
     )
 
 
+def too_many_open(limit: int) -> MeshError:
+    """The requester has too many open tickets."""
+    metadata = {"limit": "open_tickets", "limit_tickets": str(limit)}
+    return MeshError(Reason.RATE_LIMITED, metadata=metadata, retry_after=60.0)
+
+
 def ticket_closed(state: str, verb: str) -> MeshError:
     """The ticket's state does not allow the transition."""
     return MeshError(Reason.TICKET_CLOSED, metadata={"state": state, "verb": verb})

@@ -33,6 +33,8 @@ class ApprovalRules:
     """The lifetime of a ticket that escalates by fraction."""
     approval_lifetime: timedelta = timedelta(minutes=30)
     """How long an approval can be redeemed."""
+    max_open: int = 100
+    """The most open tickets of one requester, so that no caller floods the approvers."""
     break_glass_groups: frozenset[str] = frozenset()
     """The groups whose members may override a quorum."""
 

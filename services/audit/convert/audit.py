@@ -61,10 +61,12 @@ _AS_IS = (
     "native_call_id",
     "executor_id",
     "state_path",
+    "resumed_from",
     "compensation",
     "preview",
     "reduced_reason",
     "refused_calls",
+    "cancellation",
     "observed_effect_count",
 )
 _LISTS = ("determining_policies", "side_effects", "argument_changes", "hooks", "violations", "declared_effects")

@@ -59,7 +59,7 @@ def checkpoint_key_file(checkpoint_key: Ed25519PrivateKey, tmp_path: Path) -> Pa
 @pytest.fixture
 async def authz_port(signer: Any, process_environment: Callable[[str], dict[str, str]]) -> AsyncIterator[int]:
     """The port of a fake authz that answers GetJwks."""
-    server = grpc.aio.server()
+    server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
     authz_rpc.add_AuthzServiceServicer_to_server(Keys(signer), server)  # type: ignore[abstract]
     Invalidations().add(server)  # type: ignore[abstract]
     credentials = server_credentials(load(ProcessSettings, process_environment("authz")))

@@ -15,11 +15,11 @@ from libs.common import page_tokens
 from libs.common.call_context import Call
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.status import envelope
+from services.executor.convert.checkpoints import callback_of, checkpoint_of
 from services.executor.convert.invocation import envelope_of, request_of
 from services.executor.domain import errors
 from services.executor.domain.jobs.job import Job, JobFilter, JobOwner, JobPage
 from services.executor.domain.jobs.reports.event import (
-    CheckpointMade,
     InputAsked,
     JobEvent,
     LogEntry,
@@ -57,7 +57,9 @@ def max_seconds_of(message: pb.StartInvocationRequest) -> float:
 def start_request_of(message: pb.StartInvocationRequest, call: Call) -> StartRequest:
     """Return what is asked for with a start, by the caller of an RPC."""
     detached = message.on_disconnect == pb.ON_DISCONNECT_CANCEL
-    return StartRequest(request_of(message.request, call), call.token, max_seconds_of(message), detached)
+    return StartRequest(
+        request_of(message.request, call), call.token, max_seconds_of(message), detached, callback_of(message)
+    )
 
 
 def wait_seconds_of(message: pb.WaitInvocationRequest, remaining: float | None) -> float:
@@ -79,6 +81,7 @@ def invocation_of(job: Job) -> ipb.Invocation:
         native_call_id=job.native_call_id,
         task_id=job.task_id,
         trace_id=job.trace_id,
+        resumed_from=f"invocations/{job.resumed_from}" if job.resumed_from else "",
         executor_id=job.executor_id,
         create_time=_timestamp(job.create_time),
         start_time=_timestamp(job.start_time),
@@ -137,13 +140,15 @@ def event_of(event: JobEvent, invocation_id: str, ended: Job | None = None) -> i
     elif isinstance(report, ProgressMade):
         message.progress.CopyFrom(_progress_of(event, report, invocation_id))
     elif isinstance(report, LogEntry):
-        message.log_message.CopyFrom(ipb.LogMessage(severity=_SEVERITIES[report.severity], text=report.text))
+        message.log_message.CopyFrom(
+            ipb.LogMessage(severity=_SEVERITIES.get(report.severity, ipb.LOG_SEVERITY_INFO), text=report.text)
+        )
     elif isinstance(report, PartialContent):
         message.partial_result.content = report.content
     elif isinstance(report, InputAsked):
         message.input_request.CopyFrom(_question_of(report))
     else:
-        message.checkpoint.CopyFrom(_checkpoint_of(report))
+        message.checkpoint.CopyFrom(checkpoint_of(report.checkpoint))
     return message
 
 
@@ -170,21 +175,6 @@ def _progress_of(event: JobEvent, made: ProgressMade, invocation_id: str) -> ipb
 
 def _question_of(asked: InputAsked) -> ipb.InputRequest:
     return ipb.InputRequest(input_id=asked.input_id, message=asked.message, schema=asked.schema)
-
-
-def _checkpoint_of(made: CheckpointMade) -> ipb.Checkpoint:
-    return ipb.Checkpoint(
-        name=made.name,
-        kind=ipb.CheckpointKind.Value(f"CHECKPOINT_KIND_{made.checkpoint_kind.upper()}"),
-        label=made.label,
-        number=made.number,
-        state_bytes=made.state_bytes,
-        stored_bytes=made.stored_bytes,
-        parent_number=made.parent_number,
-        digest=made.digest,
-        create_time=_timestamp(made.create_time),
-        expire_time=_timestamp(made.expire_time),
-    )
 
 
 def filter_of(message: pb.ListInvocationsRequest, owner: JobOwner) -> JobFilter:

@@ -89,12 +89,16 @@ def transition_record(invocation: Invocation, event: Event, previous: State | No
         arguments=invocation.payload,
         follows=invocation.decision_record,
         attempt=invocation.attempts,
+        resumed_from=invocation.resumed_from,
         scanner=invocation.scanner,
     )
 
 
-def outcome_record(invocation: Invocation, *, result: PayloadDigest | None = None) -> Record:
-    """Return the record of the outcome, for the state that the invocation is in."""
+def outcome_record(invocation: Invocation, *, result: PayloadDigest | None = None, cancellation: str = "") -> Record:
+    """Return the record of the outcome, for the state that the invocation is in.
+
+    `cancellation` says how a tool that ran was stopped.
+    """
     state, tool = invocation.state, invocation.tool
     undoable = tool is not None and state is State.SUCCEEDED and not invocation.preview
     return Record(
@@ -129,6 +133,8 @@ def outcome_record(invocation: Invocation, *, result: PayloadDigest | None = Non
         refused_calls=invocation.refused_calls,
         costs=invocation.costs,
         ticket=invocation.ticket,
+        cancellation=cancellation,
+        resumed_from=invocation.resumed_from,
         scanner=invocation.scanner,
     )
 

@@ -213,8 +213,16 @@ def tool_timed_out(seconds: float) -> MeshError:
 
 
 def canceled(how: str = "") -> MeshError:
-    """`how` says why the tool did not stop by itself: `not_supported` or `grace_over`."""
+    """`how` says how a tool that ran was stopped: `cooperative`, `terminated`, `killed`, or `not_supported`.
+
+    `grace_over` is that of a runner that did not stop its tool in time.
+    """
     return MeshError(Reason.INVOCATION_CANCELED, metadata={"cancellation": how} if how else {})
+
+
+def input_unavailable() -> MeshError:
+    message = "The tool asks its caller for input and got none. Start the call as a job, and answer its question."
+    return MeshError(Reason.FAILED_PRECONDITION, message=message)
 
 
 def execution_failed(message: str) -> MeshError:
@@ -471,11 +479,6 @@ def question_not_open(input_id: str, open_id: str) -> MeshError:
 def stream_not_opened(message: str) -> MeshError:
     """The first message of a stream neither starts an invocation nor attaches to one, or a later one does."""
     return MeshError(Reason.INVALID_REQUEST, message=message)
-
-
-def not_resumable(invocation_id: str) -> MeshError:
-    """The invocation has no checkpoint that it could start from."""
-    return MeshError(Reason.RESUME_FAILED, metadata={"invocation": f"invocations/{invocation_id}"})
 
 
 def stream_only() -> MeshError:

@@ -15,6 +15,7 @@ from libs.common.redaction.tenant_scanners import TenantScanners
 from libs.common.runtime.clock import Clock
 from services.executor.domain.approvals.ticket import Ticket
 from services.executor.domain.argument_spec import Change
+from services.executor.domain.checkpoints.checkpoint import RestoredState
 from services.executor.domain.deadlines import Deadline
 from services.executor.domain.model import Claim, Decision, PayloadDigest, Question, Request, Reservation
 from services.executor.domain.run_channel import RunChannel
@@ -67,7 +68,9 @@ class Invocation:
         "request",
         "reservation",
         "resources",
+        "restore",
         "result_id",
+        "resumed_from",
         "retrieved",
         "run_id",
         "run_started",
@@ -103,6 +106,10 @@ class Invocation:
         """Connects the run with its job; None for a call that a caller waits for."""
         self.pause_timer: Callable[[], AbstractContextManager[None]] | None = None
         """Stops the time of the tool while its caller takes its own; None while no tool runs."""
+        self.restore: Callable[[Tool], Awaitable[RestoredState]] | None = None
+        """Finds where a run of a job starts; None for other calls, and for jobs that lost too many replicas."""
+        self.resumed_from = ""
+        """The checkpoint that the run started from, for records; empty for the beginning."""
         self.request = request
         self.preview = preview
         """True for a preview: the tool must have no effect."""

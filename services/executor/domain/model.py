@@ -110,6 +110,8 @@ class Request(Struct, frozen=True):
     trace_id: str = ""
     deadline: float | None = None
     """The deadline, on the monotonic clock."""
+    effect_key: str = ""
+    """The key that the tool sees, if it is another: a resumed run has that of the run that it continues."""
 
 
 class Question(Struct, frozen=True):
@@ -341,6 +343,10 @@ class Record(Struct, frozen=True):
     refused_calls: int = 1
     """How many refused calls it stands for."""
     costs: tuple[tuple[str, int], ...] = ()
+    cancellation: str = ""
+    """How a canceled tool was stopped; empty for others."""
+    resumed_from: str = ""
+    """The checkpoint that the run started from, and those that could not be used."""
     scanner: Scanner | None = None
     """Redacts its texts; None for the scanner of the tenant."""
     resource: str = ""

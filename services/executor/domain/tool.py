@@ -11,6 +11,7 @@ from typing import Any
 from libs.common.errors import Violation
 from libs.common.redaction.declared import Declared
 from services.executor.domain.argument_spec import ArgumentSpec
+from services.executor.domain.checkpoints.checkpoint import CheckpointConfig
 from services.executor.domain.validation_cost import ValidationCost
 
 VOLUMES = "/volumes"
@@ -220,6 +221,8 @@ class Tool:
     dry_run: bool = False
     cancellation_supported: bool = False
     """True if a run stops by itself when it is asked to."""
+    progress_supported: bool = False
+    """True if a run reports progress. What others report is left out."""
     cache_seconds: float = 0.0
     """How long a result may be cached; 0 for never."""
     persists: bool = True
@@ -229,3 +232,5 @@ class Tool:
     confinement: Confinement = Confinement()
     placement: Placement = Placement()
     rendering: Rendering = Rendering()
+    checkpoint: CheckpointConfig | None = None
+    """How its runs save their state; None for a tool that cannot resume."""

@@ -25,10 +25,11 @@ from services.executor.domain.jobs.stream_invocation import Refusal, StreamInvoc
 from services.executor.domain.jobs.watch_invocation import WatchInvocation
 from services.executor.domain.scheduling.caller_limits import CallerLimits, LimitedCalls
 from services.executor.domain.states import TERMINAL
+from services.executor.handlers.checkpoints import CheckpointHandlers
 
 
 @dataclass(frozen=True)
-class InvocationHandlers(rpc.InvocationServiceServicer):
+class InvocationHandlers(CheckpointHandlers, rpc.InvocationServiceServicer):
     """Converts requests, calls the use cases, and converts their results."""
 
     limits: CallerLimits
@@ -94,10 +95,11 @@ class InvocationHandlers(rpc.InvocationServiceServicer):
 
     async def ResumeInvocation(self, request: pb.ResumeInvocationRequest, context: Any) -> pb.ResumeInvocationResponse:
         invocation_id = convert_jobs.invocation_id_of(request.name)
-        if not request.HasField("input"):
-            raise errors.not_resumable(invocation_id)
-        answer = request.input
-        job = await self.answer.execute(_owner(), invocation_id, answer.input_id, answer.content)
+        if request.HasField("checkpoint"):
+            job = await self.resume_from_checkpoint(request)
+        else:
+            answer = request.input
+            job = await self.answer.execute(_owner(), invocation_id, answer.input_id, answer.content)
         return pb.ResumeInvocationResponse(invocation=convert_jobs.invocation_of(job))
 
     async def _open(self, owner: JobOwner, requests: AsyncIterator[pb.StreamInvocationRequest]) -> tuple[Job, int]:

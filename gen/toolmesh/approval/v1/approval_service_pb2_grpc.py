@@ -96,7 +96,8 @@ class ApprovalServiceServicer:
     def CreateTicket(self, request, context):
         """Opens a ticket for one exact call. Callable by the executor only. Guarantees that the ticket is durable when the answer
         arrives, and that the same request id answers the same ticket; the same id with another call fails with ALREADY_EXISTS. While a ticket
-        for the same call (see Ticket.call_digest) is pending or approved, it is answered instead of a new one.
+        for the same call (see Ticket.call_digest) is pending or approved, it is answered instead of a new one. Fails with RATE_LIMITED when the requester has too many
+        open tickets.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -38,7 +38,8 @@ class ApprovalServiceStub:
     CreateTicket: _grpc.UnaryUnaryMultiCallable[_approval_service_pb2.CreateTicketRequest, _approval_service_pb2.CreateTicketResponse]
     """Opens a ticket for one exact call. Callable by the executor only. Guarantees that the ticket is durable when the answer
     arrives, and that the same request id answers the same ticket; the same id with another call fails with ALREADY_EXISTS. While a ticket
-    for the same call (see Ticket.call_digest) is pending or approved, it is answered instead of a new one.
+    for the same call (see Ticket.call_digest) is pending or approved, it is answered instead of a new one. Fails with RATE_LIMITED when the requester has too many
+    open tickets.
     """
     GetTicket: _grpc.UnaryUnaryMultiCallable[_approval_service_pb2.GetTicketRequest, _approval_service_pb2.GetTicketResponse]
     """Returns one ticket. Callable by the executor and the operator, and with a token by the requester, by the approvers whom the ticket asks and by
@@ -90,7 +91,8 @@ class ApprovalServiceAsyncStub(ApprovalServiceStub):
     CreateTicket: _aio.UnaryUnaryMultiCallable[_approval_service_pb2.CreateTicketRequest, _approval_service_pb2.CreateTicketResponse]  # type: ignore[assignment]
     """Opens a ticket for one exact call. Callable by the executor only. Guarantees that the ticket is durable when the answer
     arrives, and that the same request id answers the same ticket; the same id with another call fails with ALREADY_EXISTS. While a ticket
-    for the same call (see Ticket.call_digest) is pending or approved, it is answered instead of a new one.
+    for the same call (see Ticket.call_digest) is pending or approved, it is answered instead of a new one. Fails with RATE_LIMITED when the requester has too many
+    open tickets.
     """
     GetTicket: _aio.UnaryUnaryMultiCallable[_approval_service_pb2.GetTicketRequest, _approval_service_pb2.GetTicketResponse]  # type: ignore[assignment]
     """Returns one ticket. Callable by the executor and the operator, and with a token by the requester, by the approvers whom the ticket asks and by
@@ -145,7 +147,8 @@ class ApprovalServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_approval_service_pb2.CreateTicketResponse, _abc.Awaitable[_approval_service_pb2.CreateTicketResponse]]:
         """Opens a ticket for one exact call. Callable by the executor only. Guarantees that the ticket is durable when the answer
         arrives, and that the same request id answers the same ticket; the same id with another call fails with ALREADY_EXISTS. While a ticket
-        for the same call (see Ticket.call_digest) is pending or approved, it is answered instead of a new one.
+        for the same call (see Ticket.call_digest) is pending or approved, it is answered instead of a new one. Fails with RATE_LIMITED when the requester has too many
+        open tickets.
         """
 
     @_abc_1.abstractmethod

@@ -398,6 +398,8 @@ class AuditRecord(_message.Message):
     OBSERVED_EFFECT_COUNT_FIELD_NUMBER: _builtins.int
     COSTS_FIELD_NUMBER: _builtins.int
     ACT_FIELD_NUMBER: _builtins.int
+    RESUMED_FROM_FIELD_NUMBER: _builtins.int
+    CANCELLATION_FIELD_NUMBER: _builtins.int
     record_id: _builtins.str
     """The id that its writer gave it; appending the same record twice stores it once, another one with its id is refused."""
     event_class: Global___EventClass.ValueType
@@ -474,6 +476,14 @@ class AuditRecord(_message.Message):
     """
     observed_effect_count: _builtins.int
     """How many changes the call made in all."""
+    resumed_from: _builtins.str
+    """The checkpoint that the run started from, as a resource name or `beginning`, and after a semicolon which newer ones could not be used;
+    empty for an ordinary start.
+    """
+    cancellation: _builtins.str
+    """How a canceled tool was stopped: `cooperative` (it stopped by itself), `terminated`, `killed`, or `not_supported` (it cannot stop by
+    itself, so it was terminated at once). Empty for a call that was not canceled, or whose tool had not started.
+    """
     @_builtins.property
     def event_time(self) -> _timestamp_pb2.Timestamp:
         """When it happened, by the writer's clock."""
@@ -607,10 +617,12 @@ class AuditRecord(_message.Message):
         observed_effect_count: _builtins.int = ...,
         costs: _abc.Iterable[Global___RecordedCost] | None = ...,
         act: Global___AdministrativeAct | None = ...,
+        resumed_from: _builtins.str = ...,
+        cancellation: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["act", b"act", "archival", b"archival", "caller", b"caller", "erasure", b"erasure", "event_time", b"event_time", "hold", b"hold", "latency", b"latency", "previous_shard", b"previous_shard"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["act", b"act", "archival", b"archival", "argument_changes", b"argument_changes", "arguments_digest", b"arguments_digest", "arguments_summary", b"arguments_summary", "attempt", b"attempt", "authorization", b"authorization", "caller", b"caller", "compensation", b"compensation", "cost_micros", b"cost_micros", "costs", b"costs", "decision", b"decision", "declared_effects", b"declared_effects", "determining_policies", b"determining_policies", "erasure", b"erasure", "error_reason", b"error_reason", "event_class", b"event_class", "event_time", b"event_time", "executor_id", b"executor_id", "follows", b"follows", "foreseen_effects", b"foreseen_effects", "hold", b"hold", "hooks", b"hooks", "idempotency_key", b"idempotency_key", "invocation_id", b"invocation_id", "latency", b"latency", "mutation_class", b"mutation_class", "native_call_id", b"native_call_id", "observed_effect_count", b"observed_effect_count", "observed_effects", b"observed_effects", "operation", b"operation", "policy_set_version", b"policy_set_version", "preview", b"preview", "previous_shard", b"previous_shard", "previous_state", b"previous_state", "record_id", b"record_id", "reduced_reason", b"reduced_reason", "refused_calls", b"refused_calls", "replayed", b"replayed", "result_digest", b"result_digest", "result_summary", b"result_summary", "sandbox", b"sandbox", "side_effects", b"side_effects", "state", b"state", "state_path", b"state_path", "status", b"status", "task_id", b"task_id", "ticket", b"ticket", "tool_digest", b"tool_digest", "tool_version", b"tool_version", "trace_id", b"trace_id", "violations", b"violations", "writer", b"writer"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["act", b"act", "archival", b"archival", "argument_changes", b"argument_changes", "arguments_digest", b"arguments_digest", "arguments_summary", b"arguments_summary", "attempt", b"attempt", "authorization", b"authorization", "caller", b"caller", "cancellation", b"cancellation", "compensation", b"compensation", "cost_micros", b"cost_micros", "costs", b"costs", "decision", b"decision", "declared_effects", b"declared_effects", "determining_policies", b"determining_policies", "erasure", b"erasure", "error_reason", b"error_reason", "event_class", b"event_class", "event_time", b"event_time", "executor_id", b"executor_id", "follows", b"follows", "foreseen_effects", b"foreseen_effects", "hold", b"hold", "hooks", b"hooks", "idempotency_key", b"idempotency_key", "invocation_id", b"invocation_id", "latency", b"latency", "mutation_class", b"mutation_class", "native_call_id", b"native_call_id", "observed_effect_count", b"observed_effect_count", "observed_effects", b"observed_effects", "operation", b"operation", "policy_set_version", b"policy_set_version", "preview", b"preview", "previous_shard", b"previous_shard", "previous_state", b"previous_state", "record_id", b"record_id", "reduced_reason", b"reduced_reason", "refused_calls", b"refused_calls", "replayed", b"replayed", "result_digest", b"result_digest", "result_summary", b"result_summary", "resumed_from", b"resumed_from", "sandbox", b"sandbox", "side_effects", b"side_effects", "state", b"state", "state_path", b"state_path", "status", b"status", "task_id", b"task_id", "ticket", b"ticket", "tool_digest", b"tool_digest", "tool_version", b"tool_version", "trace_id", b"trace_id", "violations", b"violations", "writer", b"writer"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -672,7 +672,7 @@ class Checkpoint(_message.Message):
 
     @_builtins.property
     def expire_time(self) -> _timestamp_pb2.Timestamp:
-        """When it is deleted; absent for named checkpoints."""
+        """When it is deleted; absent for named checkpoints, and for macro checkpoints while the invocation has not ended."""
 
     def __init__(
         self,

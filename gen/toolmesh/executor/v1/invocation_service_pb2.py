@@ -26,11 +26,12 @@ from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from toolmesh.common.v1 import error_reason_pb2 as toolmesh_dot_common_dot_v1_dot_error__reason__pb2
+from toolmesh.executor.v1 import callback_delivery_pb2 as toolmesh_dot_executor_dot_v1_dot_callback__delivery__pb2
 from toolmesh.executor.v1 import executor_service_pb2 as toolmesh_dot_executor_dot_v1_dot_executor__service__pb2
 from toolmesh.executor.v1 import invocation_pb2 as toolmesh_dot_executor_dot_v1_dot_invocation__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n-toolmesh/executor/v1/invocation_service.proto\x12\x14toolmesh.executor.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%toolmesh/common/v1/error_reason.proto\x1a+toolmesh/executor/v1/executor_service.proto\x1a%toolmesh/executor/v1/invocation.proto\"\x8e\x02\n\x16StartInvocationRequest\x12<\n\x07request\x18\x01 \x01(\x0b\x32#.toolmesh.executor.v1.InvokeRequestB\x06\xbaH\x03\xc8\x01\x01\x12?\n\x0cmax_duration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.DurationB\x0e\xbaH\x0b\xaa\x01\x08\"\x04\x08\x80\xf5$*\x00\x12\x43\n\ron_disconnect\x18\x03 \x01(\x0e\x32\".toolmesh.executor.v1.OnDisconnectB\x08\xbaH\x05\x82\x01\x02\x10\x01\x12\x30\n\x08\x63\x61llback\x18\x04 \x01(\x0b\x32\x1e.toolmesh.executor.v1.Callback\"_\n\x08\x43\x61llback\x12\x18\n\x03url\x18\x01 \x01(\tB\x0b\xbaH\x08r\x06\x18\x80\x10\x88\x01\x01\x12\x39\n\x06secret\x18\x02 \x01(\tB)\xbaH&r$2\"^whsec_[A-Za-z0-9+/]{32,88}={0,2}$\"\x81\x01\n\x17StartInvocationResponse\x12\x34\n\ninvocation\x18\x01 \x01(\x0b\x32 .toolmesh.executor.v1.Invocation\x12\x30\n\rpoll_interval\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"H\n\x14GetInvocationRequest\x12\x30\n\x04name\x18\x01 \x01(\tB\"\xbaH\x1fr\x1d\x32\x1b^invocations/[0-9a-f-]{36}$\"M\n\x15GetInvocationResponse\x12\x34\n\ninvocation\x18\x01 \x01(\x0b\x32 .toolmesh.executor.v1.Invocation\"\x97\x02\n\x16ListInvocationsRequest\x12J\n\x06states\x18\x01 \x03(\x0e\x32%.toolmesh.executor.v1.InvocationStateB\x13\xbaH\x10\x92\x01\r\x10\x14\x18\x01\"\x07\x82\x01\x04\x10\x01 \x00\x12\x16\n\x04tool\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\xc0\x02\x12.\n\nstart_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x1d\n\tpage_size\x18\x05 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12\x1c\n\npage_token\x18\x06 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x08\"i\n\x17ListInvocationsResponse\x12\x35\n\x0binvocations\x18\x01 \x03(\x0b\x32 .toolmesh.executor.v1.Invocation\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x84\x01\n\x15WaitInvocationRequest\x12\x30\n\x04name\x18\x01 \x01(\tB\"\xbaH\x1fr\x1d\x32\x1b^invocations/[0-9a-f-]{36}$\x12\x39\n\x07timeout\x18\x02 \x01(\x0b\x32\x19.google.protobuf.DurationB\r\xbaH\n\xaa\x01\x07\"\x03\x08\xac\x02\x32\x00\"N\n\x16WaitInvocationResponse\x12\x34\n\ninvocation\x18\x01 \x01(\x0b\x32 .toolmesh.executor.v1.Invocation\"K\n\x17\x43\x61ncelInvocationRequest\x12\x30\n\x04name\x18\x01 \x01(\tB\"\xbaH\x1fr\x1d\x32\x1b^invocations/[0-9a-f-]{36}$\"P\n\x18\x43\x61ncelInvocationResponse\x12\x34\n\ninvocation\x18\x01 \x01(\x0b\x32 .toolmesh.executor.v1.Invocation\"k\n\x16WatchInvocationRequest\x12\x30\n\x04name\x18\x01 \x01(\tB\"\xbaH\x1fr\x1d\x32\x1b^invocations/[0-9a-f-]{36}$\x12\x1f\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00\"\x8d\x01\n\x17WatchInvocationResponse\x12\x36\n\x05\x65vent\x18\x01 \x01(\x0b\x32%.toolmesh.executor.v1.InvocationEventH\x00\x12/\n\theartbeat\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x00\x42\t\n\x07message\"\xde\x02\n\x17StreamInvocationRequest\x12=\n\x05start\x18\x01 \x01(\x0b\x32,.toolmesh.executor.v1.StartInvocationRequestH\x00\x12\x38\n\x06\x61ttach\x18\x02 \x01(\x0b\x32&.toolmesh.executor.v1.AttachInvocationH\x00\x12\x36\n\x05input\x18\x03 \x01(\x0b\x32%.toolmesh.executor.v1.InvocationInputH\x00\x12@\n\x06\x63\x61ncel\x18\x04 \x01(\x0b\x32..toolmesh.executor.v1.CancelStreamedInvocationH\x00\x12>\n\x0b\x61\x63knowledge\x18\x05 \x01(\x0b\x32\'.toolmesh.executor.v1.AcknowledgeEventsH\x00\x42\x10\n\x07message\x12\x05\xbaH\x02\x08\x01\"e\n\x10\x41ttachInvocation\x12\x30\n\x04name\x18\x01 \x01(\tB\"\xbaH\x1fr\x1d\x32\x1b^invocations/[0-9a-f-]{36}$\x12\x1f\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00\"L\n\x0fInvocationInput\x12\x1b\n\x08input_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@\x12\x1c\n\x07\x63ontent\x18\x02 \x01(\x0c\x42\x0b\xbaH\x08z\x06\x10\x01\x18\x80\x80@\"\x1a\n\x18\x43\x61ncelStreamedInvocation\".\n\x11\x41\x63knowledgeEvents\x12\x19\n\x08sequence\x18\x01 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00\"\xfc\x01\n\x18StreamInvocationResponse\x12\x36\n\ninvocation\x18\x01 \x01(\x0b\x32 .toolmesh.executor.v1.InvocationH\x00\x12\x36\n\x05\x65vent\x18\x02 \x01(\x0b\x32%.toolmesh.executor.v1.InvocationEventH\x00\x12/\n\theartbeat\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x00\x12\x34\n\x07refusal\x18\x04 \x01(\x0b\x32!.toolmesh.common.v1.ErrorEnvelopeH\x00\x42\t\n\x07message\"\xcb\x01\n\x17ResumeInvocationRequest\x12\x30\n\x04name\x18\x01 \x01(\tB\"\xbaH\x1fr\x1d\x32\x1b^invocations/[0-9a-f-]{36}$\x12\x36\n\x05input\x18\x02 \x01(\x0b\x32%.toolmesh.executor.v1.InvocationInputH\x00\x12\x37\n\ncheckpoint\x18\x03 \x01(\x0b\x32!.toolmesh.executor.v1.ResumePointH\x00\x42\r\n\x04with\x12\x05\xbaH\x02\x08\x01\"%\n\x0bResumePoint\x12\x16\n\x04name\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02\"P\n\x18ResumeInvocationResponse\x12\x34\n\ninvocation\x18\x01 \x01(\x0b\x32 .toolmesh.executor.v1.Invocation\"L\n\x16ListCheckpointsRequest\x12\x32\n\x06parent\x18\x01 \x01(\tB\"\xbaH\x1fr\x1d\x32\x1b^invocations/[0-9a-f-]{36}$\"P\n\x17ListCheckpointsResponse\x12\x35\n\x0b\x63heckpoints\x18\x01 \x03(\x0b\x32 .toolmesh.executor.v1.Checkpoint\"k\n\x17\x44\x65leteCheckpointRequest\x12P\n\x04name\x18\x01 \x01(\tBB\xbaH?r=2;^invocations/[0-9a-f-]{36}/checkpoints/[0-9a-zA-Z_-]{1,64}$\"\x1a\n\x18\x44\x65leteCheckpointResponse*c\n\x0cOnDisconnect\x12\x1d\n\x19ON_DISCONNECT_UNSPECIFIED\x10\x00\x12\x1a\n\x16ON_DISCONNECT_CONTINUE\x10\x01\x12\x18\n\x14ON_DISCONNECT_CANCEL\x10\x02\x32\xfc\x08\n\x11InvocationService\x12n\n\x0fStartInvocation\x12,.toolmesh.executor.v1.StartInvocationRequest\x1a-.toolmesh.executor.v1.StartInvocationResponse\x12h\n\rGetInvocation\x12*.toolmesh.executor.v1.GetInvocationRequest\x1a+.toolmesh.executor.v1.GetInvocationResponse\x12n\n\x0fListInvocations\x12,.toolmesh.executor.v1.ListInvocationsRequest\x1a-.toolmesh.executor.v1.ListInvocationsResponse\x12k\n\x0eWaitInvocation\x12+.toolmesh.executor.v1.WaitInvocationRequest\x1a,.toolmesh.executor.v1.WaitInvocationResponse\x12q\n\x10\x43\x61ncelInvocation\x12-.toolmesh.executor.v1.CancelInvocationRequest\x1a..toolmesh.executor.v1.CancelInvocationResponse\x12p\n\x0fWatchInvocation\x12,.toolmesh.executor.v1.WatchInvocationRequest\x1a-.toolmesh.executor.v1.WatchInvocationResponse0\x01\x12u\n\x10StreamInvocation\x12-.toolmesh.executor.v1.StreamInvocationRequest\x1a..toolmesh.executor.v1.StreamInvocationResponse(\x01\x30\x01\x12q\n\x10ResumeInvocation\x12-.toolmesh.executor.v1.ResumeInvocationRequest\x1a..toolmesh.executor.v1.ResumeInvocationResponse\x12n\n\x0fListCheckpoints\x12,.toolmesh.executor.v1.ListCheckpointsRequest\x1a-.toolmesh.executor.v1.ListCheckpointsResponse\x12q\n\x10\x44\x65leteCheckpoint\x12-.toolmesh.executor.v1.DeleteCheckpointRequest\x1a..toolmesh.executor.v1.DeleteCheckpointResponseB*P\x01Z&toolmesh.dev/go/executor/v1;executorv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n-toolmesh/executor/v1/invocation_service.proto\x12\x14toolmesh.executor.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%toolmesh/common/v1/error_reason.proto\x1a,toolmesh/executor/v1/callback_delivery.proto\x1a+toolmesh/executor/v1/executor_service.proto\x1a%toolmesh/executor/v1/invocation.proto\"\x8e\x02\n\x16StartInvocationRequest\x12<\n\x07request\x18\x01 \x01(\x0b\x32#.toolmesh.executor.v1.InvokeRequestB\x06\xbaH\x03\xc8\x01\x01\x12?\n\x0cmax_duration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.DurationB\x0e\xbaH\x0b\xaa\x01\x08\"\x04\x08\x80\xf5$*\x00\x12\x43\n\ron_disconnect\x18\x03 \x01(\x0e\x32\".toolmesh.executor.v1.OnDisconnectB\x08\xbaH\x05\x82\x01\x02\x10\x01\x12\x30\n\x08\x63\x61llback\x18\x04 \x01(\x0b\x32\x1e.toolmesh.executor.v1.Callback\"_\n\x08\x43\x61llback\x12\x18\n\x03url\x18\x01 \x01(\tB\x0b\xbaH\x08r\x06\x18\x80\x10\x88\x01\x01\x12\x39\n\x06secret\x18\x02 \x01(\tB)\xbaH&r$2\"^whsec_[A-Za-z0-9+/]{32,88}={0,2}$\"\x81\x01\n\x17StartInvocationResponse\x12\x34\n\ninvocation\x18\x01 \x01(\x0b\x32 .toolmesh.executor.v1.Invocation\x12\x30\n\rpoll_interval\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"H\n\x14GetInvocationRequest\x12\x30\n\x04name\x18\x01 \x01(\tB\"\xbaH\x1fr\x1d\x32\x1b^invocations/[0-9a-f-]{36}$\"M\n\x15GetInvocationResponse\x12\x34\n\ninvocation\x18\x01 \x01(\x0b\x32 .toolmesh.executor.v1.Invocation\"\x97\x02\n\x16ListInvocationsRequest\x12J\n\x06states\x18\x01 \x03(\x0e\x32%.toolmesh.executor.v1.InvocationStateB\x13\xbaH\x10\x92\x01\r\x10\x14\x18\x01\"\x07\x82\x01\x04\x10\x01 \x00\x12\x16\n\x04tool\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\xc0\x02\x12.\n\nstart_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x1d\n\tpage_size\x18\x05 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12\x1c\n\npage_token\x18\x06 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x08\"i\n\x17ListInvocationsResponse\x12\x35\n\x0binvocations\x18\x01 \x03(\x0b\x32 .toolmesh.executor.v1.Invocation\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x84\x01\n\x15WaitInvocationRequest\x12\x30\n\x04name\x18\x01 \x01(\tB\"\xbaH\x1fr\x1d\x32\x1b^invocations/[0-9a-f-]{36}$\x12\x39\n\x07timeout\x18\x02 \x01(\x0b\x32\x19.google.protobuf.DurationB\r\xbaH\n\xaa\x01\x07\"\x03\x08\xac\x02\x32\x00\"N\n\x16WaitInvocationResponse\x12\x34\n\ninvocation\x18\x01 \x01(\x0b\x32 .toolmesh.executor.v1.Invocation\"K\n\x17\x43\x61ncelInvocationRequest\x12\x30\n\x04name\x18\x01 \x01(\tB\"\xbaH\x1fr\x1d\x32\x1b^invocations/[0-9a-f-]{36}$\"P\n\x18\x43\x61ncelInvocationResponse\x12\x34\n\ninvocation\x18\x01 \x01(\x0b\x32 .toolmesh.executor.v1.Invocation\"k\n\x16WatchInvocationRequest\x12\x30\n\x04name\x18\x01 \x01(\tB\"\xbaH\x1fr\x1d\x32\x1b^invocations/[0-9a-f-]{36}$\x12\x1f\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00\"\x8d\x01\n\x17WatchInvocationResponse\x12\x36\n\x05\x65vent\x18\x01 \x01(\x0b\x32%.toolmesh.executor.v1.InvocationEventH\x00\x12/\n\theartbeat\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x00\x42\t\n\x07message\"\xde\x02\n\x17StreamInvocationRequest\x12=\n\x05start\x18\x01 \x01(\x0b\x32,.toolmesh.executor.v1.StartInvocationRequestH\x00\x12\x38\n\x06\x61ttach\x18\x02 \x01(\x0b\x32&.toolmesh.executor.v1.AttachInvocationH\x00\x12\x36\n\x05input\x18\x03 \x01(\x0b\x32%.toolmesh.executor.v1.InvocationInputH\x00\x12@\n\x06\x63\x61ncel\x18\x04 \x01(\x0b\x32..toolmesh.executor.v1.CancelStreamedInvocationH\x00\x12>\n\x0b\x61\x63knowledge\x18\x05 \x01(\x0b\x32\'.toolmesh.executor.v1.AcknowledgeEventsH\x00\x42\x10\n\x07message\x12\x05\xbaH\x02\x08\x01\"e\n\x10\x41ttachInvocation\x12\x30\n\x04name\x18\x01 \x01(\tB\"\xbaH\x1fr\x1d\x32\x1b^invocations/[0-9a-f-]{36}$\x12\x1f\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00\"L\n\x0fInvocationInput\x12\x1b\n\x08input_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@\x12\x1c\n\x07\x63ontent\x18\x02 \x01(\x0c\x42\x0b\xbaH\x08z\x06\x10\x01\x18\x80\x80@\"\x1a\n\x18\x43\x61ncelStreamedInvocation\".\n\x11\x41\x63knowledgeEvents\x12\x19\n\x08sequence\x18\x01 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00\"\xfc\x01\n\x18StreamInvocationResponse\x12\x36\n\ninvocation\x18\x01 \x01(\x0b\x32 .toolmesh.executor.v1.InvocationH\x00\x12\x36\n\x05\x65vent\x18\x02 \x01(\x0b\x32%.toolmesh.executor.v1.InvocationEventH\x00\x12/\n\theartbeat\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x00\x12\x34\n\x07refusal\x18\x04 \x01(\x0b\x32!.toolmesh.common.v1.ErrorEnvelopeH\x00\x42\t\n\x07message\"\xcb\x01\n\x17ResumeInvocationRequest\x12\x30\n\x04name\x18\x01 \x01(\tB\"\xbaH\x1fr\x1d\x32\x1b^invocations/[0-9a-f-]{36}$\x12\x36\n\x05input\x18\x02 \x01(\x0b\x32%.toolmesh.executor.v1.InvocationInputH\x00\x12\x37\n\ncheckpoint\x18\x03 \x01(\x0b\x32!.toolmesh.executor.v1.ResumePointH\x00\x42\r\n\x04with\x12\x05\xbaH\x02\x08\x01\"%\n\x0bResumePoint\x12\x16\n\x04name\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02\"P\n\x18ResumeInvocationResponse\x12\x34\n\ninvocation\x18\x01 \x01(\x0b\x32 .toolmesh.executor.v1.Invocation\"L\n\x16ListCheckpointsRequest\x12\x32\n\x06parent\x18\x01 \x01(\tB\"\xbaH\x1fr\x1d\x32\x1b^invocations/[0-9a-f-]{36}$\"P\n\x17ListCheckpointsResponse\x12\x35\n\x0b\x63heckpoints\x18\x01 \x03(\x0b\x32 .toolmesh.executor.v1.Checkpoint\"k\n\x17\x44\x65leteCheckpointRequest\x12P\n\x04name\x18\x01 \x01(\tBB\xbaH?r=2;^invocations/[0-9a-f-]{36}/checkpoints/[0-9a-zA-Z_-]{1,64}$\"\x1a\n\x18\x44\x65leteCheckpointResponse\"\xe9\x01\n\x1dListCallbackDeliveriesRequest\x12\x39\n\ninvocation\x18\x01 \x01(\tB%\xbaH\"r 2\x1e^(invocations/[0-9a-f-]{36})?$\x12P\n\x06states\x18\x02 \x03(\x0e\x32+.toolmesh.executor.v1.CallbackDeliveryStateB\x13\xbaH\x10\x92\x01\r\x10\x03\x18\x01\"\x07\x82\x01\x04\x10\x01 \x00\x12\x1d\n\tpage_size\x18\x03 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12\x1c\n\npage_token\x18\x04 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x08\"u\n\x1eListCallbackDeliveriesResponse\x12:\n\ndeliveries\x18\x01 \x03(\x0b\x32&.toolmesh.executor.v1.CallbackDelivery\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"]\n\x18RedeliverCallbackRequest\x12\x41\n\x04name\x18\x01 \x01(\tB3\xbaH0r.2,^invocations/[0-9a-f-]{36}/callbackDelivery$\"U\n\x19RedeliverCallbackResponse\x12\x38\n\x08\x64\x65livery\x18\x01 \x01(\x0b\x32&.toolmesh.executor.v1.CallbackDelivery*c\n\x0cOnDisconnect\x12\x1d\n\x19ON_DISCONNECT_UNSPECIFIED\x10\x00\x12\x1a\n\x16ON_DISCONNECT_CONTINUE\x10\x01\x12\x18\n\x14ON_DISCONNECT_CANCEL\x10\x02\x32\xf8\n\n\x11InvocationService\x12n\n\x0fStartInvocation\x12,.toolmesh.executor.v1.StartInvocationRequest\x1a-.toolmesh.executor.v1.StartInvocationResponse\x12h\n\rGetInvocation\x12*.toolmesh.executor.v1.GetInvocationRequest\x1a+.toolmesh.executor.v1.GetInvocationResponse\x12n\n\x0fListInvocations\x12,.toolmesh.executor.v1.ListInvocationsRequest\x1a-.toolmesh.executor.v1.ListInvocationsResponse\x12k\n\x0eWaitInvocation\x12+.toolmesh.executor.v1.WaitInvocationRequest\x1a,.toolmesh.executor.v1.WaitInvocationResponse\x12q\n\x10\x43\x61ncelInvocation\x12-.toolmesh.executor.v1.CancelInvocationRequest\x1a..toolmesh.executor.v1.CancelInvocationResponse\x12p\n\x0fWatchInvocation\x12,.toolmesh.executor.v1.WatchInvocationRequest\x1a-.toolmesh.executor.v1.WatchInvocationResponse0\x01\x12u\n\x10StreamInvocation\x12-.toolmesh.executor.v1.StreamInvocationRequest\x1a..toolmesh.executor.v1.StreamInvocationResponse(\x01\x30\x01\x12q\n\x10ResumeInvocation\x12-.toolmesh.executor.v1.ResumeInvocationRequest\x1a..toolmesh.executor.v1.ResumeInvocationResponse\x12n\n\x0fListCheckpoints\x12,.toolmesh.executor.v1.ListCheckpointsRequest\x1a-.toolmesh.executor.v1.ListCheckpointsResponse\x12q\n\x10\x44\x65leteCheckpoint\x12-.toolmesh.executor.v1.DeleteCheckpointRequest\x1a..toolmesh.executor.v1.DeleteCheckpointResponse\x12\x83\x01\n\x16ListCallbackDeliveries\x12\x33.toolmesh.executor.v1.ListCallbackDeliveriesRequest\x1a\x34.toolmesh.executor.v1.ListCallbackDeliveriesResponse\x12t\n\x11RedeliverCallback\x12..toolmesh.executor.v1.RedeliverCallbackRequest\x1a/.toolmesh.executor.v1.RedeliverCallbackResponseB*P\x01Z&toolmesh.dev/go/executor/v1;executorv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -90,60 +91,78 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTCHECKPOINTSREQUEST'].fields_by_name['parent']._serialized_options = b'\272H\037r\0352\033^invocations/[0-9a-f-]{36}$'
   _globals['_DELETECHECKPOINTREQUEST'].fields_by_name['name']._loaded_options = None
   _globals['_DELETECHECKPOINTREQUEST'].fields_by_name['name']._serialized_options = b'\272H?r=2;^invocations/[0-9a-f-]{36}/checkpoints/[0-9a-zA-Z_-]{1,64}$'
-  _globals['_ONDISCONNECT']._serialized_start=3448
-  _globals['_ONDISCONNECT']._serialized_end=3547
-  _globals['_STARTINVOCATIONREQUEST']._serialized_start=289
-  _globals['_STARTINVOCATIONREQUEST']._serialized_end=559
-  _globals['_CALLBACK']._serialized_start=561
-  _globals['_CALLBACK']._serialized_end=656
-  _globals['_STARTINVOCATIONRESPONSE']._serialized_start=659
-  _globals['_STARTINVOCATIONRESPONSE']._serialized_end=788
-  _globals['_GETINVOCATIONREQUEST']._serialized_start=790
-  _globals['_GETINVOCATIONREQUEST']._serialized_end=862
-  _globals['_GETINVOCATIONRESPONSE']._serialized_start=864
-  _globals['_GETINVOCATIONRESPONSE']._serialized_end=941
-  _globals['_LISTINVOCATIONSREQUEST']._serialized_start=944
-  _globals['_LISTINVOCATIONSREQUEST']._serialized_end=1223
-  _globals['_LISTINVOCATIONSRESPONSE']._serialized_start=1225
-  _globals['_LISTINVOCATIONSRESPONSE']._serialized_end=1330
-  _globals['_WAITINVOCATIONREQUEST']._serialized_start=1333
-  _globals['_WAITINVOCATIONREQUEST']._serialized_end=1465
-  _globals['_WAITINVOCATIONRESPONSE']._serialized_start=1467
-  _globals['_WAITINVOCATIONRESPONSE']._serialized_end=1545
-  _globals['_CANCELINVOCATIONREQUEST']._serialized_start=1547
-  _globals['_CANCELINVOCATIONREQUEST']._serialized_end=1622
-  _globals['_CANCELINVOCATIONRESPONSE']._serialized_start=1624
-  _globals['_CANCELINVOCATIONRESPONSE']._serialized_end=1704
-  _globals['_WATCHINVOCATIONREQUEST']._serialized_start=1706
-  _globals['_WATCHINVOCATIONREQUEST']._serialized_end=1813
-  _globals['_WATCHINVOCATIONRESPONSE']._serialized_start=1816
-  _globals['_WATCHINVOCATIONRESPONSE']._serialized_end=1957
-  _globals['_STREAMINVOCATIONREQUEST']._serialized_start=1960
-  _globals['_STREAMINVOCATIONREQUEST']._serialized_end=2310
-  _globals['_ATTACHINVOCATION']._serialized_start=2312
-  _globals['_ATTACHINVOCATION']._serialized_end=2413
-  _globals['_INVOCATIONINPUT']._serialized_start=2415
-  _globals['_INVOCATIONINPUT']._serialized_end=2491
-  _globals['_CANCELSTREAMEDINVOCATION']._serialized_start=2493
-  _globals['_CANCELSTREAMEDINVOCATION']._serialized_end=2519
-  _globals['_ACKNOWLEDGEEVENTS']._serialized_start=2521
-  _globals['_ACKNOWLEDGEEVENTS']._serialized_end=2567
-  _globals['_STREAMINVOCATIONRESPONSE']._serialized_start=2570
-  _globals['_STREAMINVOCATIONRESPONSE']._serialized_end=2822
-  _globals['_RESUMEINVOCATIONREQUEST']._serialized_start=2825
-  _globals['_RESUMEINVOCATIONREQUEST']._serialized_end=3028
-  _globals['_RESUMEPOINT']._serialized_start=3030
-  _globals['_RESUMEPOINT']._serialized_end=3067
-  _globals['_RESUMEINVOCATIONRESPONSE']._serialized_start=3069
-  _globals['_RESUMEINVOCATIONRESPONSE']._serialized_end=3149
-  _globals['_LISTCHECKPOINTSREQUEST']._serialized_start=3151
-  _globals['_LISTCHECKPOINTSREQUEST']._serialized_end=3227
-  _globals['_LISTCHECKPOINTSRESPONSE']._serialized_start=3229
-  _globals['_LISTCHECKPOINTSRESPONSE']._serialized_end=3309
-  _globals['_DELETECHECKPOINTREQUEST']._serialized_start=3311
-  _globals['_DELETECHECKPOINTREQUEST']._serialized_end=3418
-  _globals['_DELETECHECKPOINTRESPONSE']._serialized_start=3420
-  _globals['_DELETECHECKPOINTRESPONSE']._serialized_end=3446
-  _globals['_INVOCATIONSERVICE']._serialized_start=3550
-  _globals['_INVOCATIONSERVICE']._serialized_end=4698
+  _globals['_LISTCALLBACKDELIVERIESREQUEST'].fields_by_name['invocation']._loaded_options = None
+  _globals['_LISTCALLBACKDELIVERIESREQUEST'].fields_by_name['invocation']._serialized_options = b'\272H\"r 2\036^(invocations/[0-9a-f-]{36})?$'
+  _globals['_LISTCALLBACKDELIVERIESREQUEST'].fields_by_name['states']._loaded_options = None
+  _globals['_LISTCALLBACKDELIVERIESREQUEST'].fields_by_name['states']._serialized_options = b'\272H\020\222\001\r\020\003\030\001\"\007\202\001\004\020\001 \000'
+  _globals['_LISTCALLBACKDELIVERIESREQUEST'].fields_by_name['page_size']._loaded_options = None
+  _globals['_LISTCALLBACKDELIVERIESREQUEST'].fields_by_name['page_size']._serialized_options = b'\272H\007\032\005\030\350\007(\000'
+  _globals['_LISTCALLBACKDELIVERIESREQUEST'].fields_by_name['page_token']._loaded_options = None
+  _globals['_LISTCALLBACKDELIVERIESREQUEST'].fields_by_name['page_token']._serialized_options = b'\272H\005r\003\030\200\010'
+  _globals['_REDELIVERCALLBACKREQUEST'].fields_by_name['name']._loaded_options = None
+  _globals['_REDELIVERCALLBACKREQUEST'].fields_by_name['name']._serialized_options = b'\272H0r.2,^invocations/[0-9a-f-]{36}/callbackDelivery$'
+  _globals['_ONDISCONNECT']._serialized_start=4031
+  _globals['_ONDISCONNECT']._serialized_end=4130
+  _globals['_STARTINVOCATIONREQUEST']._serialized_start=335
+  _globals['_STARTINVOCATIONREQUEST']._serialized_end=605
+  _globals['_CALLBACK']._serialized_start=607
+  _globals['_CALLBACK']._serialized_end=702
+  _globals['_STARTINVOCATIONRESPONSE']._serialized_start=705
+  _globals['_STARTINVOCATIONRESPONSE']._serialized_end=834
+  _globals['_GETINVOCATIONREQUEST']._serialized_start=836
+  _globals['_GETINVOCATIONREQUEST']._serialized_end=908
+  _globals['_GETINVOCATIONRESPONSE']._serialized_start=910
+  _globals['_GETINVOCATIONRESPONSE']._serialized_end=987
+  _globals['_LISTINVOCATIONSREQUEST']._serialized_start=990
+  _globals['_LISTINVOCATIONSREQUEST']._serialized_end=1269
+  _globals['_LISTINVOCATIONSRESPONSE']._serialized_start=1271
+  _globals['_LISTINVOCATIONSRESPONSE']._serialized_end=1376
+  _globals['_WAITINVOCATIONREQUEST']._serialized_start=1379
+  _globals['_WAITINVOCATIONREQUEST']._serialized_end=1511
+  _globals['_WAITINVOCATIONRESPONSE']._serialized_start=1513
+  _globals['_WAITINVOCATIONRESPONSE']._serialized_end=1591
+  _globals['_CANCELINVOCATIONREQUEST']._serialized_start=1593
+  _globals['_CANCELINVOCATIONREQUEST']._serialized_end=1668
+  _globals['_CANCELINVOCATIONRESPONSE']._serialized_start=1670
+  _globals['_CANCELINVOCATIONRESPONSE']._serialized_end=1750
+  _globals['_WATCHINVOCATIONREQUEST']._serialized_start=1752
+  _globals['_WATCHINVOCATIONREQUEST']._serialized_end=1859
+  _globals['_WATCHINVOCATIONRESPONSE']._serialized_start=1862
+  _globals['_WATCHINVOCATIONRESPONSE']._serialized_end=2003
+  _globals['_STREAMINVOCATIONREQUEST']._serialized_start=2006
+  _globals['_STREAMINVOCATIONREQUEST']._serialized_end=2356
+  _globals['_ATTACHINVOCATION']._serialized_start=2358
+  _globals['_ATTACHINVOCATION']._serialized_end=2459
+  _globals['_INVOCATIONINPUT']._serialized_start=2461
+  _globals['_INVOCATIONINPUT']._serialized_end=2537
+  _globals['_CANCELSTREAMEDINVOCATION']._serialized_start=2539
+  _globals['_CANCELSTREAMEDINVOCATION']._serialized_end=2565
+  _globals['_ACKNOWLEDGEEVENTS']._serialized_start=2567
+  _globals['_ACKNOWLEDGEEVENTS']._serialized_end=2613
+  _globals['_STREAMINVOCATIONRESPONSE']._serialized_start=2616
+  _globals['_STREAMINVOCATIONRESPONSE']._serialized_end=2868
+  _globals['_RESUMEINVOCATIONREQUEST']._serialized_start=2871
+  _globals['_RESUMEINVOCATIONREQUEST']._serialized_end=3074
+  _globals['_RESUMEPOINT']._serialized_start=3076
+  _globals['_RESUMEPOINT']._serialized_end=3113
+  _globals['_RESUMEINVOCATIONRESPONSE']._serialized_start=3115
+  _globals['_RESUMEINVOCATIONRESPONSE']._serialized_end=3195
+  _globals['_LISTCHECKPOINTSREQUEST']._serialized_start=3197
+  _globals['_LISTCHECKPOINTSREQUEST']._serialized_end=3273
+  _globals['_LISTCHECKPOINTSRESPONSE']._serialized_start=3275
+  _globals['_LISTCHECKPOINTSRESPONSE']._serialized_end=3355
+  _globals['_DELETECHECKPOINTREQUEST']._serialized_start=3357
+  _globals['_DELETECHECKPOINTREQUEST']._serialized_end=3464
+  _globals['_DELETECHECKPOINTRESPONSE']._serialized_start=3466
+  _globals['_DELETECHECKPOINTRESPONSE']._serialized_end=3492
+  _globals['_LISTCALLBACKDELIVERIESREQUEST']._serialized_start=3495
+  _globals['_LISTCALLBACKDELIVERIESREQUEST']._serialized_end=3728
+  _globals['_LISTCALLBACKDELIVERIESRESPONSE']._serialized_start=3730
+  _globals['_LISTCALLBACKDELIVERIESRESPONSE']._serialized_end=3847
+  _globals['_REDELIVERCALLBACKREQUEST']._serialized_start=3849
+  _globals['_REDELIVERCALLBACKREQUEST']._serialized_end=3942
+  _globals['_REDELIVERCALLBACKRESPONSE']._serialized_start=3944
+  _globals['_REDELIVERCALLBACKRESPONSE']._serialized_end=4029
+  _globals['_INVOCATIONSERVICE']._serialized_start=4133
+  _globals['_INVOCATIONSERVICE']._serialized_end=5533
 # @@protoc_insertion_point(module_scope)

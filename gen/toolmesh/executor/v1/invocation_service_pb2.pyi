@@ -11,6 +11,7 @@ from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from toolmesh.common.v1 import error_reason_pb2 as _error_reason_pb2
+from toolmesh.executor.v1 import callback_delivery_pb2 as _callback_delivery_pb2
 from toolmesh.executor.v1 import executor_service_pb2 as _executor_service_pb2
 from toolmesh.executor.v1 import invocation_pb2 as _invocation_pb2
 import builtins as _builtins
@@ -90,14 +91,20 @@ Global___StartInvocationRequest: _TypeAlias = StartInvocationRequest  # noqa: Y0
 
 @_typing.final
 class Callback(_message.Message):
-    """Where to report the end of an invocation: an HTTPS endpoint that receives a signed POST in the form of Standard Webhooks."""
+    """Where to report the end of an invocation: an HTTPS endpoint that receives a signed POST in the form of Standard Webhooks. The body is
+    JSON with `type` (`invocation.ended`), `timestamp`, and `data` with `invocation` (its name) and `state`; never the result.
+
+    At least one delivery is tried, and up to eight within a day until the receiver answers 2xx. Redirects are not followed.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
     URL_FIELD_NUMBER: _builtins.int
     SECRET_FIELD_NUMBER: _builtins.int
     url: _builtins.str
-    """The address. The egress rules of the mesh apply: no private, local or link-local address."""
+    """The address. The egress rules of the mesh apply: HTTPS, and no private, local or link-local address. Others fail with INVALID_REQUEST,
+    or are never connected to where only the resolver tells.
+    """
     secret: _builtins.str
     """The key that signs the request, `whsec_` and 24 to 64 bytes in base64. Stored encrypted, and never shown."""
     def __init__(
@@ -775,3 +782,113 @@ class DeleteCheckpointResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DeleteCheckpointResponse: _TypeAlias = DeleteCheckpointResponse  # noqa: Y015
+
+@_typing.final
+class ListCallbackDeliveriesRequest(_message.Message):
+    """Asks for a page of deliveries."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INVOCATION_FIELD_NUMBER: _builtins.int
+    STATES_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    invocation: _builtins.str
+    """Only those of this invocation, as a resource name; empty for all."""
+    page_size: _builtins.int
+    """How many at most, 1 to 1000; 0 means 100."""
+    page_token: _builtins.str
+    """Where to continue; empty for the first page."""
+    @_builtins.property
+    def states(self) -> _containers.RepeatedScalarFieldContainer[_callback_delivery_pb2.CallbackDeliveryState.ValueType]:
+        """Only those in one of these states; empty for all."""
+
+    def __init__(
+        self,
+        *,
+        invocation: _builtins.str = ...,
+        states: _abc.Iterable[_callback_delivery_pb2.CallbackDeliveryState.ValueType] | None = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["invocation", b"invocation", "page_size", b"page_size", "page_token", b"page_token", "states", b"states"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListCallbackDeliveriesRequest: _TypeAlias = ListCallbackDeliveriesRequest  # noqa: Y015
+
+@_typing.final
+class ListCallbackDeliveriesResponse(_message.Message):
+    """Answers with a page of deliveries."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DELIVERIES_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Where to continue; empty after the last page."""
+    @_builtins.property
+    def deliveries(self) -> _containers.RepeatedCompositeFieldContainer[_callback_delivery_pb2.CallbackDelivery]:
+        """The deliveries."""
+
+    def __init__(
+        self,
+        *,
+        deliveries: _abc.Iterable[_callback_delivery_pb2.CallbackDelivery] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deliveries", b"deliveries", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListCallbackDeliveriesResponse: _TypeAlias = ListCallbackDeliveriesResponse  # noqa: Y015
+
+@_typing.final
+class RedeliverCallbackRequest(_message.Message):
+    """Asks to send a report again."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The resource name of the delivery."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RedeliverCallbackRequest: _TypeAlias = RedeliverCallbackRequest  # noqa: Y015
+
+@_typing.final
+class RedeliverCallbackResponse(_message.Message):
+    """Answers with the delivery, which is pending now."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DELIVERY_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def delivery(self) -> _callback_delivery_pb2.CallbackDelivery:
+        """The delivery."""
+
+    def __init__(
+        self,
+        *,
+        delivery: _callback_delivery_pb2.CallbackDelivery | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["delivery", b"delivery"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery", b"delivery"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RedeliverCallbackResponse: _TypeAlias = RedeliverCallbackResponse  # noqa: Y015

@@ -86,6 +86,16 @@ class InvocationServiceStub:
                 request_serializer=toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.DeleteCheckpointRequest.SerializeToString,
                 response_deserializer=toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.DeleteCheckpointResponse.FromString,
                 _registered_method=True)
+        self.ListCallbackDeliveries = channel.unary_unary(
+                '/toolmesh.executor.v1.InvocationService/ListCallbackDeliveries',
+                request_serializer=toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.ListCallbackDeliveriesRequest.SerializeToString,
+                response_deserializer=toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.ListCallbackDeliveriesResponse.FromString,
+                _registered_method=True)
+        self.RedeliverCallback = channel.unary_unary(
+                '/toolmesh.executor.v1.InvocationService/RedeliverCallback',
+                request_serializer=toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.RedeliverCallbackRequest.SerializeToString,
+                response_deserializer=toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.RedeliverCallbackResponse.FromString,
+                _registered_method=True)
 
 
 class InvocationServiceServicer:
@@ -184,8 +194,25 @@ class InvocationServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DeleteCheckpoint(self, request, context):
-        """Deletes a checkpoint, and those that are differences to it become full ones or are deleted. Callable by the same callers as
-        StartInvocation. Idempotent: one that is gone stays so. Fails like GetInvocation.
+        """Deletes a checkpoint, and those that are differences to it. Callable by the same callers as StartInvocation. Idempotent: one that is
+        gone stays so. Fails like GetInvocation, and with STATE_SERVER_UNAVAILABLE while the store of micro checkpoints does not answer.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListCallbackDeliveries(self, request, context):
+        """Lists the deliveries to callbacks of the caller's invocations, the newest end first. Callable by the same callers as StartInvocation.
+        They are kept for at least seven days, also when the invocation is gone. A page token of another query fails with PAGE_TOKEN_INVALID.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RedeliverCallback(self, request, context):
+        """Sends a report to its callback again, with all its tries, whatever became of it before. Callable by the same callers as
+        StartInvocation. Receivers recognise it by its unchanged `webhook-id`. Answers when it is queued. Fails with INVOCATION_NOT_FOUND
+        where the caller has no such delivery.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -243,6 +270,16 @@ def add_InvocationServiceServicer_to_server(servicer, server):
                     servicer.DeleteCheckpoint,
                     request_deserializer=toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.DeleteCheckpointRequest.FromString,
                     response_serializer=toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.DeleteCheckpointResponse.SerializeToString,
+            ),
+            'ListCallbackDeliveries': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListCallbackDeliveries,
+                    request_deserializer=toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.ListCallbackDeliveriesRequest.FromString,
+                    response_serializer=toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.ListCallbackDeliveriesResponse.SerializeToString,
+            ),
+            'RedeliverCallback': grpc.unary_unary_rpc_method_handler(
+                    servicer.RedeliverCallback,
+                    request_deserializer=toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.RedeliverCallbackRequest.FromString,
+                    response_serializer=toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.RedeliverCallbackResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -517,6 +554,60 @@ class InvocationService:
             '/toolmesh.executor.v1.InvocationService/DeleteCheckpoint',
             toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.DeleteCheckpointRequest.SerializeToString,
             toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.DeleteCheckpointResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListCallbackDeliveries(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolmesh.executor.v1.InvocationService/ListCallbackDeliveries',
+            toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.ListCallbackDeliveriesRequest.SerializeToString,
+            toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.ListCallbackDeliveriesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RedeliverCallback(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolmesh.executor.v1.InvocationService/RedeliverCallback',
+            toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.RedeliverCallbackRequest.SerializeToString,
+            toolmesh_dot_executor_dot_v1_dot_invocation__service__pb2.RedeliverCallbackResponse.FromString,
             options,
             channel_credentials,
             insecure,

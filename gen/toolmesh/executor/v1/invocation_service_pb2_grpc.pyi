@@ -89,8 +89,17 @@ class InvocationServiceStub:
     ListCheckpoints: _grpc.UnaryUnaryMultiCallable[_invocation_service_pb2.ListCheckpointsRequest, _invocation_service_pb2.ListCheckpointsResponse]
     """Lists the checkpoints of an invocation. Callable by the same callers as StartInvocation. Fails like GetInvocation."""
     DeleteCheckpoint: _grpc.UnaryUnaryMultiCallable[_invocation_service_pb2.DeleteCheckpointRequest, _invocation_service_pb2.DeleteCheckpointResponse]
-    """Deletes a checkpoint, and those that are differences to it become full ones or are deleted. Callable by the same callers as
-    StartInvocation. Idempotent: one that is gone stays so. Fails like GetInvocation.
+    """Deletes a checkpoint, and those that are differences to it. Callable by the same callers as StartInvocation. Idempotent: one that is
+    gone stays so. Fails like GetInvocation, and with STATE_SERVER_UNAVAILABLE while the store of micro checkpoints does not answer.
+    """
+    ListCallbackDeliveries: _grpc.UnaryUnaryMultiCallable[_invocation_service_pb2.ListCallbackDeliveriesRequest, _invocation_service_pb2.ListCallbackDeliveriesResponse]
+    """Lists the deliveries to callbacks of the caller's invocations, the newest end first. Callable by the same callers as StartInvocation.
+    They are kept for at least seven days, also when the invocation is gone. A page token of another query fails with PAGE_TOKEN_INVALID.
+    """
+    RedeliverCallback: _grpc.UnaryUnaryMultiCallable[_invocation_service_pb2.RedeliverCallbackRequest, _invocation_service_pb2.RedeliverCallbackResponse]
+    """Sends a report to its callback again, with all its tries, whatever became of it before. Callable by the same callers as
+    StartInvocation. Receivers recognise it by its unchanged `webhook-id`. Answers when it is queued. Fails with INVOCATION_NOT_FOUND
+    where the caller has no such delivery.
     """
 
 @_typing.type_check_only
@@ -154,8 +163,17 @@ class InvocationServiceAsyncStub(InvocationServiceStub):
     ListCheckpoints: _aio.UnaryUnaryMultiCallable[_invocation_service_pb2.ListCheckpointsRequest, _invocation_service_pb2.ListCheckpointsResponse]  # type: ignore[assignment]
     """Lists the checkpoints of an invocation. Callable by the same callers as StartInvocation. Fails like GetInvocation."""
     DeleteCheckpoint: _aio.UnaryUnaryMultiCallable[_invocation_service_pb2.DeleteCheckpointRequest, _invocation_service_pb2.DeleteCheckpointResponse]  # type: ignore[assignment]
-    """Deletes a checkpoint, and those that are differences to it become full ones or are deleted. Callable by the same callers as
-    StartInvocation. Idempotent: one that is gone stays so. Fails like GetInvocation.
+    """Deletes a checkpoint, and those that are differences to it. Callable by the same callers as StartInvocation. Idempotent: one that is
+    gone stays so. Fails like GetInvocation, and with STATE_SERVER_UNAVAILABLE while the store of micro checkpoints does not answer.
+    """
+    ListCallbackDeliveries: _aio.UnaryUnaryMultiCallable[_invocation_service_pb2.ListCallbackDeliveriesRequest, _invocation_service_pb2.ListCallbackDeliveriesResponse]  # type: ignore[assignment]
+    """Lists the deliveries to callbacks of the caller's invocations, the newest end first. Callable by the same callers as StartInvocation.
+    They are kept for at least seven days, also when the invocation is gone. A page token of another query fails with PAGE_TOKEN_INVALID.
+    """
+    RedeliverCallback: _aio.UnaryUnaryMultiCallable[_invocation_service_pb2.RedeliverCallbackRequest, _invocation_service_pb2.RedeliverCallbackResponse]  # type: ignore[assignment]
+    """Sends a report to its callback again, with all its tries, whatever became of it before. Callable by the same callers as
+    StartInvocation. Receivers recognise it by its unchanged `webhook-id`. Answers when it is queued. Fails with INVOCATION_NOT_FOUND
+    where the caller has no such delivery.
     """
 
 class InvocationServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -276,8 +294,29 @@ class InvocationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _invocation_service_pb2.DeleteCheckpointRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_invocation_service_pb2.DeleteCheckpointResponse, _abc.Awaitable[_invocation_service_pb2.DeleteCheckpointResponse]]:
-        """Deletes a checkpoint, and those that are differences to it become full ones or are deleted. Callable by the same callers as
-        StartInvocation. Idempotent: one that is gone stays so. Fails like GetInvocation.
+        """Deletes a checkpoint, and those that are differences to it. Callable by the same callers as StartInvocation. Idempotent: one that is
+        gone stays so. Fails like GetInvocation, and with STATE_SERVER_UNAVAILABLE while the store of micro checkpoints does not answer.
+        """
+
+    @_abc_1.abstractmethod
+    def ListCallbackDeliveries(
+        self,
+        request: _invocation_service_pb2.ListCallbackDeliveriesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_invocation_service_pb2.ListCallbackDeliveriesResponse, _abc.Awaitable[_invocation_service_pb2.ListCallbackDeliveriesResponse]]:
+        """Lists the deliveries to callbacks of the caller's invocations, the newest end first. Callable by the same callers as StartInvocation.
+        They are kept for at least seven days, also when the invocation is gone. A page token of another query fails with PAGE_TOKEN_INVALID.
+        """
+
+    @_abc_1.abstractmethod
+    def RedeliverCallback(
+        self,
+        request: _invocation_service_pb2.RedeliverCallbackRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_invocation_service_pb2.RedeliverCallbackResponse, _abc.Awaitable[_invocation_service_pb2.RedeliverCallbackResponse]]:
+        """Sends a report to its callback again, with all its tries, whatever became of it before. Callable by the same callers as
+        StartInvocation. Receivers recognise it by its unchanged `webhook-id`. Answers when it is queued. Fails with INVOCATION_NOT_FOUND
+        where the caller has no such delivery.
         """
 
 def add_InvocationServiceServicer_to_server(servicer: InvocationServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1485,7 +1485,10 @@ class CheckpointConfig(_message.Message):
     MICRO_INTERVAL_FIELD_NUMBER: _builtins.int
     MACRO_EVENTS_FIELD_NUMBER: _builtins.int
     enabled: _builtins.bool
-    """True if the tool can resume."""
+    """True if the tool can resume: a run may start from any state that an earlier run of the same invocation saved, and repeats what that
+    run did after it. Effects of repeated steps happen once if the tool gives them a key of their own, such as `{idempotency_key}/{step}`.
+    Not possible with a writable volume.
+    """
     @_builtins.property
     def micro_interval(self) -> _duration_pb2.Duration:
         """How often small checkpoints are taken, 10 s to 5 min; unset means 30 s."""

@@ -66,7 +66,7 @@ async def test_peers_are_reached_without_the_proxy_that_is_for_the_outside(
     for name in ("no_proxy", "no_grpc_proxy"):
         monkeypatch.delenv(name, raising=False)
     identity = pki.of("authz")
-    server = grpc.aio.server()
+    server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
     pair = (identity.key.read_bytes(), identity.cert.read_bytes())
     port = server.add_secure_port(
         "127.0.0.1:0", grpc.ssl_server_credentials([pair], pki.ca.read_bytes(), require_client_auth=True)

@@ -13,7 +13,7 @@ from grpc_health.v1 import health
 from grpc_reflection.v1alpha import reflection_pb2 as pb
 
 from libs.common.auth.peers import EDGE, OPERATOR
-from libs.common.call_context import Call, enter
+from libs.common.call_context import _CURRENT, Call
 from libs.common.rpc.reflection import MAX_QUESTIONS, METHOD, V1, V1ALPHA, add_reflection
 from libs.common.trace_context import continue_trace
 
@@ -23,8 +23,8 @@ class AsPeer(grpc.aio.ServerInterceptor):
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
         peer = dict(details.invocation_metadata).get("peer")
-        if peer is not None:
-            enter(Call(details.method, continue_trace(None), peer=peer))
+        # Without a peer nothing is entered, and nothing is left of an earlier test either.
+        _CURRENT.set(None if peer is None else Call(details.method, continue_trace(None), peer=peer))
         return await continuation(details)
 
 

@@ -21,7 +21,7 @@ async def nothing(request, context):
 
 
 async def main():
-    server = grpc.aio.server()
+    server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
     methods = {"Call": grpc.unary_unary_rpc_method_handler(nothing)}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("a.B", methods),))
     port = server.add_insecure_port("127.0.0.1:0")

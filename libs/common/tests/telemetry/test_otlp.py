@@ -34,7 +34,7 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer):
 @pytest.fixture
 async def collector() -> AsyncIterator[tuple[Collector, str]]:
     kept = Collector()
-    server = grpc.aio.server()
+    server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
     trace_service_pb2_grpc.add_TraceServiceServicer_to_server(kept, server)  # type: ignore[no-untyped-call]
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

@@ -80,6 +80,19 @@ def test_a_question_is_answered_by_name(toolmesh: Any, mesh: Any) -> None:
     assert toolmesh("jobs", "resume", NAME, "--input", "1").exit_code == 2
 
 
+def test_an_ended_invocation_is_resumed_from_a_checkpoint(toolmesh: Any, mesh: Any) -> None:
+    made = ipb.Checkpoint(name=f"{NAME}/checkpoints/7", number=7, kind=ipb.CHECKPOINT_KIND_NAMED, label="half-way")
+    mesh.answer("ListCheckpoints", pb.ListCheckpointsResponse(checkpoints=[made]))
+    shown = toolmesh("jobs", "checkpoints", NAME).stdout
+    assert all(words in shown for words in ("7", "named", "half-way"))
+    mesh.answer("ResumeInvocation", pb.ResumeInvocationResponse(invocation=RUNNING))
+    mesh.answer("GetInvocation", pb.GetInvocationResponse(invocation=RUNNING))
+    for arguments in ((), ("--checkpoint", "7"), ("--checkpoint", made.name)):
+        assert toolmesh("jobs", "resume", NAME, *arguments).exit_code == 0
+    assert [each.request.checkpoint.name for each in mesh.of("ResumeInvocation")] == ["", made.name, made.name]
+    assert toolmesh("jobs", "resume", NAME, "--checkpoint", "7", "--input", "1").exit_code == 2
+
+
 def test_a_watch_shows_what_the_tool_reports(toolmesh: Any, mesh: Any) -> None:
     reports = [
         ipb.InvocationEvent(

@@ -132,19 +132,32 @@ def resume(
     name: Name,
     answer: Annotated[
         str, typer.Option("--input", metavar="JSON", help="The answer to the question that its tool waits with.")
-    ],
+    ] = "",
+    checkpoint: Annotated[
+        str, typer.Option(metavar="ID", help="The checkpoint to start from.", show_default="the newest usable one")
+    ] = "",
     *,
     target: Target,
     as_json: bool,
 ) -> None:
-    """Answer the question of an invocation.
+    """Resume an invocation, or answer its question.
+
+    One that failed, timed out or was cancelled is started again from a checkpoint, as a new invocation.
 
     \b
     Example:
+      toolmesh jobs resume invocations/0198c
+      toolmesh jobs resume invocations/0198c --checkpoint 7
       toolmesh jobs resume invocations/0198c --input '{"approve": true}'
     """
     from toolmesh_sdk.cli.inputs.json_input import parse_json
 
+    if answer and checkpoint:
+        raise typer.BadParameter("--input and --checkpoint exclude each other", param_hint="--checkpoint")
+    if not answer:
+        with open_client(target) as client:
+            _print_job(client.job(name).resume(checkpoint).get(), as_json)
+        return
     value = parse_json(answer, "--input")
     with open_client(target) as client:
         job = client.job(name)
@@ -152,6 +165,39 @@ def resume(
         if not waiting.HasField("input_request"):
             raise typer.BadParameter(f"{name} waits for no input; see `toolmesh jobs show {name}`", param_hint="NAME")
         _print_job(job.answer(value, waiting.input_request.input_id), as_json)
+
+
+@app.command()
+@report_errors
+@add_target_options()
+def checkpoints(name: Name, *, target: Target, as_json: bool) -> None:
+    """List the checkpoints of an invocation.
+
+    \b
+    Example:
+      toolmesh jobs checkpoints invocations/0198c
+    """
+    from toolmesh.executor.v1.invocation_pb2 import CheckpointKind
+
+    from toolmesh_sdk.cli.views.documents import format_time, message_to_dict
+
+    with open_client(target) as client:
+        found = client.job(name).checkpoints()
+    if as_json:
+        output.print_json({"checkpoints": [message_to_dict(each) for each in found]})
+        return
+    rows = [
+        (
+            str(each.number),
+            CheckpointKind.Name(each.kind).removeprefix("CHECKPOINT_KIND_").lower(),
+            each.label,
+            str(each.state_bytes),
+            str(each.stored_bytes),
+            format_time(each.create_time),
+        )
+        for each in found
+    ]
+    output.print_table(("ID", "KIND", "LABEL", "BYTES", "STORED", "MADE"), rows)
 
 
 @app.command()

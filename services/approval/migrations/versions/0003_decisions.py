@@ -36,6 +36,10 @@ def upgrade() -> None:
     op.drop_index("tickets_due", "tickets")
     op.create_index("tickets_due", "tickets", ["next_time"], postgresql_where=sa.text("next_time is not null"))
     op.create_index("tickets_changed", "tickets", ["update_time"])
+    of_requester = ["tenant", sa.text("(requester ->> 'subject')")]
+    op.create_index(
+        "tickets_open_of_requester", "tickets", of_requester, postgresql_where=sa.text("next_time is not null")
+    )
     # One open ticket for each call, so that a call that is sent again does not ask the approvers again.
     one_open = sa.text(f"{OPEN} and call_digest <> ''")
     op.create_index("tickets_open_call", "tickets", ["call_digest"], unique=True, postgresql_where=one_open)

@@ -388,6 +388,19 @@ async def _next_state(stream: Any, name: str) -> Any:
                 return ticket.state
 
 
+async def test_no_requester_floods_the_approvers(service: Any) -> None:
+    stub = service.stub("executor")
+    await asyncio.gather(*(create(stub) for _ in range(100)))
+    error = await refusal(stub.CreateTicket(request(arguments_digest="sha256:more")))
+    assert error.reason is Reason.RATE_LIMITED
+    # Another requester, and the same one after the end of a ticket, ask as before.
+    await create(stub, requester=caller_pb2.Caller(subject=BOB, tenant="acme"))
+    [ticket] = (await stub.ListTickets(pb.ListTicketsRequest(page_size=1, page_token=""))).tickets[:1]
+    for listed in (await stub.ListTickets(pb.ListTicketsRequest(page_size=5))).tickets:
+        await stub.CancelTicket(pb.CancelTicketRequest(name=listed.name))
+    assert (await create(stub)).name != ticket.name
+
+
 async def test_ticket_pages_are_newest_first_and_bound_to_their_query(service: Any, signer: Any) -> None:
     stub = service.stub("executor")
     made = [(await create(stub)).name for _ in range(5)]

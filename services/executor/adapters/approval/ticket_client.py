@@ -27,7 +27,7 @@ _TIERS = {"user", "agent", "invocation"}
 _MAX_REASON, _MAX_LISTED, _MAX_GROUPS, _MAX_QUORUM = 2000, 64, 64, 100
 # The answers about a ticket that the caller gets as they are.
 _PASSED_ON = frozenset(
-    {Reason.APPROVAL_REQUIRED, Reason.APPROVAL_REJECTED, Reason.SELF_APPROVAL, Reason.NOT_FOUND}
+    {Reason.APPROVAL_REQUIRED, Reason.APPROVAL_REJECTED, Reason.SELF_APPROVAL, Reason.NOT_FOUND, Reason.RATE_LIMITED}
     | {reason for reason in Reason if reason.name.startswith("TICKET_")}
 )
 

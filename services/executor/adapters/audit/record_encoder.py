@@ -158,6 +158,10 @@ class RecordEncoder:
             form["violations"] = self._redact_list(_effects(record.violations), record)
         if record.undone_by:
             form["compensation"] = record.undone_by
+        if record.cancellation:
+            form["cancellation"] = record.cancellation
+        if record.resumed_from:
+            form["resumed_from"] = record.resumed_from[:_MAX_NAME]
         if record.refused_calls > 1:
             form["refused_calls"] = record.refused_calls
         if record.costs:

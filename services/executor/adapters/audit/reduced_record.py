@@ -36,6 +36,7 @@ _KEPT = (
     "result_digest",
     "replayed",
     "preview",
+    "resumed_from",
     "refused_calls",
     "act",
     "caller",

@@ -14,6 +14,7 @@ from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from libs.common.sql.engine import transaction
+from services.executor.adapters.checkpoints.postgres_checkpoints import insert_checkpoint
 from services.executor.adapters.jobs.report_rows import ATTACHED_SECONDS, HELD, INSERT_TRANSITION, OWN, held_by, own_job
 from services.executor.adapters.jobs.statements import Statements
 from services.executor.domain.jobs.job import JobFilter, JobOwner
@@ -21,13 +22,15 @@ from services.executor.domain.jobs.job import JobFilter, JobOwner
 # Seconds of waiting that raise the priority of a job by one.
 AGING_SECONDS = 30
 _SWEEP_ROWS = 500
+# Longer than a delivery is tried.
+_KEEP_DELIVERIES = timedelta(days=7)
 # Claims are made one at a time, so that the bounds hold across replicas.
 _CLAIM_LOCK = text("select pg_advisory_xact_lock(hashtext('toolmesh.executor.jobs'))")
 
 _COLUMNS = (
     "invocation_id, tenant, subject, tool_version, tool_digest, state, sequence, attempt, executor_id, create_time,"
     " deadline, start_time, end_time, cancel_requested, key, task_id, native_call_id, trace_id, failed,"
-    " cancel_when_detached"
+    " cancel_when_detached, resumed_from"
 )
 
 _WAITING = text("""
@@ -38,11 +41,12 @@ from jobs where end_time is null and owner = ''
 _ADD = text(f"""
 with added as (
   insert into jobs (invocation_id, tenant, subject, session, tool, key, arguments_digest, tool_version, tool_digest,
-                    state, priority, request, cancel_when_detached, task_id, native_call_id, trace_id, sequence,
-                    create_time, retry_time, deadline, expire_time)
+                    state, priority, request, cancel_when_detached, task_id, native_call_id, trace_id,
+                    resumable_request, resumed_from, callback, sequence, create_time, retry_time, deadline, expire_time)
   values (:invocation_id, :tenant, :subject, :session, :tool, :key, :arguments_digest, :tool_version, :tool_digest,
           :state, :priority, :request, :cancel_when_detached, :task_id, :native_call_id, :trace_id,
-          cardinality(cast(:states as text[])), now(), now(), now() + :max_duration, now() + :max_duration + :keep)
+          :resumable_request, :resumed_from, :callback, cardinality(cast(:states as text[])), now(), now(),
+          now() + :max_duration, now() + :max_duration + :keep)
   on conflict (tenant, subject, session, tool, key) where key <> '' do nothing
   returning invocation_id, create_time
 ), attached as (
@@ -101,26 +105,33 @@ with held as (
     -- Its replica may have come back since it was chosen.
     and j.end_time is null and (j.owner = '' or j.lease_until <= now())
     and (j.state in ('running', 'needs_input')) = c.interrupted
-  returning j.invocation_id, j.attempt, j.losses, j.request, j.cancel_requested, j.state, j.sequence, c.interrupted,
+  returning j.invocation_id, j.attempt, j.losses, j.resumed_from, j.request, j.cancel_requested, j.state, j.sequence,
+            c.interrupted,
             greatest(extract(epoch from j.deadline - now()), 0)::float8 as seconds_left
 ), taken_over as (
   {INSERT_TRANSITION} select invocation_id, sequence, state, 'taken over', now() from claimed where interrupted
 )
-select invocation_id, attempt, losses, request, cancel_requested, seconds_left, interrupted from claimed
+select invocation_id, attempt, losses, resumed_from, request, cancel_requested, seconds_left, interrupted from claimed
 """)  # noqa: S608
 _BEGIN = text(f"""
 with begun as (
   update jobs set state = 'running', sequence = sequence + 1, start_time = coalesce(start_time, now()) where {HELD}
   and state not in ('running', 'needs_input') returning invocation_id, sequence
 )
-{INSERT_TRANSITION} select invocation_id, sequence, 'running', '', now() from begun
+{INSERT_TRANSITION} select invocation_id, sequence, 'running', :source, now() from begun
 """)  # noqa: S608
 _FINISH = text(f"""
 with ended as (
   update jobs set state = :state, sequence = sequence + 1, end_time = now(), owner = '', request = null,
-         input_schema = null, answer = null, failed = :failed, outcome = :outcome,
-         expire_time = now() + :keep where {HELD}
-  returning invocation_id, sequence
+         input_schema = null, answer = null, failed = :failed, outcome = :outcome, expire_time = now() + :keep,
+         callback = null, resumable_request = case when :state = 'succeeded' then null else resumable_request end
+  from (select invocation_id as id, callback as reported from jobs where {HELD} for update) as former
+  where invocation_id = former.id
+  returning invocation_id, sequence, tenant, subject, former.reported
+), queued as (
+  insert into callback_deliveries (invocation_id, tenant, subject, state, callback, end_time, next_time, expire_time)
+  select invocation_id, tenant, subject, :state, reported, now(), now(), now() + :keep_deliveries
+  from ended where reported is not null
 )
 {INSERT_TRANSITION} select invocation_id, sequence, :state, :reason, now() from ended
 """)  # noqa: S608
@@ -140,8 +151,11 @@ returning j.invocation_id, j.cancel_requested,
           case when j.state = 'needs_input' and j.answer is not null then j.input_id else '' end as answered
 """)
 _SWEEP = text("""
-delete from jobs where expire_time <= now() and end_time is not null
-and ctid in (select ctid from jobs where expire_time <= now() and end_time is not null limit :max_rows)
+delete from jobs where ctid in (
+  select ctid from jobs j where expire_time <= now() and end_time is not null
+    and not exists (select from checkpoints c where c.invocation_id = j.invocation_id and c.kind = 'named')
+  limit :max_rows
+) and expire_time <= now() and end_time is not null
 """)
 
 
@@ -159,11 +173,19 @@ class JobRows:
         rows = await self._callers.all(_WAITING, {"tenant": tenant})
         return rows[0]
 
-    async def add(self, values: dict[str, Any], *, max_seconds: float) -> bool:
-        """Insert a job with the events of its states; return False if its key has a job."""
+    async def add(
+        self, values: dict[str, Any], *, max_seconds: float, checkpoint: dict[str, Any] | None = None
+    ) -> bool:
+        """Insert a job with the events of its states and its first checkpoint; return False if its key has a job."""
         attached = timedelta(seconds=ATTACHED_SECONDS)
         durations = {"max_duration": timedelta(seconds=max_seconds), "keep": self._keep, "attached": attached}
-        return await self._callers.change(_ADD, {**values, **durations}) > 0
+        if checkpoint is None:
+            return await self._callers.change(_ADD, {**values, **durations}) > 0
+        async with transaction(self._engine) as connection:
+            if not (await connection.execute(_ADD, {**values, **durations})).rowcount:
+                return False
+            await insert_checkpoint(connection, checkpoint)
+            return True
 
     async def find_by_key(self, values: dict[str, Any]) -> Row[Any] | None:
         """Return the job of a key, with the digest of its arguments."""
@@ -209,15 +231,16 @@ class JobRows:
             await connection.execute(_CLAIM_LOCK)
             return (await connection.execute(_CLAIM, values)).all()
 
-    async def begin(self, invocation_id: str, attempt: int) -> bool:
-        """Note that the tool starts; return whether the job is held."""
-        return await self._runs.change(_BEGIN, self._held(invocation_id, attempt)) > 0
+    async def begin(self, invocation_id: str, attempt: int, source: str) -> bool:
+        """Note that the tool starts, and from which checkpoint; return whether the job is held."""
+        return await self._runs.change(_BEGIN, {**self._held(invocation_id, attempt), "source": source}) > 0
 
     async def finish(
         self, invocation_id: str, attempt: int, *, state: str, reason: str, failed: bool, outcome: bytes
     ) -> bool:
         """End a job; return whether it was held."""
         values = {"state": state, "reason": reason, "failed": failed, "outcome": outcome, "keep": self._keep}
+        values["keep_deliveries"] = max(self._keep, _KEEP_DELIVERIES)
         return await self._runs.change(_FINISH, {**self._held(invocation_id, attempt), **values}) > 0
 
     async def give_back(self, invocation_id: str, attempt: int, delay: float) -> None:

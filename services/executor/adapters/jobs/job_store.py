@@ -14,9 +14,11 @@ from toolmesh.executor.v1.result_envelope_pb2 import ResultEnvelope
 from libs.common.errors import MeshError
 from libs.common.rpc.status import envelope, from_envelope
 from libs.common.sealing import Seal, SealError
+from services.executor.adapters.checkpoints.postgres_checkpoints import checkpoint_columns
 from services.executor.adapters.jobs.job_rows import JobRows
 from services.executor.convert.invocation import envelope_of, result_of
 from services.executor.domain import errors
+from services.executor.domain.checkpoints.resume_invocation import ResumableRequest
 from services.executor.domain.jobs.job import ClaimedJob, Job, JobBounds, JobFilter, JobOwner, JobPage, NewJob, Renewal
 from services.executor.domain.model import Request, Result
 from services.executor.domain.states import State
@@ -45,7 +47,9 @@ class PostgresJobs:
         first = await self._rows.find_by_key(values)
         if first is None:
             await self._raise_if_full(job)
-            added = await self._rows.add({**values, **self._columns(job)}, max_seconds=job.max_seconds)
+            added = await self._rows.add(
+                {**values, **self._columns(job)}, max_seconds=job.max_seconds, checkpoint=self._first_checkpoint(job)
+            )
             first = None if added else await self._rows.find_by_key(values)
         if first is not None:
             if first.arguments_digest != job.arguments_digest:
@@ -82,9 +86,9 @@ class PostgresJobs:
         rows = await self._rows.claim(limit, without, per_tenant=bounds.per_tenant, per_tool=bounds.per_tool)
         return [job for row in rows if (job := await self._claimed(row)) is not None]
 
-    async def begin(self, job: ClaimedJob) -> bool:
-        """Note that the tool starts; return False if the job is no longer held."""
-        return await self._rows.begin(job.invocation_id, job.attempt)
+    async def begin(self, job: ClaimedJob, source: str = "") -> bool:
+        """Note that the tool starts, and from which checkpoint; return False if the job is no longer held."""
+        return await self._rows.begin(job.invocation_id, job.attempt, source)
 
     async def finish(self, job: ClaimedJob, state: State, outcome: Result | MeshError) -> bool:
         """Store the outcome; return False, and change nothing, if the job is no longer held."""
@@ -137,7 +141,34 @@ class PostgresJobs:
             "trace_id": request.trace_id,
             "cancel_when_detached": job.cancel_when_detached,
             "request": self._seal.seal(_ENCODER.encode(sealed), _request_context(job.invocation_id)),
+            "resumable_request": self._resumable(job) if job.resumable else None,
+            "resumed_from": job.resumed_from,
+            "callback": self._sealed_callback(job),
         }
+
+    def _resumable(self, job: NewJob) -> bytes:
+        request = job.request
+        kept = ResumableRequest(
+            tool=job.tool,
+            version=job.tool_version.rpartition("/")[2],
+            tool_digest=job.tool_digest,
+            arguments=request.arguments,
+            effect_key=request.effect_key or request.idempotency_key,
+            session_id=request.caller.session_id,
+            task_id=request.task_id,
+            priority=request.priority,
+        )
+        return self._seal.seal(_ENCODER.encode(kept), resumable_context(job.invocation_id))
+
+    def _sealed_callback(self, job: NewJob) -> bytes | None:
+        if job.callback is None:
+            return None
+        return self._seal.seal(_ENCODER.encode(job.callback), callback_context(job.invocation_id))
+
+    def _first_checkpoint(self, job: NewJob) -> dict[str, Any] | None:
+        if job.first_checkpoint is None:
+            return None
+        return checkpoint_columns(self._seal, job.request.caller.tenant, *job.first_checkpoint)
 
     async def _claimed(self, row: Row[Any]) -> ClaimedJob | None:
         """Decrypt a claimed job. One that no key opens any more ends here: no replica could ever run it."""
@@ -159,6 +190,7 @@ class PostgresJobs:
             row.cancel_requested,
             row.losses,
             row.interrupted,
+            row.resumed_from,
         )
 
     def _job(self, row: Row[Any]) -> Job:
@@ -180,6 +212,7 @@ class PostgresJobs:
             task_id=row.task_id,
             native_call_id=row.native_call_id,
             trace_id=row.trace_id,
+            resumed_from=row.resumed_from,
             cancel_when_detached=row.cancel_when_detached,
             outcome=None if row.outcome is None else self._open_outcome(row),
         )
@@ -207,6 +240,16 @@ def _identifying_columns(job: NewJob) -> dict[str, Any]:
 
 def _request_context(invocation_id: str) -> str:
     return f"jobs/{invocation_id}/request"
+
+
+def resumable_context(invocation_id: str) -> str:
+    """Return the context that a kept request is bound to."""
+    return f"jobs/{invocation_id}/resumable"
+
+
+def callback_context(invocation_id: str) -> str:
+    """Return the context that a callback is bound to."""
+    return f"jobs/{invocation_id}/callback"
 
 
 def _outcome_context(invocation_id: str) -> str:

@@ -21,7 +21,12 @@ from services.executor.adapters.registry.json_schema import (
     output_contract,
     resources_of,
 )
-from services.executor.adapters.registry.manifest_profiles import confinement_of, placement_of, rendering_of
+from services.executor.adapters.registry.manifest_profiles import (
+    checkpoint_of,
+    confinement_of,
+    placement_of,
+    rendering_of,
+)
 from services.executor.domain.deadlines import CLASS_SECONDS
 from services.executor.domain.tool import Deprecation, Effect, Mutation, TimeoutClass, Tool, UncertainOutcome
 
@@ -127,12 +132,14 @@ def _compile(version: vpb.ToolVersion, name: ToolName, number: str, deprecation:
         compensation=manifest.compensation_tool,
         dry_run=manifest.dry_run_supported,
         cancellation_supported=manifest.execution.cancellation_supported,
+        progress_supported=manifest.execution.progress_supported,
         cache_seconds=_seconds(manifest.execution.cache_ttl) if mutation is Mutation.READ_ONLY else 0.0,
         persists=not manifest.output.persistence_opt_out,
         argument_spec=compile_arguments(manifest, confinement),
         confinement=confinement,
         placement=placement_of(manifest),
         rendering=rendering_of(manifest),
+        checkpoint=checkpoint_of(manifest),
     )
 
 

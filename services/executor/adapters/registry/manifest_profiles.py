@@ -6,6 +6,7 @@ import re
 
 from toolmesh.registry.v1 import tool_manifest_pb2 as mpb
 
+from services.executor.domain.checkpoints.checkpoint import CheckpointConfig
 from services.executor.domain.tool import Access, Confinement, Placement, Rendering, SiblingFailure
 
 _TIERS = {
@@ -29,6 +30,7 @@ _FILES = re.compile(r"filesystem:(read|write):([a-z][a-z0-9_-]*)")
 _DEFAULT_TIER = "kernel"
 _DEFAULT_PORTS = (80, 443)
 _DEFAULT_PRIORITY = 5
+_DEFAULT_INTERVAL = 30.0
 
 
 def confinement_of(manifest: mpb.ToolManifest) -> Confinement:
@@ -71,6 +73,15 @@ def rendering_of(manifest: mpb.ToolManifest) -> Rendering:
     """Return the templates of the three representations."""
     hints = manifest.interface.rendering
     return Rendering(model=hints.model_facing, ui=hints.ui_facing, search=hints.transcript_search)
+
+
+def checkpoint_of(manifest: mpb.ToolManifest) -> CheckpointConfig | None:
+    """Return how runs save their state; None where they do not."""
+    config = manifest.execution.checkpoint
+    if not config.enabled:
+        return None
+    interval = config.micro_interval.seconds + config.micro_interval.nanos / 1e9
+    return CheckpointConfig(interval or _DEFAULT_INTERVAL, frozenset(config.macro_events))
 
 
 def _millicpus(text: str) -> int:

@@ -11,6 +11,9 @@ from libs.common.entry_points import parse_command
 from libs.common.errors import MeshError
 from libs.common.json.jsonio import dump
 from libs.common.telemetry.log import Log
+from services.executor.adapters.runners.channel.cancellation import CancelGrace, StopSteps, run_cancelable
+from services.executor.adapters.runners.channel.event_lines import EventLines
+from services.executor.adapters.runners.channel.tool_reports import ToolReports
 from services.executor.adapters.runners.entry_point_resolver import (
     EntryPointResolver,
     ResolvedEntryPoint,
@@ -35,12 +38,20 @@ from services.executor.adapters.runners.workspace.workspace import Workspace
 from services.executor.adapters.sandbox.egress.listener import EgressListener
 from services.executor.adapters.sandbox.egress.proxy import refusal_error as egress_error
 from services.executor.adapters.sandbox.exit_report import error_for_exit
-from services.executor.adapters.sandbox.port import ExitKind, ExitReport, Plan, SandboxedProcess
+from services.executor.adapters.sandbox.port import (
+    EVENTS_DESCRIPTOR,
+    INPUT_DESCRIPTOR,
+    ExitKind,
+    ExitReport,
+    Plan,
+    SandboxedProcess,
+)
 from services.executor.domain import errors
 from services.executor.domain.model import LogSource, RunRequest, RunResult
 from services.executor.domain.tool import Tool
 
 _CHUNK_BYTES = 64 * 1024
+_DESCRIPTORS = {"TOOLMESH_EVENTS_FD": str(EVENTS_DESCRIPTOR), "TOOLMESH_INPUT_FD": str(INPUT_DESCRIPTOR)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +65,13 @@ class _Program:
 class CommandRunner:
     """Passes the call's arguments to a program as JSON on stdin and reads its stdout as the result."""
 
-    def __init__(self, environment: RunnerEnvironment, log: Log, *, output_bytes: int) -> None:
+    def __init__(
+        self, environment: RunnerEnvironment, log: Log, *, output_bytes: int, cancel_grace: CancelGrace
+    ) -> None:
         self._environment = environment
         self._log = log
         self._output_bytes = output_bytes
+        self._cancel_grace = cancel_grace
         self._entry_points = EntryPointResolver(self._resolve)
 
     def sandbox_for(self, tool: Tool) -> str | None:
@@ -78,6 +92,8 @@ class CommandRunner:
         sandbox = self._environment.tiers.require(tool)
         if work.preview and tool.confinement.hosts:
             raise errors.preview_unknown()
+        if work.channel is not None and work.channel.canceled.done():
+            raise errors.canceled()
         argv = (*program.target.argv, *build_argv(program.target.templates, work.arguments))
 
         async def attempt(workspace: Workspace) -> ToolAnswer:
@@ -89,7 +105,7 @@ class CommandRunner:
                 process_starts.labels("command", "cold").inc()
                 try:
                     work.begin()
-                    return await workspace.run_watched(process.kill, self._read_answer(process, tool, work, gate))
+                    return await workspace.run_watched(process.kill, self._run(process, tool, work, gate))
                 finally:
                     ending = await asyncio.shield(process.kill())
                     work.notes.lines[:0] = split_lines(LogSource.STDERR, ending.stderr_tail)
@@ -121,6 +137,29 @@ class CommandRunner:
         argv = (*PYTHON, path) if path.endswith(".py") else (path,)
         label = sandbox_label(sandbox, "command", pack.label)
         return ResolvedEntryPoint(_Program(argv, command.templates), label, pack)
+
+    async def _run(
+        self, process: SandboxedProcess, tool: Tool, work: RunRequest, gate: EgressListener | None
+    ) -> ToolAnswer:
+        channel, pipes = work.channel, process.event_pipes
+        if channel is None or pipes is None:
+            return await self._read_answer(process, tool, work, gate)
+        lines = EventLines(pipes, work.notes)
+        lines.send_resume_state(channel.resume_state)
+        reports = ToolReports(channel, tool, work, lines.send, self._log)
+        reading = asyncio.create_task(lines.read(reports), name="tool-events")
+        steps = StopSteps(lines.request_stop, process.terminate, process.kill)
+        try:
+            run = self._read_answer(process, tool, work, gate)
+            answer = await run_cancelable(run, channel, tool, steps, self._cancel_grace)
+            # The process has ended, so its events do.
+            reports.end_rate()
+            await reading
+            return answer
+        finally:
+            reading.cancel()
+            await asyncio.wait([reading])
+            await reports.close()
 
     async def _read_answer(
         self, process: SandboxedProcess, tool: Tool, work: RunRequest, gate: EgressListener | None
@@ -167,10 +206,12 @@ def _plan(
         mount_namespace=workspace.mount_namespace,
         cpu_seconds=cpu_limit_seconds(tool, work.seconds),
         egress_socket="" if gate is None else gate.path,
+        has_events=work.channel is not None,
         environment={
             "TOOLMESH_INVOCATION": work.invocation_id,
             "TOOLMESH_IDEMPOTENCY_KEY": work.idempotency_key,
             "TOOLMESH_PREVIEW": "1" if work.preview else "",
+            **(_DESCRIPTORS if work.channel is not None else {}),
         },
     )
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.capabilities import Capabilities
+from services.executor.adapters.runners.channel.cancellation import CancelGrace
 from services.executor.adapters.runners.command import CommandRunner
 from services.executor.adapters.runners.environment import RunnerEnvironment
 from services.executor.adapters.runners.middleware import ErrorMappingRunner, MetricsRunner, ThrottledSandbox
@@ -29,6 +30,7 @@ class RunnerConfig:
     workers: PoolLimits = PoolLimits()
     cold_starts: int = 4
     output_bytes: int = 16 << 20
+    cancel_grace: CancelGrace = CancelGrace()
 
 
 class SandboxedRunners:
@@ -50,8 +52,11 @@ class SandboxedRunners:
             log,
             output_bytes=config.output_bytes,
             lifetime_calls=config.workers.max_calls,
+            cancel_grace=config.cancel_grace,
         )
-        command = CommandRunner(self._environment, log, output_bytes=config.output_bytes)
+        command = CommandRunner(
+            self._environment, log, output_bytes=config.output_bytes, cancel_grace=config.cancel_grace
+        )
         runners: dict[str, Runner] = {"python": python, "command": command}
         self.by_kind: Mapping[str, Runner] = {
             kind: MetricsRunner(ErrorMappingRunner(runner, log), kind) for kind, runner in runners.items()

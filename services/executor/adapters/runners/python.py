@@ -10,6 +10,10 @@ from typing import Any
 from libs.common.entry_points import parse_function
 from libs.common.errors import MeshError, Reason
 from libs.common.telemetry.log import Log
+from services.executor.adapters.runners.channel.cancellation import CancelGrace, StopSteps, run_cancelable
+from services.executor.adapters.runners.channel.early_frames import CallFrames
+from services.executor.adapters.runners.channel.event_limits import PARTIAL_BYTES, STATE_BYTES
+from services.executor.adapters.runners.channel.tool_reports import ToolReports
 from services.executor.adapters.runners.entry_point_resolver import (
     EntryPointResolver,
     ResolvedEntryPoint,
@@ -59,13 +63,21 @@ class PythonRunner:
     """Keeps separate workers per subject and tool version. A tool that sees volumes gets a new worker for each call."""
 
     def __init__(
-        self, environment: RunnerEnvironment, pool: WorkerPool, log: Log, *, output_bytes: int, lifetime_calls: int
+        self,
+        environment: RunnerEnvironment,
+        pool: WorkerPool,
+        log: Log,
+        *,
+        output_bytes: int,
+        lifetime_calls: int,
+        cancel_grace: CancelGrace,
     ) -> None:
         self._environment = environment
         self._pool = pool
         self._log = log
         self._output_bytes = output_bytes
         self._lifetime_calls = lifetime_calls
+        self._cancel_grace = cancel_grace
         self._entry_points = EntryPointResolver(self._resolve)
 
     def sandbox_for(self, tool: Tool) -> str | None:
@@ -198,11 +210,25 @@ class PythonRunner:
         return error
 
     async def call_worker(self, worker: Worker, tool: Tool, work: RunRequest, seconds: float) -> ToolAnswer:
-        """Send the call to a ready worker and return its answer. Raises the error of one that ended or broke a rule."""
+        """Send the call to a ready worker and return its answer. Raises the error of one that ended or broke a rule.
+
+        Raises INVOCATION_CANCELED for one that was canceled.
+        """
+        if work.channel is not None and work.channel.canceled.done():
+            raise errors.canceled()
+        steps = StopSteps(worker.request_stop, worker.terminate, worker.end)
+        run = self._call_worker(worker, tool, work, seconds)
+        return await run_cancelable(run, work.channel, tool, steps, self._cancel_grace)
+
+    async def _call_worker(self, worker: Worker, tool: Tool, work: RunRequest, seconds: float) -> ToolAnswer:
         limit = self._output_bytes if tool.persists else min(self._output_bytes, tool.max_result_bytes)
-        output = OutputCollector(work.invocation_id)
+        output, channel = OutputCollector(work.invocation_id), work.channel
+        reports = None if channel is None else ToolReports(channel, tool, work, worker.send, self._log)
+        early = CallFrames(work.invocation_id, output, reports)
+        resume_state = None if channel is None else channel.resume_state
         try:
-            frame = await worker.call(_request(tool, work, seconds, limit), limit + _NOTES_BYTES, output.add)
+            request = _request(tool, work, seconds, limit)
+            frame = await worker.call(request, limit + _NOTES_BYTES, early, resume_state)
             answer = parse_answer(frame, work.invocation_id, limit)
         except FrameError as error:
             raise unreadable_result_error(error, limit) from None
@@ -216,6 +242,8 @@ class PythonRunner:
             log_failure(self._log, tool, work, lost, gone.ending.stderr_tail if worker.calls == 1 else "")
             raise lost from None
         finally:
+            if reports is not None:
+                await reports.close()
             output.fill(work.notes)
             violation = egress_error(worker.gate.take_refusals()) if worker.gate is not None else None
         if violation is not None:
@@ -259,7 +287,7 @@ def begin_call(worker: Worker, work: RunRequest) -> float:
 
 
 def _request(tool: Tool, work: RunRequest, seconds: float, limit: int) -> Mapping[str, Any]:
-    return {
+    request = {
         "id": work.invocation_id,
         "key": work.idempotency_key,
         "arguments": work.arguments,
@@ -268,3 +296,7 @@ def _request(tool: Tool, work: RunRequest, seconds: float, limit: int) -> Mappin
         "cpu": cpu_limit_seconds(tool, seconds),
         "limit": limit,
     }
+    if work.channel is not None:
+        resumes = work.channel.resume_state is not None
+        request["channel"] = {"resumes": resumes, "partial_bytes": PARTIAL_BYTES, "state_bytes": STATE_BYTES}
+    return request

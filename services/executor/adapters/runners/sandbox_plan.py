@@ -40,6 +40,7 @@ def plan_for(
     cpu_seconds: float,
     egress_socket: str = "",
     mount_namespace: int = 0,
+    has_events: bool = False,
     environment: Mapping[str, str] | None = None,
 ) -> Plan:
     """Return the plan of a process that runs a tool within its manifest's limits."""
@@ -56,5 +57,6 @@ def plan_for(
         millicpus=confined.millicpus,
         cpu_seconds=cpu_seconds,
         egress_socket=egress_socket,
+        has_events=has_events,
         mount_namespace=mount_namespace,
     )

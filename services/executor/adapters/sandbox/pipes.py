@@ -6,6 +6,8 @@ import asyncio
 import os
 from contextlib import suppress
 
+from services.executor.adapters.sandbox.port import EventPipes
+
 PipeReader = tuple[asyncio.StreamReader, asyncio.ReadTransport]
 
 
@@ -23,23 +25,53 @@ def open_pipes(count: int) -> list[tuple[int, int]]:
     return opened
 
 
-async def attach_pipes(writing: int, *reading: int) -> tuple[asyncio.StreamWriter, list[PipeReader]]:
-    """Open a writer on one pipe and readers on the others. Closes all of them if canceled."""
-    pending, transports = [*reading], list[asyncio.BaseTransport]()
-    try:
-        writer = await open_writer(writing)
-        transports.append(writer.transport)
-        readers = []
-        while pending:
-            readers.append(await open_reader(pending.pop(0)))
-            transports.append(readers[-1][1])
-    except BaseException:
-        for transport in transports:
+class ProcessPipes:
+    """The executor's ends of the pipes of one process, as streams."""
+
+    def __init__(self, writers: list[asyncio.StreamWriter], readers: list[PipeReader]) -> None:
+        self.writers, self._readers = writers, readers
+
+    @property
+    def readers(self) -> list[asyncio.StreamReader]:
+        """The streams to read."""
+        return [reader for reader, _ in self._readers]
+
+    @property
+    def event_pipes(self) -> EventPipes | None:
+        """The pipes of events and input: the last of a process that has them."""
+        return EventPipes(self.readers[-1], self.writers[-1]) if len(self.writers) > 1 else None
+
+    def close_writers(self) -> None:
+        """Close the pipes to the process."""
+        for writer in self.writers:
+            writer.close()
+
+    def close_reader(self, index: int) -> None:
+        """Close one of the pipes from the process."""
+        self._readers[index][1].close()
+
+    def close_readers(self) -> None:
+        """Close the pipes from the process, and discard unread data."""
+        for _, transport in self._readers:
             transport.close()
-        for descriptor in pending:
+
+
+async def attach_pipes(writing: list[int], reading: list[int]) -> ProcessPipes:
+    """Open writers and readers on pipes. Closes all of them if canceled."""
+    pipes = ProcessPipes([], [])
+    to_write, to_read = [*writing], [*reading]
+    try:
+        while to_write:
+            pipes.writers.append(await open_writer(to_write.pop(0)))
+        while to_read:
+            pipes._readers.append(await open_reader(to_read.pop(0)))
+    except BaseException:
+        pipes.close_writers()
+        pipes.close_readers()
+        for descriptor in (*to_write, *to_read):
             os.close(descriptor)
         raise
-    return writer, readers
+    return pipes
 
 
 async def open_reader(descriptor: int) -> PipeReader:

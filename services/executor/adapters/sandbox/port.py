@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,8 @@ class Plan:
     """Total CPU time, after which the process is killed."""
     egress_socket: str = ""
     """Host path of the egress proxy's unix socket, mounted as /run/egress.sock; empty for no network access."""
+    has_events: bool = False
+    """True if the process gets two more pipes: descriptor 3 for its events, 4 for its input."""
     mount_namespace: int = 0
     """The process in whose mount namespace the host paths are; 0 for that of the executor."""
 
@@ -74,6 +76,17 @@ class EnvironmentUnavailableError(Exception):
     """A sandbox cannot be used on this machine. The message is one sentence that names what is missing."""
 
 
+EVENTS_DESCRIPTOR, INPUT_DESCRIPTOR = 3, 4
+"""The descriptors of a process whose plan says `has_events`."""
+
+
+class EventPipes(NamedTuple):
+    """The further pipes of a process."""
+
+    events: asyncio.StreamReader
+    input: asyncio.StreamWriter
+
+
 class SandboxedProcess(Protocol):
     """A running sandboxed process."""
 
@@ -87,8 +100,17 @@ class SandboxedProcess(Protocol):
         """Return the reader of its standard output. The caller bounds how much it reads."""
         ...
 
+    @property
+    def event_pipes(self) -> EventPipes | None:
+        """Return the pipes of its events and its input, where its plan asks for them."""
+        ...
+
     async def wait(self) -> ExitReport:
         """Wait for the end. When this returns, every process that it started is gone."""
+        ...
+
+    async def terminate(self) -> None:
+        """Send SIGTERM to the first process inside. Does nothing if it has ended; it may ignore the signal."""
         ...
 
     async def kill(self) -> ExitReport:

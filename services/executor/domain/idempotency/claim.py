@@ -117,7 +117,8 @@ class IdempotencyClaims:
 
     async def _settle_unknown(self, invocation: Invocation, tool: Tool, claim: Claim, record: Record) -> None:
         """Let the next call with the key find out what happened; where none can, store that it is unknown."""
-        if invocation.prepared or tool.uncertain is UncertainOutcome.QUERY_STATUS:
+        resumes = tool.checkpoint is not None and invocation.restore is not None
+        if invocation.prepared or resumes or tool.uncertain is UncertainOutcome.QUERY_STATUS:
             await self._update(invocation, partial(self._store.abandon, claim))
         elif tool.repeatable:
             await self._update(invocation, partial(self._store.release, claim))

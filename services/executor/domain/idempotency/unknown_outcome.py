@@ -10,6 +10,8 @@ one that was taken for dead, was only suspended, and continues. The guarantees i
   ends, and none begins without one; only a machine that freezes in the middle of a run can be too late. To exclude
   even that, a tool passes the idempotency key of its run on to the system that makes the change.
 
+A job of a tool with checkpoints goes on from the newest usable one, whatever the rule.
+
 A run that changes nothing but volumes leaves no doubt, whatever the rule: before its commit nothing is changed, and the
 volume notes the commit (`CommitLog`).
 """
@@ -116,6 +118,9 @@ class UnknownOutcomes:
                 return ClaimOutcome(prepared.invocation_id, prepared.result)
             if state is CommitState.NOT_APPLIED and runs == (prepared.invocation_id,):
                 return None
+        # A tool with checkpoints declares that it goes on behind them, whatever happened after them.
+        if invocation.restore is not None and (await invocation.restore(tool)).state is not None:
+            return None
         if unresolved.exhausted or tool.uncertain is not UncertainOutcome.QUERY_STATUS:
             return ClaimOutcome(unresolved.invocation_id, unresolved.outcome)
         return await self._query(invocation, tool, unresolved, verify)

@@ -7,6 +7,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from libs.common.errors import MeshError
+from services.executor.domain.checkpoints.checkpoint import Checkpoint
 from services.executor.domain.jobs.reports.event import InputAsked
 from services.executor.domain.model import Caller, Request, Result
 from services.executor.domain.states import State
@@ -37,6 +38,16 @@ class JobBounds(Struct, frozen=True):
     """The most jobs of one tool that run at once."""
 
 
+class Callback(Struct, frozen=True):
+    """Where the end of a job is reported, and the secret that signs the report."""
+
+    url: str
+    secret: str
+
+    def __repr__(self) -> str:
+        return "Callback(...)"
+
+
 class NewJob(Struct, frozen=True):
     """An accepted call, as it is stored."""
 
@@ -55,6 +66,13 @@ class NewJob(Struct, frozen=True):
     transitions: tuple[State, ...]
     """The states that admission passed through, in order."""
     evidence: tuple[str, ...] = ()
+    resumable: bool = False
+    """True if its arguments are kept for a resumption after its end."""
+    resumed_from: str = ""
+    """The invocation whose checkpoint it starts from."""
+    first_checkpoint: tuple[Checkpoint, bytes] | None = None
+    """The checkpoint that it starts from, and what is stored of it."""
+    callback: Callback | None = None
     cancel_when_detached: bool = False
     """True if it is cancelled when no stream is attached to it for some time."""
 
@@ -81,6 +99,8 @@ class Job(Struct, frozen=True):
     task_id: str = ""
     native_call_id: str = ""
     trace_id: str = ""
+    resumed_from: str = ""
+    """The invocation whose checkpoint it started from."""
     cancel_when_detached: bool = False
     outcome: Result | MeshError | None = None
     """Set once it ended, where the reader asked for it."""
@@ -109,9 +129,11 @@ class ClaimedJob(Struct, frozen=True, weakref=True):
     """Until its deadline, by the clock of the database."""
     cancel_requested: bool
     losses: int = 0
-    """How many replicas disappeared while they ran it."""
+    """How many replicas disappeared while they ran it, since it got further the last time."""
     taken_over: bool = False
     """True if this claim takes it over from a replica that disappeared or stopped."""
+    resumed_from: str = ""
+    """The invocation whose checkpoint it started from."""
 
 
 class Renewal(Struct, frozen=True):

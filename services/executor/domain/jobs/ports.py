@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Protocol, TypeAlias
 
 from libs.common.errors import MeshError
+from services.executor.domain.checkpoints.checkpoint import Checkpoint
 from services.executor.domain.jobs.job import (
     ClaimedJob,
     Job,
@@ -18,7 +19,7 @@ from services.executor.domain.jobs.job import (
     PendingQuestion,
     Renewal,
 )
-from services.executor.domain.jobs.reports.event import CheckpointMade, InputAsked, JobEvent, ReportBatch
+from services.executor.domain.jobs.reports.event import InputAsked, JobEvent, ReportBatch
 from services.executor.domain.model import Caller, Request, Result
 from services.executor.domain.run_channel import CheckpointState
 from services.executor.domain.states import State
@@ -105,8 +106,8 @@ class JobLeases(Protocol):
         """
         ...
 
-    async def begin(self, job: ClaimedJob) -> bool:
-        """Note that the tool starts; return False if the job is no longer held."""
+    async def begin(self, job: ClaimedJob, source: str = "") -> bool:
+        """Note that the tool starts, and from which checkpoint; return False if the job is no longer held."""
         ...
 
     async def finish(self, job: ClaimedJob, state: State, outcome: Result | MeshError) -> bool:
@@ -152,7 +153,7 @@ class RunCheckpoints(Protocol):
         """The state to start from; None for a start from the beginning."""
         ...
 
-    async def save(self, checkpoint: CheckpointState) -> CheckpointMade | None:
+    async def save(self, checkpoint: CheckpointState) -> Checkpoint | None:
         """Store a checkpoint; None if it is left out because the last one is too recent."""
         ...
 

@@ -18,6 +18,9 @@ from libs.common.runtime.backoff import Backoff
 from libs.common.runtime.clock import Clock
 from libs.common.runtime.retry import retry_until
 from services.executor.domain import errors
+from services.executor.domain.checkpoints.checkpoint import RestoredState
+from services.executor.domain.checkpoints.errors import checkpoint_corrupted
+from services.executor.domain.checkpoints.run_checkpoints import RunCheckpoints
 from services.executor.domain.idempotency.unknown_outcome import MOST_RUNS
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.invoke import Invoke
@@ -27,6 +30,7 @@ from services.executor.domain.jobs.reports.job_channel import JobChannel, JobCha
 from services.executor.domain.model import Request, Result
 from services.executor.domain.ports import Observer
 from services.executor.domain.states import State
+from services.executor.domain.tool import Tool
 
 POLL_SECONDS = 1.0
 # Rounds begin at least this far apart, however many signals come.
@@ -38,8 +42,8 @@ FINISH_SECONDS = 60.0
 FLUSH_SECONDS = 5.0
 # How long jobs of a tool that this executor lacks are left to others. Packs change with a restart only.
 NOT_HERE_SECONDS = 60.0
-# How long a tool that supports cancellation has to stop by itself.
-CANCEL_GRACE_SECONDS = 10.0
+# How much longer than the grace of a cancellation a runner may take to stop its tool.
+CANCEL_MARGIN_SECONDS = 3.0
 _STORE_SECONDS = 5.0
 _FIRST_RETRY, _LAST_RETRY = 1.0, 60.0
 
@@ -56,14 +60,18 @@ class JobRunner:
         signals: JobSignals,
         observer: Observer,
         clock: Clock,
+        checkpoints: Callable[[ClaimedJob], RunCheckpoints],
         *,
         max_running: int,
         lease_seconds: float,
+        cancel_seconds: float,
     ) -> None:
+        """`cancel_seconds` is how long a runner gives a canceled tool to stop and to end."""
         self._invoke, self._leases, self._channels = invoke, leases, channels
         self._sessions, self._signals = sessions, signals
-        self._observer, self._clock = observer, clock
+        self._observer, self._clock, self._checkpoints = observer, clock, checkpoints
         self._max_running, self._renew_seconds = max_running, lease_seconds / RENEWALS_PER_LEASE
+        self._cancel_seconds = cancel_seconds + CANCEL_MARGIN_SECONDS
         self._running: dict[str, _Run] = {}
         self._not_here: dict[str, float] = {}
         """Tool versions that this executor lacks, and until when they are left to others."""
@@ -142,7 +150,7 @@ class JobRunner:
             run.canceled = True
             run.channel.cancel("canceled by its caller")
             stop = partial(self._invoke.stop, invocation.request, errors.canceled("grace_over"))
-            run.grace = asyncio.get_running_loop().call_later(CANCEL_GRACE_SECONDS, stop)
+            run.grace = asyncio.get_running_loop().call_later(self._cancel_seconds, stop)
         else:
             how = "not_supported" if invocation.attempts else ""
             run.canceled = self._invoke.stop(invocation.request, errors.canceled(how))
@@ -181,24 +189,41 @@ class JobRunner:
             invocation = self._invocation(stored, job)
             return await self._invoke.record_failure(invocation, error), invocation.state
         run.invocation = invocation = self._invocation(replace(stored, caller=caller), job)
-        invocation.channel = run.channel = self._channels.open(job, invocation)
-        invocation.before_run = lambda: self._begin(run, invocation)
+        checkpoints = self._checkpoints(job)
+        channel = invocation.channel = run.channel = self._channels.open(job, invocation, checkpoints)
+        checkpoints.on_saved = channel.note_checkpoint
+        checkpoints.on_left_out = partial(channel.log, "warning")
+        invocation.restore = checkpoints.restore if job.losses < MOST_RUNS else None
+        invocation.before_run = lambda: self._begin(run, invocation, checkpoints, channel)
         try:
-            return await self._invoke.run(invocation), invocation.state
+            result = await self._invoke.run(invocation)
+            checkpoints.close()
+            return result, invocation.state
         except MeshError as error:
             run.ran = bool(invocation.attempts)
             return error, invocation.state
+        finally:
+            # What the tool saved last is there for a resumption, and for the replica that gets the job.
+            await checkpoints.flush()
 
     def _invocation(self, request: Request, job: ClaimedJob) -> Invocation:
         return Invocation(request, self._clock, None, invocation_id=job.invocation_id, attempt=job.attempt)
 
-    async def _begin(self, run: _Run, invocation: Invocation) -> None:
-        """Note that the tool starts. Raises when this process no longer holds the job, or the log does not answer."""
+    async def _begin(self, run: _Run, invocation: Invocation, checkpoints: RunCheckpoints, channel: JobChannel) -> None:
+        """Note that the tool starts, and where. Raises when this process no longer holds the job, or the log does not
+        answer."""
+        restored = RestoredState() if invocation.tool is None else await checkpoints.restore(invocation.tool)
+        if run.job.resumed_from and restored.state is None and not _repeatable(invocation.tool):
+            # It was to continue; from the beginning it could have its effects again.
+            raise checkpoint_corrupted(f"invocations/{run.job.invocation_id}/checkpoints/1")
+        invocation.resumed_from = restored.source
         if run.job.taken_over:
             await self._channels.records.taken_over(invocation)
         await self._channels.records.started(invocation)
-        if not await self._leases.begin(run.job):
+        if not await self._leases.begin(run.job, restored.source):
             raise errors.claim_lost()
+        if restored.checkpoint is not None:
+            channel.note_checkpoint(restored.checkpoint)
         self._channels.readers.wake()
 
     async def _finish(self, run: _Run, outcome: Result | MeshError, state: State) -> None:
@@ -225,6 +250,10 @@ class JobRunner:
         except MeshError as cause:
             self._observer.unexpected(cause)
             await retry_until(finish, attempt_timeout=_STORE_SECONDS, time_budget=FINISH_SECONDS)
+
+
+def _repeatable(tool: Tool | None) -> bool:
+    return tool is not None and tool.repeatable
 
 
 class _Run:

@@ -11,9 +11,12 @@ from msgspec.structs import replace
 from libs.common.json.canonical import digest
 from libs.common.json.jsonio import parse_object
 from services.executor.domain.audit_records import outcome_record
+from services.executor.domain.callbacks.callback_rules import CallbackRules
+from services.executor.domain.checkpoints.checkpoint import Checkpoint, CheckpointKind
+from services.executor.domain.checkpoints.encoding import encode_checkpoint
 from services.executor.domain.deadlines import time_left
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.jobs.job import Job, NewJob
+from services.executor.domain.jobs.job import Callback, Job, NewJob
 from services.executor.domain.jobs.ports import JobSignals, JobStore
 from services.executor.domain.jobs.state_records import StateRecords
 from services.executor.domain.model import Request
@@ -21,6 +24,14 @@ from services.executor.domain.phases.pipeline import Pipeline
 from services.executor.domain.scheduling.slots import priority_of
 from services.executor.domain.states import State
 from services.executor.domain.tool import Mutation, Tool
+
+
+class ResumedRun(Struct, frozen=True):
+    """What a resumed call continues."""
+
+    invocation_id: str
+    tool_digest: str
+    state: bytes
 
 
 class StartRequest(Struct, frozen=True):
@@ -31,17 +42,23 @@ class StartRequest(Struct, frozen=True):
     max_seconds: float
     cancel_when_detached: bool = False
     """True if it is cancelled when no stream is attached to it for some time."""
+    callback: Callback | None = None
+    resume: ResumedRun | None = None
 
 
 class StartInvocation:
     """Accepts calls as jobs. An accepted call is authorized, on record and durable."""
 
-    def __init__(self, pipeline: Pipeline, store: JobStore, signals: JobSignals, records: StateRecords) -> None:
+    def __init__(
+        self, pipeline: Pipeline, store: JobStore, signals: JobSignals, records: StateRecords, rules: CallbackRules
+    ) -> None:
         self._pipeline, self._ports = pipeline, pipeline.ports
-        self._store, self._signals, self._records = store, signals, records
+        self._store, self._signals, self._records, self._rules = store, signals, records, rules
 
     async def execute(self, asked: StartRequest) -> Job:
         """Return the job, or the one that the same key started before. Raises MeshError with the invocation's id."""
+        if asked.callback is not None:
+            self._rules.check(asked.callback)
         invocation = Invocation(asked.request, self._ports.clock, self._ports.spans.begin())
         phases = partial(self._run_phases, asked=asked)
         return await self._pipeline.supervisor.run(invocation, phases)
@@ -61,7 +78,7 @@ class StartInvocation:
 
         begin("return")
         invocation.enter(State.QUEUED)
-        new = self._new_job(invocation, tool, asked)
+        new = self._new_job(invocation, tool, asked, await self._first_checkpoint(invocation, asked.resume))
         added: list[Job] = []
         if await phases.steps.finish_before_cancel(self._add(invocation, new, added)):
             raise asyncio.CancelledError
@@ -80,7 +97,9 @@ class StartInvocation:
         invocation.closed = job.invocation_id == invocation.invocation_id
         added.append(job)
 
-    def _new_job(self, invocation: Invocation, tool: Tool, asked: StartRequest) -> NewJob:
+    def _new_job(
+        self, invocation: Invocation, tool: Tool, asked: StartRequest, first: tuple[Checkpoint, bytes] | None
+    ) -> NewJob:
         request = invocation.request
         # A job is one effect, whichever replica runs it: without a key of the caller, its own name is its key.
         implied = "" if tool.mutation is Mutation.READ_ONLY else f"invocations/{invocation.invocation_id}"
@@ -96,6 +115,31 @@ class StartInvocation:
             max_seconds=asked.max_seconds,
             transitions=invocation.history.steps,
             cancel_when_detached=asked.cancel_when_detached,
+            resumable=tool.checkpoint is not None,
+            resumed_from="" if asked.resume is None else asked.resume.invocation_id,
+            first_checkpoint=first,
+            callback=asked.callback,
+        )
+
+    async def _first_checkpoint(
+        self, invocation: Invocation, resume: ResumedRun | None
+    ) -> tuple[Checkpoint, bytes] | None:
+        """Return the state to start from as a checkpoint of the new job, so that it does not depend on the old one."""
+        if resume is None:
+            return None
+        checkpoint = Checkpoint(
+            invocation_id=invocation.invocation_id,
+            number=1,
+            attempt=0,
+            kind=CheckpointKind.MACRO,
+            tool_digest=resume.tool_digest,
+            state_bytes=len(resume.state),
+            stored_bytes=0,
+            digest="",
+            create_time=self._ports.clock.now(),
+        )
+        return await self._ports.heavy_work.run(
+            invocation.request.caller, lambda: encode_checkpoint(checkpoint, resume.state, None)
         )
 
     async def _record_repeated(self, invocation: Invocation) -> None:

@@ -63,7 +63,7 @@ class Execution:
             limit.seconds,
             tenant=caller.tenant,
             subject=caller.subject,
-            idempotency_key=request.idempotency_key,
+            idempotency_key=request.effect_key or request.idempotency_key,
             preview=invocation.preview,
             scanner=invocation.scanner,
             channel=invocation.channel,

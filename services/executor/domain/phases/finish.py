@@ -94,7 +94,7 @@ class Completion:
             return error
         invocation.enter(terminal_state(invocation, error))
         invocation.reason, invocation.closed = error.reason, True
-        record = outcome_record(invocation)
+        record = outcome_record(invocation, cancellation=error.metadata.get("cancellation", ""))
         describe_effect(invocation, error)
         await self._claims.settle_failure(invocation, error, record)
         if error.reason in _UNRECORDED:

@@ -78,8 +78,8 @@ class ActiveInvocations:
         """
         for invocation in self._tasks:
             if invocation.run_id == run_id and self._cancelable(invocation):
-                rule = invocation.tool.uncertain if invocation.tool is not None else UncertainOutcome.FAIL
-                if rule is not UncertainOutcome.FAIL:
+                tool = invocation.tool
+                if tool is not None and (tool.uncertain is not UncertainOutcome.FAIL or tool.checkpoint is not None):
                     self._cancel(invocation, errors.claim_lost())
                 return
 

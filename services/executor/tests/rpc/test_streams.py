@@ -189,3 +189,26 @@ async def test_every_state_of_a_job_is_on_record(replicas: Replicas, audit: Audi
         return {(record.event_class, record.state) for record in audit.about(started.invocation_id)}
 
     await until(lambda: wanted <= recorded())
+
+
+async def test_a_question_is_asked_again_after_a_take_over_and_the_old_one_is_closed(replicas: Replicas) -> None:
+    started = await replicas.report(0, steps=0, question="How many?")
+    stream = replicas.stream(0)
+    await stream.write(pb.StreamInvocationRequest(attach=pb.AttachInvocation(name=started.name)))
+    first = await next_of(stream, "input_request")
+    waiting = (await replicas.ask(0, "GetInvocation", pb.GetInvocationRequest(name=started.name))).invocation
+    assert waiting.input_request == first
+    runner = int(waiting.executor_id[-1])
+    stream.cancel()
+    await replicas.stop(runner)
+    other = 1 - runner
+    stream = replicas.stream(other)
+    await stream.write(pb.StreamInvocationRequest(attach=pb.AttachInvocation(name=started.name)))
+    assert await next_of(stream, "input_request") == first
+    second = await next_of(stream, "input_request")
+    assert (second.message, second.input_id != first.input_id) == (first.message, True)
+    for input_id, reason in ((first.input_id, Reason.FAILED_PRECONDITION), (second.input_id, None)):
+        given = pb.InvocationInput(input_id=input_id, content=b'{"n": 3}')
+        answer = replicas.ask(other, "ResumeInvocation", pb.ResumeInvocationRequest(name=started.name, input=given))
+        assert (await refusal(answer) if reason else await answer) is not None
+    assert (await next_of(stream, "ended")).state == SUCCEEDED

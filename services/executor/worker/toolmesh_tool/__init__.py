@@ -6,7 +6,16 @@ enforces nothing: the sandbox does.
 
 from __future__ import annotations
 
-from .call import Call, ToolFailure, previewed_by
+from .call import Call, InputUnavailableError, ToolFailure, previewed_by
+from .channel import Canceled
 from .egress import UnreachableError, connect
 
-__all__ = ["Call", "ToolFailure", "UnreachableError", "connect", "previewed_by"]
+__all__ = [
+    "Call",
+    "Canceled",
+    "InputUnavailableError",
+    "ToolFailure",
+    "UnreachableError",
+    "connect",
+    "previewed_by",
+]

@@ -1,4 +1,8 @@
-"""The frame format of a worker's pipes: four bytes of length, then a JSON text."""
+"""The frame format of a worker's pipes: four bytes of length, then a JSON text.
+
+The first bit of the length is set in frames that precede the answer of a call. Such a frame may name the size of a
+payload, which follows it: a JSON text that the executor need not parse.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,9 @@ import os
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+
+_EARLY = 1 << 31
 
 
 def receive(descriptor: int) -> Any:
@@ -24,9 +31,19 @@ def encode(value: Any) -> bytes:
     return json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def send(descriptor: int, body: bytes) -> None:
-    """Send a complete frame."""
-    remaining = memoryview(len(body).to_bytes(4, "big") + body)
+def frame(body: bytes) -> bytes:
+    """Return the frame of an answer, or of a message outside a call."""
+    return len(body).to_bytes(4, "big") + body
+
+
+def early_frame(body: bytes, payload: bytes = b"") -> bytes:
+    """Return a frame that precedes the answer, and its payload."""
+    return (len(body) | _EARLY).to_bytes(4, "big") + body + payload
+
+
+def write(descriptor: int, data: bytes) -> None:
+    """Write all of the data."""
+    remaining = memoryview(data)
     while remaining:
         remaining = remaining[os.write(descriptor, remaining) :]
 

@@ -1,7 +1,4 @@
-"""Sends what a tool prints and logs to the executor while it runs, as frames that name the call.
-
-A frame fits into PIPE_BUF, so it is written at once or not at all: threads and signal handlers cannot mix two frames.
-"""
+"""Sends what a tool prints and logs to the executor while it runs, as frames that name the call."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ import os
 import sys
 
 from . import frames
+from .responses import ResponsePipe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,9 +26,8 @@ STDOUT, STDERR, LOG = "stdout", "stderr", "log"
 class ToolOutput:
     """The output of one call at a time. What is written while the tool is loaded belongs to the first call."""
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._process = os.getpid()
+    def __init__(self, responses: ResponsePipe) -> None:
+        self._responses = responses
         # Reentrant, because a signal handler may print while a frame is sent.
         self._lock = _thread.RLock()
         self._invocation_id = ""
@@ -70,8 +67,7 @@ class ToolOutput:
 
     def write(self, source: str, text: str) -> None:
         """Send text of the call that is under way."""
-        if os.getpid() != self._process:
-            # A forked child shares the pipe, and its frames could fall into the middle of an answer.
+        if not self._responses.is_own:
             return
         with self._lock:
             if self._loading is not None:
@@ -95,7 +91,7 @@ class ToolOutput:
             self._send({"source": source, "text": piece})
 
     def _send(self, output: dict[str, Any]) -> None:
-        frames.send(self._descriptor, frames.encode({"id": self._invocation_id, "output": output}))
+        self._responses.send(frames.early_frame(frames.encode({"id": self._invocation_id, "output": output})))
 
     def _open(self, source: str, descriptor: int) -> io.TextIOWrapper:
         buffer = _OutputBuffer(lambda text: self.write(source, text), descriptor)

@@ -7,13 +7,16 @@ of its call, and what it or its child processes write to the descriptors goes to
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from types import GeneratorType
 
 from . import frames
-from .call import Call, ToolFailure
+from .call import Call, InputUnavailableError, ToolFailure
+from .channel import CallChannel, Canceled
 from .output import LOG, ToolOutput
 from .reset import WorkerReset, resident_bytes
+from .responses import ResponsePipe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +30,8 @@ _MAX_DETAIL = 2000
 
 def main() -> None:
     """Serve until the executor closes the pipe."""
-    requests, responses = _take_descriptors()
+    requests, descriptor = _take_descriptors()
+    responses = ResponsePipe(descriptor)
     if not WorkerReset.is_alone():
         # Between calls all other processes are killed; they must belong to this sandbox.
         os._exit(NOT_ALONE)
@@ -37,20 +41,31 @@ def main() -> None:
     try:
         function = _load(setup)
     except BaseException as cause:
-        frames.send(responses, frames.encode({"broken": type(cause).__name__, "detail": _traceback_tail(cause)}))
+        _send(responses, {"broken": type(cause).__name__, "detail": _traceback_tail(cause)})
         return
+    termination = Termination()
     resetter = WorkerReset()
     forecast = getattr(function, "preview", None)
     while True:
-        frames.send(responses, frames.encode({"ready": resident_bytes(), "previews": forecast is not None}))
+        _send(responses, {"ready": resident_bytes(), "previews": forecast is not None})
         request = frames.receive(requests)
         if request is None:
             return
         _set_cpu_limit(request["cpu"])
         output.begin(request["id"])
-        response, last = _respond(forecast if request["preview"] and forecast else function, request, output)
+        termination.channel = channel = _open_channel(request, requests, responses)
+        call = Call(
+            request,
+            lambda text: output.write(LOG, text),
+            channel,
+            frames.receive(requests) if channel is not None and request["channel"]["resumes"] else None,
+        )
+        response, last = _respond(forecast if request["preview"] and forecast else function, request, call)
+        termination.channel = None
+        if channel is not None:
+            channel.flush()
         output.end()
-        frames.send(responses, response)
+        responses.send(frames.frame(response))
         if last:
             return
         try:
@@ -69,6 +84,28 @@ def _take_descriptors() -> tuple[int, int]:
     return requests, responses
 
 
+class Termination:
+    """Handles SIGTERM: a call of a job that can be canceled ends with Canceled, any other at once."""
+
+    def __init__(self) -> None:
+        self.channel: CallChannel | None = None
+        signal.signal(signal.SIGTERM, self._terminate)
+
+    def _terminate(self, number: int, _: object) -> None:
+        if self.channel is None:
+            os._exit(128 + number)
+        self.channel.terminate()
+
+
+def _open_channel(request: dict[str, Any], requests: int, responses: ResponsePipe) -> CallChannel | None:
+    settings = request.get("channel")
+    return None if settings is None else CallChannel(request["id"], settings, requests, responses)
+
+
+def _send(responses: ResponsePipe, message: dict[str, Any]) -> None:
+    responses.send(frames.frame(frames.encode(message)))
+
+
 def _load(setup: dict[str, Any]) -> Callable[..., Any]:
     import importlib
 
@@ -82,9 +119,8 @@ def _load(setup: dict[str, Any]) -> Callable[..., Any]:
     return function
 
 
-def _respond(function: Callable[..., Any], request: dict[str, Any], output: ToolOutput) -> tuple[bytes, bool]:
+def _respond(function: Callable[..., Any], request: dict[str, Any], call: Call) -> tuple[bytes, bool]:
     """Return the response to a call, and whether the process should exit after it."""
-    call = Call(request, lambda text: output.write(LOG, text))
     failed: dict[str, Any]
     last = False
     try:
@@ -99,6 +135,10 @@ def _respond(function: Callable[..., Any], request: dict[str, Any], output: Tool
             "detail": _traceback_tail(interrupted.cause),
             "parts": interrupted.parts,
         }
+    except Canceled:
+        failed, last = {"kind": "canceled", "message": ""}, True
+    except InputUnavailableError as unavailable:
+        failed = {"kind": "input", "message": "", "detail": _traceback_tail(unavailable)}
     except MemoryError:
         failed, last = {"kind": "memory", "message": ""}, True
     except (OSError, RuntimeError) as cause:

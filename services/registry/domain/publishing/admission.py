@@ -36,6 +36,7 @@ RULES: tuple[AdmissionRule, ...] = (
     effects.require_idempotency,
     effects.require_dry_run,
     effects.require_compensation,
+    effects.check_checkpoints,
     timing.check_timeouts,
     timing.check_idempotency_window,
     form.require_audit_detail,

@@ -37,6 +37,8 @@ class ToolAnswer:
     failure: MeshError | None = None
     ends_worker: bool = False
     """True if the process must not get another call."""
+    canceled: bool = False
+    """True if the tool says that it stopped because it was asked to."""
     detail: str = ""
     """The cause of the failure, for the mesh's log only."""
     effects: tuple[Effect, ...] = ()
@@ -122,6 +124,10 @@ def _failure(failed: Any, limit: int) -> ToolAnswer:
         return ToolAnswer(failure=errors.partly_done(message), detail=detail)
     if kind == "error":
         return ToolAnswer(failure=errors.tool_raised(message), detail=detail)
+    if kind == "canceled":
+        return ToolAnswer(failure=errors.tool_raised("Canceled"), ends_worker=True, canceled=True)
+    if kind == "input":
+        return ToolAnswer(failure=errors.input_unavailable(), detail=detail)
     if kind == "stream":
         return ToolAnswer(failure=errors.stream_discarded(_count(failed.get("parts"))), detail=detail)
     if kind == "result":

@@ -1,5 +1,8 @@
 """Frames between the executor and a worker: a four-byte length, then a JSON text.
 
+The first bit of the length is set in frames that precede the answer of a call: what the tool prints and reports. They
+are small, and may name the size of a payload that follows them.
+
 A worker's output is untrusted. It is bounded while it is read, and parsed as strictly as any other JSON.
 """
 
@@ -17,6 +20,9 @@ MAX_VALUES = 500_000
 # A complete JSON string; an unterminated one extends to the end.
 _STRING = re.compile(rb'(?s)"[^"\\]*+(?:\\.[^"\\]*+)*+"?+')
 _LENGTH_BYTES = 4
+_EARLY = 1 << 31
+# A frame that precedes an answer, without its payload.
+_EARLY_BYTES = 16 << 10
 # The result is nested inside its frame.
 _FRAME_DEPTH = MAX_DEPTH + 2
 
@@ -32,19 +38,27 @@ class FrameError(Exception):
 
 def encode_frame(value: Any) -> bytes:
     """Encode a value as a frame."""
-    body = dump(value)
+    return as_frame(dump(value))
+
+
+def as_frame(body: bytes) -> bytes:
+    """Return JSON as a frame."""
     return len(body).to_bytes(_LENGTH_BYTES, "big") + body
 
 
-async def read_frame(stream: asyncio.StreamReader, limit: int) -> dict[str, Any]:
-    """Read the next frame. Raises FrameError, and IncompleteReadError at the end of the stream."""
-    size = int.from_bytes(await stream.readexactly(_LENGTH_BYTES), "big")
-    if size > limit:
+async def read_frame(stream: asyncio.StreamReader, limit: int) -> tuple[bool, dict[str, Any]]:
+    """Read the next frame, and return first whether it precedes an answer.
+
+    Raises FrameError, and IncompleteReadError at the end of the stream.
+    """
+    head = int.from_bytes(await stream.readexactly(_LENGTH_BYTES), "big")
+    is_early, size = bool(head & _EARLY), head & ~_EARLY
+    if size > (limit := _EARLY_BYTES if is_early else limit):
         raise FrameError(size)
     value = read_json(await stream.readexactly(size), limit)
     if not isinstance(value, dict):
         raise FrameError
-    return value
+    return is_early, value
 
 
 def read_json(payload: bytes, limit: int) -> Any:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 from services.executor.adapters.runners.worker.answer import printable
-from services.executor.adapters.runners.worker.frames import FrameError, encode_frame, read_frame
+from services.executor.adapters.runners.worker.frames import FrameError, as_frame, encode_frame, read_frame
 from services.executor.adapters.sandbox.egress.listener import EgressListener
 from services.executor.adapters.sandbox.port import ExitReport, SandboxedProcess
 
@@ -34,6 +34,18 @@ class WorkerBrokenError(Exception):
         super().__init__()
         self.kind = kind
         self.detail = detail
+
+
+class EarlyFrames(Protocol):
+    """Takes the frames that precede the answer of a call. Each method raises MalformedAnswerError."""
+
+    def payload_bytes(self, frame: dict[str, Any]) -> int:
+        """Return the size of the payload that follows a frame; 0 for none. It is within its limit."""
+        ...
+
+    async def take(self, frame: dict[str, Any], payload: bytes) -> None:
+        """Take a frame and its payload."""
+        ...
 
 
 class Worker:
@@ -66,9 +78,11 @@ class Worker:
         if self._ready:
             return
         try:
-            frame = await self._receive(_READY_BYTES)
+            is_early, frame = await self._receive(_READY_BYTES)
         except FrameError:
             raise WorkerGoneError(await self.end()) from None
+        if is_early:
+            raise WorkerGoneError(await self.end())
         if "broken" in frame:
             await self.end()
             raise WorkerBrokenError(printable(frame["broken"])[:100], str(frame.get("detail", "")))
@@ -79,9 +93,9 @@ class Worker:
         self._ready = True
 
     async def call(
-        self, request: Mapping[str, Any], limit: int, on_output: Callable[[dict[str, Any]], None]
+        self, request: Mapping[str, Any], limit: int, early: EarlyFrames, resume_state: bytes | None = None
     ) -> dict[str, Any]:
-        """Send a call and return the answer frame. `on_output` gets the frames of output before it.
+        """Send a call and return the answer frame. `early` gets the frames before it.
 
         Raises WorkerGoneError, and FrameError for an invalid frame.
         """
@@ -89,10 +103,28 @@ class Worker:
         self.calls += 1
         with suppress(ConnectionError):
             self._process.stdin.write(encode_frame(request))
+            if resume_state is not None:
+                self._process.stdin.write(as_frame(resume_state))
             await self._process.stdin.drain()
-        while "output" in (frame := await self._receive(limit)):
-            on_output(frame)
-        return frame
+        while True:
+            is_early, frame = await self._receive(limit)
+            if not is_early:
+                return frame
+            await early.take(frame, await self._receive_payload(early.payload_bytes(frame)))
+
+    async def send(self, message: Mapping[str, Any]) -> None:
+        """Send a message to the call that is under way. Raises ConnectionError."""
+        self._process.stdin.write(encode_frame(message))
+        await self._process.stdin.drain()
+
+    def request_stop(self, reason: str) -> None:
+        """Ask the call that is under way to stop. The process may have ended."""
+        with suppress(ConnectionError, RuntimeError):
+            self._process.stdin.write(encode_frame({"cancel": reason}))
+
+    async def terminate(self) -> None:
+        """Ask the process to end."""
+        await self._process.terminate()
 
     async def end(self) -> ExitReport:
         """Kill the process and its children, close its egress gate and return how it ended."""
@@ -102,7 +134,13 @@ class Worker:
         await self._ended
         return ending
 
-    async def _receive(self, limit: int) -> dict[str, Any]:
+    async def _receive_payload(self, size: int) -> bytes:
+        try:
+            return await self._process.stdout.readexactly(size) if size else b""
+        except (asyncio.IncompleteReadError, ConnectionError):
+            raise WorkerGoneError(await self._end_after_exit()) from None
+
+    async def _receive(self, limit: int) -> tuple[bool, dict[str, Any]]:
         try:
             return await read_frame(self._process.stdout, limit)
         except (asyncio.IncompleteReadError, ConnectionError):

@@ -9,7 +9,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -45,14 +45,16 @@ def spawn_launcher(config: dict[str, Any]) -> tuple[subprocess.Popen[bytes], soc
     return process, ours
 
 
-def request_start(control: socket.socket, number: int, plan: Plan, stdin: int, stdout: int) -> None:
-    """Request a sandbox with these pipe ends as stdin and stdout. Raises BlockingIOError if the socket buffer is
-    full."""
+def request_start(control: socket.socket, number: int, plan: Plan, ends: Sequence[int]) -> None:
+    """Request a sandbox with these pipe ends: stdin, stdout, and those of events and input where the plan has them.
+
+    Raises BlockingIOError if the socket buffer is full.
+    """
     plan_file = os.memfd_create("plan")
     try:
         with open(plan_file, "wb", closefd=False) as file:
             file.write(json.dumps(asdict(plan)).encode())
-        socket.send_fds(control, [json.dumps({"start": number}).encode()], [stdin, stdout, plan_file])
+        socket.send_fds(control, [json.dumps({"start": number}).encode()], [plan_file, *ends])
     finally:
         os.close(plan_file)
 
@@ -70,7 +72,7 @@ class LauncherClient:
         control.setblocking(False)
         self._loop.add_reader(control.fileno(), self._receive)
 
-    async def start(self, plan: Plan, stdin: int, stdout: int) -> tuple[int, asyncio.Future[ExitFacts]]:
+    async def start(self, plan: Plan, ends: Sequence[int]) -> tuple[int, asyncio.Future[ExitFacts]]:
         """Start a sandbox; return its number and the future of its exit facts. Returns when it has started or ended."""
         self._last_number += 1
         number = self._last_number
@@ -80,7 +82,7 @@ class LauncherClient:
         requested = False
         try:
             async with self._sending:
-                await self._send(lambda: request_start(self._control, number, plan, stdin, stdout))
+                await self._send(lambda: request_start(self._control, number, plan, ends))
             requested = True
             await began
         except BaseException:
@@ -95,9 +97,11 @@ class LauncherClient:
 
     def kill(self, number: int) -> None:
         """Request the kill of a sandbox; does nothing if it has ended."""
-        if number in self._running:
-            task = self._loop.create_task(self._kill(number))
-            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._request(number, "kill")
+
+    def terminate(self, number: int) -> None:
+        """Request the termination of a sandbox; does nothing if it has ended."""
+        self._request(number, "terminate")
 
     async def close(self) -> None:
         """Shut down the launcher, which kills every sandbox, and wait for it."""
@@ -112,9 +116,14 @@ class LauncherClient:
         while self._control.fileno() >= 0:
             self._receive()
 
-    async def _kill(self, number: int) -> None:
+    def _request(self, number: int, verb: str) -> None:
+        if number in self._running:
+            task = self._loop.create_task(self._send_request({verb: number}))
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    async def _send_request(self, message: dict[str, int]) -> None:
         async with self._sending:
-            await self._send(lambda: self._control.send(json.dumps({"kill": number}).encode()))
+            await self._send(lambda: self._control.send(json.dumps(message).encode()))
 
     async def _send(self, send: Callable[[], object]) -> None:
         while True:

@@ -55,7 +55,7 @@ def _run(config: dict[str, Any], plan: Plan) -> ExitFacts:
     try:
         with control:
             control.settimeout(_TIMEOUT_SECONDS)
-            request_start(control, 1, plan, devnull, devnull)
+            request_start(control, 1, plan, [devnull, devnull])
             while raw := control.recv(MESSAGE_BYTES):
                 message: dict[str, Any] = json.loads(raw)
                 if "ended" in message:

@@ -20,9 +20,10 @@ from services.executor.adapters.sandbox.bubblewrap.environment import (
 from services.executor.adapters.sandbox.bubblewrap.launcher_client import ExitFacts, LauncherClient, spawn_launcher
 from services.executor.adapters.sandbox.bubblewrap.probe import probe
 from services.executor.adapters.sandbox.exit_report import diagnose
-from services.executor.adapters.sandbox.pipes import attach_pipes, open_pipes
+from services.executor.adapters.sandbox.pipes import ProcessPipes, attach_pipes, open_pipes
 from services.executor.adapters.sandbox.port import (
     EnvironmentUnavailableError,
+    EventPipes,
     ExitKind,
     ExitReport,
     Plan,
@@ -84,19 +85,23 @@ class BubblewrapSandbox:
 
     async def _start(self, plan: Plan) -> BubblewrapProcess:
         launcher = self._connect_launcher()
-        (stdin, to_stdin), (from_stdout, stdout) = open_pipes(2)
+        (stdin, to_stdin), (from_stdout, stdout), *further = open_pipes(4 if plan.has_events else 2)
+        ends, writing, reading = [stdin, stdout], [to_stdin], [from_stdout]
+        if further:
+            (from_events, events), (inputs, to_inputs) = further
+            ends, writing, reading = [*ends, events, inputs], [*writing, to_inputs], [*reading, from_events]
         try:
-            writer, [(reader, transport)] = await attach_pipes(to_stdin, from_stdout)
+            pipes = await attach_pipes(writing, reading)
             try:
-                number, facts = await launcher.start(plan, stdin, stdout)
+                number, facts = await launcher.start(plan, ends)
             except BaseException:
-                writer.close()
-                transport.close()
+                pipes.close_writers()
+                pipes.close_readers()
                 raise
         finally:
-            os.close(stdin)
-            os.close(stdout)
-        return BubblewrapProcess(plan, launcher, number, facts, writer, reader, transport)
+            for descriptor in ends:
+                os.close(descriptor)
+        return BubblewrapProcess(plan, launcher, number, facts, pipes)
 
     def _connect_launcher(self) -> LauncherClient:
         if self._closed or self._environment is None:
@@ -126,12 +131,10 @@ class BubblewrapProcess:
         launcher: LauncherClient,
         number: int,
         facts: asyncio.Future[ExitFacts],
-        stdin: asyncio.StreamWriter,
-        stdout: asyncio.StreamReader,
-        transport: asyncio.ReadTransport,
+        pipes: ProcessPipes,
     ) -> None:
         self._plan, self._launcher_client, self._number, self._facts = plan, launcher, number, facts
-        self._stdin, self._stdout, self._transport = stdin, stdout, transport
+        self._pipes = pipes
 
     @property
     def finished(self) -> bool:
@@ -141,22 +144,31 @@ class BubblewrapProcess:
     @property
     def stdin(self) -> asyncio.StreamWriter:
         """Return the writer of its standard input."""
-        return self._stdin
+        return self._pipes.writers[0]
 
     @property
     def stdout(self) -> asyncio.StreamReader:
         """Return the reader of its standard output."""
-        return self._stdout
+        return self._pipes.readers[0]
+
+    @property
+    def event_pipes(self) -> EventPipes | None:
+        """Return the pipes of its events and its input."""
+        return self._pipes.event_pipes
 
     async def wait(self) -> ExitReport:
         """Wait until its whole process tree has ended; buffered output can still be read."""
         facts = await asyncio.shield(self._facts)
-        self._stdin.close()
+        self._pipes.close_writers()
         return diagnose(self._plan, facts)
+
+    async def terminate(self) -> None:
+        """Send SIGTERM to the first process inside."""
+        self._launcher_client.terminate(self._number)
 
     async def kill(self) -> ExitReport:
         """Kill its process tree and discard unread output."""
         self._launcher_client.kill(self._number)
         report = await self.wait()
-        self._transport.close()
+        self._pipes.close_readers()
         return report

@@ -20,10 +20,13 @@ from services.executor.adapters.sandbox.gvisor.memory_file import MemoryFile
 from services.executor.adapters.sandbox.launcher.cgroup import Cgroup
 from services.executor.adapters.sandbox.launcher.process_tree import children, descendants
 from services.executor.adapters.sandbox.launcher.process_usage import cpu_seconds
-from services.executor.adapters.sandbox.port import ExitReport, Plan
+from services.executor.adapters.sandbox.pipes import ProcessPipes
+from services.executor.adapters.sandbox.port import EventPipes, ExitReport, Plan
 from services.executor.adapters.sandbox.wait_pids import wait_pids
 
 STDERR_TAIL_BYTES = 16_384
+_STDERR = 1
+"""The place of standard error among the pipes from the process."""
 _FATAL = 128
 """Exit code of `runsc` for its own failures. A process inside may use it too; then the log has no error entry."""
 _LOG_BYTES = 1 << 16
@@ -39,7 +42,7 @@ _FORK_ERRORS = (b"Resource temporarily unavailable", b"can't start new thread")
 
 @dataclass(frozen=True, slots=True)
 class StartedContainer:
-    """A started container: the runsc process, its bundle and the ends of three pipes."""
+    """A started container: the runsc process, its bundle and its pipes."""
 
     plan: Plan
     memory_limit: int
@@ -47,9 +50,10 @@ class StartedContainer:
     process: subprocess.Popen[bytes]
     folder: Path
     group: Cgroup | None
-    stdin: asyncio.StreamWriter
-    stdout: tuple[asyncio.StreamReader, asyncio.ReadTransport]
-    stderr: tuple[asyncio.StreamReader, asyncio.ReadTransport]
+    terminate: list[str]
+    """The command that terminates it."""
+    pipes: ProcessPipes
+    """Standard input; standard output and error; events and input where the plan has them."""
 
 
 class GvisorContainer:
@@ -70,12 +74,17 @@ class GvisorContainer:
     @property
     def stdin(self) -> asyncio.StreamWriter:
         """Return the writer of its standard input."""
-        return self._started.stdin
+        return self._started.pipes.writers[0]
 
     @property
     def stdout(self) -> asyncio.StreamReader:
         """Return the reader of its standard output."""
-        return self._started.stdout[0]
+        return self._started.pipes.readers[0]
+
+    @property
+    def event_pipes(self) -> EventPipes | None:
+        """Return the pipes of its events and its input."""
+        return self._started.pipes.event_pipes
 
     def add_done_callback(self, callback: Callable[[GvisorContainer], object]) -> None:
         """Call back when all of its processes have ended."""
@@ -85,13 +94,27 @@ class GvisorContainer:
         """Wait until all of its processes have ended; buffered output can still be read."""
         return await asyncio.shield(self._finishing)
 
+    async def terminate(self) -> None:
+        """Send SIGTERM to the first process inside."""
+        if self._started.process.poll() is not None:
+            return
+        null = asyncio.subprocess.DEVNULL
+        command = self._started.terminate
+        terminating = await asyncio.create_subprocess_exec(*command, stdin=null, stdout=null, stderr=null, env={})
+        try:
+            async with asyncio.timeout(_EXIT_SECONDS):
+                await terminating.wait()
+        except TimeoutError:
+            terminating.kill()
+            await terminating.wait()
+
     async def kill(self) -> ExitReport:
         """Kill the container and discard unread output."""
         if self._started.process.poll() is None:
             self._killed = True
             self._kill_sandbox()
         report = await self.wait()
-        self._started.stdout[1].close()
+        self._started.pipes.close_readers()
         return report
 
     def _kill_sandbox(self) -> None:
@@ -134,8 +157,8 @@ class GvisorContainer:
         with suppress(TimeoutError):
             async with asyncio.timeout(_EXIT_SECONDS):
                 await self._stderr_reader
-        started.stdin.close()
-        started.stderr[1].close()
+        started.pipes.close_writers()
+        started.pipes.close_reader(_STDERR)
         report = diagnose(started.plan, self._facts())
         if started.group is not None:
             started.group.remove()
@@ -165,7 +188,7 @@ class GvisorContainer:
 
     async def _read_stderr(self) -> None:
         """Read standard error until it ends and keep the last bytes."""
-        while chunk := await self._started.stderr[0].read(1 << 16):
+        while chunk := await self._started.pipes.readers[_STDERR].read(1 << 16):
             self._stderr_tail = (self._stderr_tail + chunk)[-STDERR_TAIL_BYTES:]
 
     async def _enforce_limits(self) -> None:

@@ -16,7 +16,12 @@ from services.executor.adapters.sandbox.gvisor.oci_bundle import write_bundle
 from services.executor.adapters.sandbox.gvisor.runsc import HOW_TO_GET, PLATFORMS, Runsc, find_runsc
 from services.executor.adapters.sandbox.launcher.cgroup import Cgroup
 from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import CgroupHierarchy
-from services.executor.adapters.sandbox.port import EnvironmentUnavailableError, Plan
+from services.executor.adapters.sandbox.port import (
+    EVENTS_DESCRIPTOR,
+    INPUT_DESCRIPTOR,
+    EnvironmentUnavailableError,
+    Plan,
+)
 from services.executor.adapters.sandbox.rootfs import NOBODY, RootfsLayout, build_rootfs, interpreter_path
 from services.executor.adapters.sandbox.scratch.locked_tempdir import LockedTempDir
 
@@ -43,11 +48,12 @@ sys.exit("the network is reachable")
 
 @dataclass(frozen=True, slots=True)
 class PreparedContainer:
-    """A container ready to start: its bundle, its cgroup and its start command."""
+    """A container ready to start: its bundle, its cgroup, and the commands that start and terminate it."""
 
     folder: Path
     group: Cgroup | None
     command: list[str]
+    terminate: list[str]
 
     def discard(self) -> None:
         """Kill its processes and remove the cgroup and the bundle."""
@@ -76,18 +82,21 @@ class GvisorEnvironment:
             limited = group is not None and "memory" in group.controllers
             write_bundle(folder, plan, self.rootfs, user=_inner_user(plan), memory_limited=limited)
         except (OSError, ValueError):
-            PreparedContainer(folder, group, []).discard()
+            PreparedContainer(folder, group, [], []).discard()
             raise
         request = {
             "parent": os.getpid(),
             "cgroups": group.paths if group is not None else [],
             "mount_namespace": plan.mount_namespace,
             "log": str(folder / "log"),
-            "command": self.runsc.command(folder, egress=bool(plan.egress_socket)),
+            "command": self.runsc.command(
+                folder,
+                egress=bool(plan.egress_socket),
+                descriptors=(EVENTS_DESCRIPTOR, INPUT_DESCRIPTOR) if plan.has_events else (),
+            ),
         }
-        return PreparedContainer(
-            folder, group, [sys.executable, "-I", "-S", "-c", _MAIN, str(_ROOT), json.dumps(request)]
-        )
+        command = [sys.executable, "-I", "-S", "-c", _MAIN, str(_ROOT), json.dumps(request)]
+        return PreparedContainer(folder, group, command, self.runsc.terminate_command(folder))
 
     def close(self) -> None:
         """Remove the cgroups and the directory."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,13 +25,13 @@ class Runsc:
     program: Path
     platform: str
 
-    def command(self, folder: Path, *, egress: bool) -> list[str]:
+    def command(self, folder: Path, *, egress: bool, descriptors: Sequence[int] = ()) -> list[str]:
         """Return the command that runs the bundle in a folder and exits with the code of the process inside.
 
-        The network is off; host unix sockets can be opened only if the plan has an egress socket. The executor owns the
-        cgroup, because gVisor would remove it, and its counters, at the end.
+        The network is off, and no descriptors but the standard ones and the given ones are passed on; host unix sockets
+        can be opened only if the plan has an egress socket. The executor owns the cgroup, because gVisor would remove
+        it, and its counters, at the end.
         """
-        name = folder.name
         return [
             str(self.program),
             f"--root={folder}/state",
@@ -44,10 +45,16 @@ class Runsc:
             f"--host-uds={'open' if egress else 'none'}",
             *(("--rootless",) if os.geteuid() else ()),
             "run",
+            *(f"--pass-fd={descriptor}:{descriptor}" for descriptor in descriptors),
             f"--bundle={folder}",
             f"--pid-file={folder}/pid",
-            name,
+            folder.name,
         ]
+
+    def terminate_command(self, folder: Path) -> list[str]:
+        """Return the command that sends SIGTERM to the first process of a running bundle."""
+        rootless = ("--rootless",) if os.geteuid() else ()
+        return [str(self.program), f"--root={folder}/state", *rootless, "kill", folder.name, "TERM"]
 
 
 def find_runsc(configured: Path | None) -> Path | None:

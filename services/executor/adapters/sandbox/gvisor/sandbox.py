@@ -105,22 +105,38 @@ def _discard_result(preparing: asyncio.Future[PreparedContainer]) -> None:
 
 
 async def _start(plan: Plan, prepared: PreparedContainer) -> StartedContainer:
-    (stdin, to_stdin), (from_stdout, stdout), (from_stderr, stderr) = open_pipes(3)
+    (stdin, to_stdin), (from_stdout, stdout), (from_stderr, stderr), *further = open_pipes(5 if plan.has_events else 3)
+    passed, writing, reading = list[int](), [to_stdin], [from_stdout, from_stderr]
+    if further:
+        (from_events, events), (inputs, to_inputs) = further
+        passed, writing, reading = [events, inputs], [*writing, to_inputs], [*reading, from_events]
     try:
-        writer, [from_out, from_err] = await attach_pipes(to_stdin, from_stdout, from_stderr)
+        pipes = await attach_pipes(writing, reading)
         try:
             # On this thread, which lives as long as the executor: PDEATHSIG fires when the parent thread ends.
             process = subprocess.Popen(  # noqa: ASYNC220
-                prepared.command, stdin=stdin, stdout=stdout, stderr=stderr, env={}, cwd="/", start_new_session=True
+                [*prepared.command, *map(str, passed)],
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                pass_fds=passed,
+                env={},
+                cwd="/",
+                start_new_session=True,
             )
         except BaseException:
-            writer.close()
-            from_out[1].close()
-            from_err[1].close()
+            pipes.close_writers()
+            pipes.close_readers()
             raise
     finally:
-        for descriptor in (stdin, stdout, stderr):
+        for descriptor in (stdin, stdout, stderr, *passed):
             os.close(descriptor)
     return StartedContainer(
-        plan, plan.memory_bytes + OVERHEAD_BYTES, process, prepared.folder, prepared.group, writer, from_out, from_err
+        plan=plan,
+        memory_limit=plan.memory_bytes + OVERHEAD_BYTES,
+        process=process,
+        folder=prepared.folder,
+        group=prepared.group,
+        terminate=prepared.terminate,
+        pipes=pipes,
     )

@@ -5,6 +5,7 @@ If a step fails, the process exits without running anything and reports the erro
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import resource
@@ -17,6 +18,7 @@ from services.executor.adapters.sandbox.launcher import bwrap_argv, rlimits, sys
 from services.executor.adapters.sandbox.launcher.cgroup import Cgroup
 
 FAILED = 125
+_FIRST_FREE = 10
 _DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)
 
 
@@ -31,6 +33,9 @@ class ChildDescriptors(NamedTuple):
     """Bubblewrap blocks on this until the launcher has set its limits; -1 if it need not."""
     program: int
     """The seccomp filter."""
+    events: int = -1
+    """The pipe of events; -1 for none."""
+    inputs: int = -1
 
 
 def exec_bwrap(
@@ -39,6 +44,7 @@ def exec_bwrap(
     """Replace this process with bubblewrap; never returns. `user` is the host user to switch to, 0 for the current
     one."""
     try:
+        ends = ChildDescriptors(*(_raised(end) for end in ends))
         _exec_bwrap(config, plan, user, group, ends)
     except BaseException as error:
         with suppress(OSError):
@@ -58,11 +64,13 @@ def _exec_bwrap(
     if user:
         staged = _stage_mounts(config, plan, user)
         program = program.replace(config["bwrap_home"], staged[config["bwrap_home"]], 1)
-    descriptors = {"--json-status-fd": ends.status, "--seccomp": _reopen(ends.program)}
+    descriptors = {"--json-status-fd": ends.status, "--seccomp": _raised(_reopen(ends.program))}
     if ends.block >= 0:
         descriptors["--block-fd"] = ends.block
     options = _write_options(bwrap_argv.build_options(config, plan, lambda host: staged.get(host, host), descriptors))
-    _arrange_descriptors((ends.stdin, ends.stdout, ends.stderr), {options, *descriptors.values()}, user)
+    pipes = [ends.stdin, ends.stdout, ends.stderr]
+    pipes += [ends.events, ends.inputs] if plan["has_events"] else []
+    _arrange_descriptors(pipes, {options, *descriptors.values()}, user)
     if user:
         os.setgroups([])
         os.setresgid(user, user, user)
@@ -106,16 +114,16 @@ def _chown_tree(path: str, user: int) -> None:
             os.lchown(os.path.join(folder, name), user, user)  # noqa: PTH118
 
 
-def _arrange_descriptors(standard: tuple[int, int, int], kept: set[int], user: int) -> None:
-    """Set the standard streams, keep the descriptors that bubblewrap uses, and close the others."""
+def _arrange_descriptors(pipes: list[int], kept: set[int], user: int) -> None:
+    """Set the pipes from descriptor 0 on, keep the descriptors that bubblewrap uses, and close the others."""
     if user:
         # Opening /dev/stdin or /dev/stdout by name checks permissions again. Only pipes belong to the sandbox alone.
-        for descriptor in standard:
+        for descriptor in pipes:
             if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
                 os.fchown(descriptor, user, user)
-    for target, descriptor in enumerate(standard):
+    for target, descriptor in enumerate(pipes):
         os.dup2(descriptor, target)
-    last = 3
+    last = len(pipes)
     for descriptor in sorted(kept):
         os.set_inheritable(descriptor, True)
         os.closerange(last, descriptor)
@@ -128,10 +136,15 @@ def _write_options(options: list[str]) -> int:
     if any("\0" in option for option in options):
         # A NUL would end one option and start another.
         raise ValueError("an option contains a NUL character")
-    descriptor = os.memfd_create("options", 0)
+    descriptor = _raised(os.memfd_create("options", 0))
     os.write(descriptor, b"".join(option.encode() + b"\0" for option in options))
     os.lseek(descriptor, 0, os.SEEK_SET)
     return descriptor
+
+
+def _raised(descriptor: int) -> int:
+    """Return a descriptor above those that the sandbox gets for its pipes; -1 stays."""
+    return descriptor if descriptor < 0 else fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE)
 
 
 def _reopen(descriptor: int) -> int:

@@ -3,8 +3,8 @@
 Forking a large multi-threaded process is slow and blocks the event loop; this process is small. As the ancestor of
 every sandbox it knows when the last process of each has ended. It exits with the executor, and no sandbox outlives it.
 
-It exchanges JSON messages over one socket. In: `start` (with two pipe ends and a file that holds the plan) and `kill`.
-Out: `began`, and `ended` with the exit facts.
+It exchanges JSON messages over one socket. In: `start` (with a file that holds the plan and the pipe ends), `terminate`
+and `kill`. Out: `began`, and `ended` with the exit facts.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ MESSAGE_BYTES = 1 << 16
 SHUTDOWN = b"{}"
 """Sent by an executor that shuts down in order and removes its own directories."""
 _EXECUTOR_EXIT_SECONDS = 2.0
-_DESCRIPTORS_PER_START = 3
-"""File descriptors that a start request carries."""
+_MAX_DESCRIPTORS = 5
+"""File descriptors that a start request carries at most."""
 
 
 class Launcher:
@@ -94,7 +94,7 @@ class Launcher:
     def _listen(self) -> None:
         try:
             message, received, _, _ = socket.recv_fds(
-                self._control, MESSAGE_BYTES, _DESCRIPTORS_PER_START, socket.MSG_CMSG_CLOEXEC
+                self._control, MESSAGE_BYTES, _MAX_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
             )
         except ConnectionError:
             # The executor ended with unread messages in its socket.
@@ -108,23 +108,28 @@ class Launcher:
         request = json.loads(message)
         if "start" in request:
             self._start(request["start"], received)
+        elif "terminate" in request:
+            if running := self._running.get(request["terminate"]):
+                running.terminate()
         elif running := self._running.get(request["kill"]):
             running.kill()
 
     def _start(self, number: int, received: list[int]) -> None:
         try:
-            if len(received) != _DESCRIPTORS_PER_START:
+            if not received:
                 raise OSError("too many open files")
-            stdin, stdout, plan_file = received
+            plan_file, *ends = received
             plan = json.loads(os.pread(plan_file, os.fstat(plan_file).st_size, 0))
-            self._running[number] = self._fork(number, plan, stdin, stdout)
+            if len(ends) != (4 if plan["has_events"] else 2):
+                raise OSError("too many open files")
+            self._running[number] = self._fork(number, plan, ends)
         except OSError as error:
             self._users.pop(number, None)
             self._send({"ended": number, "facts": {"failed": f"{type(error).__name__}: {error}"[:500]}})
         finally:
             _close(*received)
 
-    def _fork(self, number: int, plan: dict[str, Any], stdin: int, stdout: int) -> SupervisedSandbox:
+    def _fork(self, number: int, plan: dict[str, Any], pipe_ends: list[int]) -> SupervisedSandbox:
         group = self._create_cgroup(number, plan)
         # RLIMIT_NPROC counts per user: with an exclusive user it is set before the start, otherwise inside the user
         # namespace.
@@ -137,7 +142,8 @@ class Launcher:
             user = self._allocate_user(number)
             pid = os.fork()
             if pid == 0:
-                ends = child.ChildDescriptors(stdin, stdout, stderr, status, block, self._program)
+                stdin, stdout, *further = pipe_ends
+                ends = child.ChildDescriptors(stdin, stdout, stderr, status, block, self._program, *further)
                 child.exec_bwrap(self._config, plan, user, group, ends)
         except OSError:
             _close(*opened)

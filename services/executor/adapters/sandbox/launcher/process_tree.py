@@ -1,4 +1,4 @@
-"""Finds and kills process trees.
+"""Finds, terminates and kills process trees.
 
 A PID namespace ends with its first process, but under a CPU limit that process may wait long to be scheduled, so all
 processes are signaled. A PID may be reused at any moment: each process is held by a pidfd and signaled only if it is
@@ -19,20 +19,31 @@ def kill_all(members: Callable[[], list[int]]) -> None:
     """Send SIGKILL to every member, and again to those that joined in the meantime."""
     signaled: set[int] = set()
     for _ in range(_ROUNDS):
-        pidfds = {}
-        for pid in members():
-            if pid not in signaled:
-                with suppress(OSError):
-                    pidfds[pid] = os.pidfd_open(pid)
-        if not pidfds:
+        reached = _signal(members, signal.SIGKILL, signaled)
+        if not reached:
             return
-        current = set(members())
-        for pid, descriptor in pidfds.items():
-            with suppress(ProcessLookupError, PermissionError):
-                if pid in current:
-                    signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-            os.close(descriptor)
-        signaled |= pidfds.keys()
+        signaled |= reached
+
+
+def terminate_all(members: Callable[[], list[int]]) -> None:
+    """Send SIGTERM to every member."""
+    _signal(members, signal.SIGTERM, set())
+
+
+def _signal(members: Callable[[], list[int]], number: int, without: set[int]) -> set[int]:
+    """Send a signal to the members, without some, and return which."""
+    pidfds = {}
+    for pid in members():
+        if pid not in without:
+            with suppress(OSError):
+                pidfds[pid] = os.pidfd_open(pid)
+    current = set(members()) if pidfds else set()
+    for pid, descriptor in pidfds.items():
+        with suppress(ProcessLookupError, PermissionError):
+            if pid in current:
+                signal.pidfd_send_signal(descriptor, number)
+        os.close(descriptor)
+    return set(pidfds)
 
 
 def descendants(pid: int) -> list[int]:

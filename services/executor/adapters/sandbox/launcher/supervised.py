@@ -15,7 +15,7 @@ from typing import Any
 
 from services.executor.adapters.sandbox.launcher import process_usage
 from services.executor.adapters.sandbox.launcher.cgroup import Cgroup
-from services.executor.adapters.sandbox.launcher.process_tree import descendants, kill_all
+from services.executor.adapters.sandbox.launcher.process_tree import children, descendants, kill_all, terminate_all
 from services.executor.adapters.sandbox.launcher.rlimits import limit_processes
 
 STDERR_TAIL_BYTES = 16_384
@@ -75,6 +75,11 @@ class SupervisedSandbox:
         elif self._outer is None:
             self._killed = True
         self._kill_processes()
+
+    def terminate(self) -> None:
+        """Send SIGTERM to the tool's first process, a child of the namespace's init."""
+        if self.inner_pid and not self._inner_exited:
+            terminate_all(lambda: list(children(self.inner_pid)))
 
     def on_reaped(self, pid: int, status: int, usage: resource.struct_rusage) -> None:
         """Record the usage of a process of this sandbox that was reaped."""

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from services.executor.domain.checkpoints.checkpoint import Checkpoint
 from services.executor.domain.run_channel import ProgressReport
 from services.executor.domain.states import State
 
@@ -46,17 +47,7 @@ class InputAsked(Struct, frozen=True, tag_field="kind", tag="input_request"):
 class CheckpointMade(Struct, frozen=True, tag_field="kind", tag="checkpoint"):
     """A checkpoint that was stored, or that the run started from."""
 
-    name: str
-    checkpoint_kind: str
-    """`micro`, `macro` or `named`."""
-    number: int
-    state_bytes: int
-    stored_bytes: int
-    digest: str
-    create_time: datetime
-    label: str = ""
-    parent_number: int = 0
-    expire_time: datetime | None = None
+    checkpoint: Checkpoint
 
 
 Report: TypeAlias = ProgressMade | LogEntry | PartialContent | InputAsked | CheckpointMade

@@ -13,10 +13,11 @@ from libs.common.ids import new_id
 from libs.common.redaction.tenant_scanners import TenantScanners
 from libs.common.runtime.retry import retry_until
 from services.executor.domain import errors
+from services.executor.domain.checkpoints.checkpoint import Checkpoint
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.jobs.job import ClaimedJob
 from services.executor.domain.jobs.ports import CompileSchema, JobReports, JobSignals, RunCheckpoints
-from services.executor.domain.jobs.reports.event import InputAsked
+from services.executor.domain.jobs.reports.event import CheckpointMade, InputAsked
 from services.executor.domain.jobs.reports.redact import redact
 from services.executor.domain.jobs.reports.report_queue import ReportQueue
 from services.executor.domain.jobs.reports.report_writer import ReportWriter
@@ -73,10 +74,14 @@ class JobChannel:
         """Report a part of the result, as JSON."""
         self._queue.part(content)
 
+    def note_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Report a checkpoint that was stored, or that the run starts from."""
+        self._queue.put(CheckpointMade(checkpoint))
+
     async def save(self, checkpoint: CheckpointState) -> None:
         """Store a checkpoint, or leave it out where the last one is too recent."""
         if self._checkpoints is not None and (made := await self._checkpoints.save(checkpoint)) is not None:
-            self._queue.put(made)
+            self.note_checkpoint(made)
 
     async def ask(self, question: InputQuestion) -> bytes:
         """Return the caller's answer, as JSON. Raises INVOCATION_CANCELED when the run should stop instead."""

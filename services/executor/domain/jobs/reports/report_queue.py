@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from math import isfinite
 
 from msgspec import Struct
 
@@ -43,6 +44,8 @@ BOUNDS = ReportBounds()
 BATCH_REPORTS = 200
 BATCH_BYTES = 512 << 10
 _REPORT_BYTES = 128
+_MOST = 2**53
+_MOST_SECONDS = 1e9
 OMITTED_LINE = "Further lines and parts of the result are left out: the invocation reported too many."
 OMITTED_PART = "A part of the result is left out: it is too large."
 
@@ -76,7 +79,7 @@ class ReportQueue:
     def progress(self, report: ProgressReport) -> None:
         """Report progress: it replaces what is not stored yet."""
         if not self.closed:
-            self._progress = report
+            self._progress = _bounded(report, self._bounds.line_characters)
             self._on_report(self)
 
     def log(self, severity: str, text: str) -> None:
@@ -179,6 +182,23 @@ class ReportQueue:
             if not flushed.done():
                 flushed.set_result(None)
         self._flushes.clear()
+
+
+def _bounded(report: ProgressReport, characters: int) -> ProgressReport:
+    """Return a report whose numbers every reader can represent."""
+    percent, remaining = report.percent, report.remaining_seconds
+    return ProgressReport(
+        message=report.message[:characters],
+        percent=min(max(percent, 0.0), 100.0) if percent is not None and isfinite(percent) else None,
+        current_step=min(max(report.current_step, 0), _MOST),
+        total_steps=min(max(report.total_steps, 0), _MOST),
+        bytes_read=min(max(report.bytes_read, 0), _MOST),
+        bytes_written=min(max(report.bytes_written, 0), _MOST),
+        line_count=min(max(report.line_count, 0), _MOST),
+        remaining_seconds=(
+            min(max(remaining, 0.0), _MOST_SECONDS) if remaining is not None and isfinite(remaining) else None
+        ),
+    )
 
 
 def _size_of(report: Report) -> int:

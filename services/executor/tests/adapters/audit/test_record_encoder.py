@@ -48,6 +48,7 @@ def test_a_record_carries_all_fields() -> None:
         replayed=True,
         sandbox="in_process",
         attempt=1,
+        cancellation="killed",
     )
     message = written(record)
     assert message.record_id == record.record_id
@@ -80,7 +81,7 @@ def test_a_record_carries_all_fields() -> None:
     assert (message.previous_state, message.state) == ("running", "timed_out")
     assert message.latency.ToMilliseconds() == 1500
     assert (message.follows, message.sandbox, message.attempt) == ("01900000-0000", "in_process", 1)
-    assert message.executor_id == "executor-0"
+    assert (message.executor_id, message.cancellation) == ("executor-0", "killed")
 
 
 @pytest.mark.parametrize("event", list(Event))

@@ -42,24 +42,22 @@ def test_open_pipes_opens_all_or_none() -> None:
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 def test_canceled_attach_leaves_no_pipe_open(loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
     async def cancel_after(steps: int) -> None:
-        (stdin, to_stdin), (from_stdout, stdout), (from_stderr, stderr) = open_pipes(3)
-        attaching = asyncio.ensure_future(attach_pipes(to_stdin, from_stdout, from_stderr))
+        (stdin, to_stdin), (inputs, to_inputs), (from_stdout, stdout), (from_events, events) = open_pipes(4)
+        attaching = asyncio.ensure_future(attach_pipes([to_stdin, to_inputs], [from_stdout, from_events]))
         for _ in range(steps):
             await asyncio.sleep(0)
         if attaching.done():
-            writer, readers = attaching.result()
-            writer.close()
-            for _, transport in readers:
-                transport.close()
+            attaching.result().close_writers()
+            attaching.result().close_readers()
         attaching.cancel()
         await asyncio.wait([attaching])
-        for end in (stdin, stdout, stderr):
+        for end in (stdin, stdout, inputs, events):
             os.close(end)
 
     async def cancel_everywhere() -> None:
         await cancel_after(50)
         before = held()
-        for steps in range(1, 12):
+        for steps in range(1, 16):
             await cancel_after(steps)
         await until(lambda: held() == before)
 

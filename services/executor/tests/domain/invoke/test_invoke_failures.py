@@ -53,6 +53,19 @@ async def test_a_failure_names_the_records_that_hold_its_evidence(changes: dict[
     assert error.evidence
 
 
+async def test_the_record_says_how_a_canceled_tool_was_stopped() -> None:
+    world = World()
+
+    async def stop(arguments: dict[str, Any]) -> Any:
+        raise errors.canceled("not_supported")
+
+    world.runner.behave = stop
+    error = await world.failure(a_request())
+    assert error.reason is Reason.INVOCATION_CANCELED
+    ended = world.trail.durable[-1]
+    assert (ended.event, ended.state, ended.cancellation) == (Event.CANCELED, State.CANCELED, "not_supported")
+
+
 async def test_a_decision_that_came_to_nothing_is_followed_by_its_end_once_the_log_is_back() -> None:
     world = World()
     world.trail.withholds = is_decision

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ import pytest
 
 from services.executor.worker.toolmesh_tool import frames
 from services.executor.worker.toolmesh_tool.output import LOG, MAX_CHARACTERS, ToolOutput
+from services.executor.worker.toolmesh_tool.responses import ResponsePipe
 
 PIPE_BUF = 4096
 
@@ -21,7 +23,7 @@ def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ToolOutput, int]]:
     for name in ("stdout", "stderr"):
         # Restored at the end: the output replaces both.
         monkeypatch.setattr(sys, name, getattr(sys, name))
-    yield ToolOutput(writing), reading
+    yield ToolOutput(ResponsePipe(writing)), reading
     os.close(reading)
     os.close(writing)
 
@@ -31,7 +33,10 @@ def received(pipe: int) -> list[dict[str, Any]]:
     found = []
     try:
         while True:
-            found.append(frames.receive(pipe))
+            length = int.from_bytes(os.read(pipe, 4), "big")
+            # What precedes an answer is marked.
+            assert length >> 31 == 1
+            found.append(json.loads(os.read(pipe, length & 0x7FFF_FFFF)))
     except BlockingIOError:
         return found
 

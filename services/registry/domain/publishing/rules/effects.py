@@ -58,6 +58,15 @@ def require_compensation(manifest: Manifest) -> Iterator[Violation]:
         yield Violation("manifest.compensation_tool", "compensation.name", "is not the name of a tool")
 
 
+def check_checkpoints(manifest: Manifest) -> Iterator[Violation]:
+    """Refuse checkpoints of a tool with a writable volume: a later run would lack what the killed one wrote there."""
+    permissions = manifest.part("permission").get("required_permissions", ())
+    writes = any(str(permission).startswith("filesystem:write:") for permission in permissions)
+    if manifest.execution.get("checkpoint", {}).get("enabled") and writes:
+        message = "is not possible with a writable volume, whose changes are discarded when a run is interrupted"
+        yield Violation("manifest.execution.checkpoint.enabled", "checkpoint.volumes", message)
+
+
 def _is_tool(reference: str) -> bool:
     try:
         ToolName.parse(reference)

@@ -20,8 +20,6 @@ UNHONOURED: Mapping[str, frozenset[str]] = {
     "interface.rendering.groupable": frozenset(),
     "execution.retry_policy": frozenset(),
     "execution.circuit_breaker": frozenset(),
-    "execution.checkpoint": frozenset(),
-    "execution.progress_supported": frozenset(),
     "permission.credential_propagation": frozenset({"none"}),
     "permission.credential_refs": frozenset(),
     "side_effects.scope": frozenset(),

@@ -22,8 +22,15 @@ def stream(content: bytes, *, ends: bool = True) -> asyncio.StreamReader:
 @pytest.mark.parametrize("value", [{}, {"a": [1, 2.5, None, True, "ü\n"]}, {"big": 2**63}])
 async def test_an_encoded_frame_is_read_back(value: dict[str, Any]) -> None:
     reader = stream(encode_frame(value) + encode_frame({"next": 1}))
-    assert await read_frame(reader, 1000) == value
-    assert await read_frame(reader, 1000) == {"next": 1}
+    assert await read_frame(reader, 1000) == (False, value)
+    assert await read_frame(reader, 1000) == (False, {"next": 1})
+
+
+async def test_a_frame_that_precedes_an_answer_is_marked_and_small() -> None:
+    body = b'{"early":1}'
+    assert await read_frame(stream((len(body) | 1 << 31).to_bytes(4, "big") + body), 10) == (True, {"early": 1})
+    with pytest.raises(FrameError):
+        await read_frame(stream(((16 << 10) + 1 | 1 << 31).to_bytes(4, "big"), ends=False), 1 << 20)
 
 
 async def test_an_oversized_frame_is_refused_by_its_length() -> None:
@@ -56,7 +63,7 @@ async def test_nesting_is_bounded() -> None:
 async def test_separators_inside_strings_are_not_counted_as_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frames, "MAX_VALUES", 100)
     value = {"csv": '1,"[{,' * 200, "rows": ["\\", ",,,"]}
-    assert await read_frame(stream(encode_frame(value)), 10_000) == value
+    assert await read_frame(stream(encode_frame(value)), 10_000) == (False, value)
     many = {"a": [","] * 200}
     with pytest.raises(FrameError):
         await read_frame(stream(encode_frame(many)), 10_000)

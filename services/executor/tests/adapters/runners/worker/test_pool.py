@@ -36,10 +36,14 @@ class FakeProcess:
         self.gone = asyncio.Event()
         self.stdin: Any = None
         self.stdout: Any = None
+        self.event_pipes: Any = None
 
     async def wait(self) -> ExitReport:
         await self.gone.wait()
         return ExitReport(ExitKind.KILLED)
+
+    async def terminate(self) -> None:
+        self.gone.set()
 
     async def kill(self) -> ExitReport:
         await asyncio.sleep(0)

@@ -23,7 +23,7 @@ async def test_a_start_canceled_before_the_request_is_forgotten() -> None:
             ours.send(b"x" * 1000)
     with subprocess.Popen(["true"]) as process:  # noqa: ASYNC220
         client = LauncherClient(process, ours, lambda: None)
-        starting = asyncio.create_task(client.start(Plan(("/bin/cat",)), nothing, nothing))
+        starting = asyncio.create_task(client.start(Plan(("/bin/cat",)), [nothing, nothing]))
         await asyncio.wait([starting], timeout=0.01)
         assert len(client._running) == 1
         starting.cancel()

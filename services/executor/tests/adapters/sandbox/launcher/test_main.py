@@ -47,7 +47,7 @@ def start(control: socket.socket, number: int, *argv: str) -> tuple[int, int]:
     """Request a process; return the executor's ends of its pipes."""
     stdin, to_stdin = os.pipe()
     from_stdout, stdout = os.pipe()
-    request_start(control, number, Plan(argv), stdin, stdout)
+    request_start(control, number, Plan(argv), [stdin, stdout])
     os.close(stdin)
     os.close(stdout)
     return to_stdin, from_stdout

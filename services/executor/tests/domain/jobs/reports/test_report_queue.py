@@ -6,6 +6,7 @@ import asyncio
 
 from libs.common.redaction.scanner import Scanner
 from libs.common.testing.clock import ManualClock
+from services.executor.domain.checkpoints.checkpoint import Checkpoint, CheckpointKind
 from services.executor.domain.jobs.job import ClaimedJob
 from services.executor.domain.jobs.reports.event import CheckpointMade, LogEntry, PartialContent, ProgressMade
 from services.executor.domain.jobs.reports.report_queue import OMITTED_LINE, OMITTED_PART, ReportBounds, ReportQueue
@@ -98,7 +99,8 @@ def test_lines_and_parts_are_bounded_with_a_remark_and_checkpoints_are_not() -> 
     queue.log("info", "abcdef")
     for _ in range(5):
         queue.log("info", "more")
-    made = CheckpointMade("c", "macro", 1, 1, 1, "", clock.now())
+    checkpoint = Checkpoint("i", 1, 1, CheckpointKind.MACRO, "", 1, 1, "", clock.now())
+    made = CheckpointMade(checkpoint)
     queue.put(made)
     batch = queue.next_batch()
     assert batch is not None
@@ -123,3 +125,13 @@ def test_what_waits_for_a_slow_store_is_bounded() -> None:
     again = queue.next_batch()
     assert again is not None
     assert again.reports == (PartialContent(b"y"),)
+
+
+def test_numbers_of_progress_are_bounded() -> None:
+    queue = a_queue(ManualClock())
+    queue.progress(ProgressReport("m" * 10_000, percent=1e20, current_step=2**70, remaining_seconds=float("inf")))
+    batch = queue.next_batch()
+    assert batch is not None
+    [made] = batch.reports
+    assert isinstance(made, ProgressMade)
+    assert made.report == ProgressReport("m" * 8_192, percent=100.0, current_step=2**53)
