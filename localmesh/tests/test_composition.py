@@ -21,9 +21,9 @@ PEERS = {
     "authz": set(),
     "audit": {"authz"},
     "registry": {"authz", "audit"},
-    "approval": {"authz"},
-    "executor": {"registry", "authz", "audit"},
-    "gateway": {"executor", "registry", "authz", "audit"},
+    "approval": {"authz", "audit"},
+    "executor": {"registry", "authz", "audit", "approval"},
+    "gateway": {"executor", "registry", "authz", "audit", "approval"},
 }
 # Peers that start later: what a service has for them waits in its database meanwhile.
 LATER = {"authz": {"audit"}}
