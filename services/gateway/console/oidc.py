@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-import ssl
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
-import httpx
-
 from libs.common.errors import MeshError, Reason
-from libs.common.json.jsonio import parse_object
 
-_TIMEOUT = 5.0
-_MAX_BYTES = 256 * 1024
+Fetch = Callable[[str, Mapping[str, str] | None], Awaitable[dict[str, Any]]]
+"""Returns the JSON document at a URL, or the answer to a form that is sent there."""
 # How long the provider's description is used before it is read again.
 _CONFIGURATION_SECONDS = 300.0
 
@@ -32,7 +27,6 @@ class OidcSettings:
     client_id: str
     client_secret: str = field(default="", repr=False)
     scopes: str = "openid"
-    ca: Path | None = None
 
 
 class LoginAttempt(NamedTuple):
@@ -46,11 +40,8 @@ class LoginAttempt(NamedTuple):
 class OidcProvider:
     """Sends browsers to the provider and redeems the codes that they bring back."""
 
-    def __init__(self, settings: OidcSettings) -> None:
-        self._settings = settings
-        verify = ssl.create_default_context(cafile=str(settings.ca) if settings.ca else None)
-        # Redirects are not followed: only the configured issuer, and what it names itself, is trusted.
-        self._http = httpx.AsyncClient(verify=verify, timeout=_TIMEOUT, follow_redirects=False, trust_env=False)
+    def __init__(self, settings: OidcSettings, fetch: Fetch) -> None:
+        self._settings, self._fetch = settings, fetch
         self._configuration: dict[str, Any] = {}
         self._read_again = 0.0
 
@@ -97,47 +88,25 @@ class OidcProvider:
         }
         if self._settings.client_secret:
             form["client_secret"] = self._settings.client_secret
-        answer = await self._fetch("POST", (await self._configured())["token_endpoint"], form)
+        answer = await self._fetch((await self._configured())["token_endpoint"], form)
         if not isinstance(token := answer.get("id_token"), str):
             raise MeshError(Reason.UNAUTHENTICATED, message="the provider did not accept this login; log in again")
         return token
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._http.aclose()
 
     async def _configured(self) -> dict[str, Any]:
         if time.monotonic() < self._read_again:
             return self._configuration
         issuer = self._settings.issuer
-        found = await self._fetch("GET", f"{issuer.rstrip('/')}/.well-known/openid-configuration")
+        found = await self._fetch(f"{issuer.rstrip('/')}/.well-known/openid-configuration", None)
         endpoints = (found.get("authorization_endpoint"), found.get("token_endpoint"))
         if found.get("issuer") != issuer or not all(_is_https(endpoint) for endpoint in endpoints):
-            raise _unavailable()
+            message = "the OpenID provider does not describe itself as it should; log in with a token"
+            raise MeshError(Reason.SERVICE_UNAVAILABLE, message=message)
         self._configuration, self._read_again = found, time.monotonic() + _CONFIGURATION_SECONDS
         return found
 
-    async def _fetch(self, method: str, url: str, form: Mapping[str, str] | None = None) -> dict[str, Any]:
-        try:
-            async with self._http.stream(method, url, data=form, headers={"accept": "application/json"}) as response:
-                body = b""
-                async for part in response.aiter_bytes():
-                    body += part
-                    if len(body) > _MAX_BYTES:
-                        raise _unavailable()
-                if response.status_code >= 500 or (method == "GET" and response.status_code != 200):
-                    raise _unavailable()
-            return parse_object(body, max_bytes=_MAX_BYTES)
-        except httpx.HTTPError:
-            raise _unavailable() from None
-        except MeshError:
-            raise _unavailable() from None
-
 
 def _is_https(endpoint: Any) -> bool:
-    return isinstance(endpoint, str) and endpoint.isascii() and endpoint.startswith("https://")
-
-
-def _unavailable() -> MeshError:
-    message = "the OpenID provider does not answer as it should; log in with a token, or try again later"
-    return MeshError(Reason.SERVICE_UNAVAILABLE, message=message)
+    return (
+        isinstance(endpoint, str) and endpoint.isascii() and endpoint.isprintable() and endpoint.startswith("https://")
+    )

@@ -70,6 +70,19 @@ async def test_calls_carry_the_token_of_the_session_and_no_other(mesh: Mesh) -> 
     assert (await browser.get(TICKET, authorization=f"Bearer {approver(mesh)}")).status_code == 303
 
 
+async def test_a_form_of_another_site_reaches_no_service(mesh: Mesh) -> None:
+    browser = Browser(mesh)
+    await browser.log_in(approver(mesh))
+    form = {"form_token": await browser.form_token(), "reason": "x"}
+    seen = len(mesh.peers.reads)
+    for origin in ("https://evil.example", "null", "", browser.headers["origin"].replace("https", "http")):
+        assert (await browser.post(f"{TICKET}/approve", form, origin=origin)).status_code == 403
+    assert (await browser.post(f"{TICKET}/approve", form, **{"sec-fetch-site": "cross-site"})).status_code == 403
+    assert (await browser.post(f"{TICKET}/approve", {**form, "form_token": "x"})).status_code == 403
+    assert (await browser.post(f"{TICKET}/cancel", {"reason": "x"})).status_code == 403
+    assert len(mesh.peers.reads) == seen
+
+
 async def test_a_token_that_the_services_refuse_is_no_login(mesh: Mesh) -> None:
     browser = Browser(mesh)
     for token, status in (
