@@ -65,7 +65,13 @@ class LoginProvider:
             base64.urlsafe_b64encode(hashlib.sha256(form["code_verifier"][0].encode()).digest()).decode().rstrip("=")
         )
         known = self.challenges.pop(form["code"][0], None) == digest
-        claims = {"iss": self.server.address, "aud": CLIENT, "nonce": self.nonce, "org": None, "groups": ["approvers"]}
+        claims: dict[str, Any] = {
+            "iss": self.server.address,
+            "aud": CLIENT,
+            "nonce": self.nonce,
+            "org": None,
+            "groups": ["approvers"],
+        }
         answer = {"id_token": self.signer.sign(**claims)} if known else {"error": "invalid_grant"}
         body = json.dumps(answer).encode()
         handler.send_response(200 if known else 400)

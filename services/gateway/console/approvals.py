@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolmesh.approval.v1 import approval_service_pb2 as pb
 from toolmesh.approval.v1 import ticket_pb2
-from toolmesh.approval.v1.approval_service_pb2_grpc import ApprovalServiceStub
 
 from libs.common.errors import MeshError, Reason
 from libs.common.ids import new_id
@@ -16,6 +15,9 @@ from services.gateway.console.peer_calls import answer_of
 from services.gateway.console.request import ConsoleRequest
 from services.gateway.console.response import Response, redirect
 from services.gateway.console.ticket_view import page_of, summary_of
+
+if TYPE_CHECKING:
+    from toolmesh.approval.v1.approval_service_pb2_grpc import ApprovalServiceAsyncStub
 
 PATH = "/console/approvals"
 PAGE_SIZE = 50
@@ -31,7 +33,7 @@ VIEWS = {
 class ApprovalPages:
     """Serves the room with the caller's own token: the approval service decides what it shows and accepts."""
 
-    def __init__(self, approvals: ApprovalServiceStub, pages: Pages) -> None:
+    def __init__(self, approvals: ApprovalServiceAsyncStub, pages: Pages) -> None:
         self._approvals, self._pages = approvals, pages
 
     async def list_tickets(self, request: ConsoleRequest) -> Response:
@@ -71,6 +73,21 @@ class ApprovalPages:
         """Withdraw a ticket of one's own."""
         message = pb.CancelTicketRequest(name=f"tickets/{ticket_id}", request_id=new_id())
         return await self._change(request, ticket_id, self._approvals.CancelTicket, message)
+
+    async def override(self, request: ConsoleRequest, ticket_id: str) -> Response:
+        """Approve a ticket without its quorum (break glass)."""
+        return await self._decide(request, ticket_id, self._approvals.OverrideTicket, pb.OverrideTicketRequest)
+
+    async def review(self, request: ConsoleRequest, ticket_id: str) -> Response:
+        """Close the review of an override, as the button says."""
+        upheld = request.form.get("verdict") == "upheld"
+        message = pb.ReviewOverrideRequest(
+            name=f"tickets/{ticket_id}",
+            verdict=ticket_pb2.REVIEW_STATE_UPHELD if upheld else ticket_pb2.REVIEW_STATE_REJECTED,
+            finding=request.form.get("finding", "").strip(),
+            request_id=new_id(),
+        )
+        return await self._change(request, ticket_id, self._approvals.ReviewOverride, message)
 
     async def _decide(self, request: ConsoleRequest, ticket_id: str, call: Any, message: Any) -> Response:
         """Send the decision, about the ticket as the person saw it."""

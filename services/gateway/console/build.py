@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from toolmesh.approval.v1 import approval_service_pb2 as pb
-from toolmesh.approval.v1.approval_service_pb2_grpc import ApprovalServiceStub
-from toolmesh.authz.v1.token_service_pb2_grpc import TokenServiceStub
 
 from libs.common.sealing import Seal
 from libs.common.telemetry.log import Log
@@ -24,10 +23,14 @@ from services.gateway.console.static_files import StaticFiles
 from services.gateway.transport.in_flight import InFlightRequests
 from services.gateway.transport.telemetry import Telemetry
 
+if TYPE_CHECKING:
+    from toolmesh.approval.v1.approval_service_pb2_grpc import ApprovalServiceAsyncStub
+    from toolmesh.authz.v1.token_service_pb2_grpc import TokenServiceAsyncStub
+
 
 def build_console(
-    approvals: ApprovalServiceStub,
-    tokens: TokenServiceStub,
+    approvals: ApprovalServiceAsyncStub,
+    tokens: TokenServiceAsyncStub,
     seal: Seal,
     provider: OidcProvider | None,
     in_flight: InFlightRequests,
@@ -65,6 +68,8 @@ def build_console(
         Route("POST", path("/console/approvals/{ticket}/approve"), "approve", room.approve),
         Route("POST", path("/console/approvals/{ticket}/deny"), "deny", room.deny),
         Route("POST", path("/console/approvals/{ticket}/cancel"), "cancel", room.cancel),
+        Route("POST", path("/console/approvals/{ticket}/override"), "override", room.override),
+        Route("POST", path("/console/approvals/{ticket}/review"), "review", room.review),
     )
     return ConsoleEndpoint(
         routes, login, pages, static, cookies, in_flight, telemetry, log, public_origins, sample_ratio

@@ -5,12 +5,10 @@ from __future__ import annotations
 import hmac
 import re
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolmesh.approval.v1 import approval_service_pb2 as approval_pb
-from toolmesh.approval.v1.approval_service_pb2_grpc import ApprovalServiceStub
 from toolmesh.authz.v1 import token_service_pb2 as token_pb
-from toolmesh.authz.v1.token_service_pb2_grpc import TokenServiceStub
 
 from libs.common.auth.jose import payload_of
 from libs.common.call_context import serving
@@ -24,6 +22,10 @@ from services.gateway.console.peer_calls import answer_of
 from services.gateway.console.request import ConsoleRequest
 from services.gateway.console.response import Response, redirect
 from services.gateway.console.session import SealedCookies, Session, new_session, seal_session
+
+if TYPE_CHECKING:
+    from toolmesh.approval.v1.approval_service_pb2_grpc import ApprovalServiceAsyncStub
+    from toolmesh.authz.v1.token_service_pb2_grpc import TokenServiceAsyncStub
 
 PATH = "/console/login"
 CALLBACK = "/console/login/callback"
@@ -39,8 +41,8 @@ class Login:
         self,
         pages: Pages,
         cookies: SealedCookies,
-        approvals: ApprovalServiceStub,
-        tokens: TokenServiceStub,
+        approvals: ApprovalServiceAsyncStub,
+        tokens: TokenServiceAsyncStub,
         provider: OidcProvider | None,
     ) -> None:
         self._pages, self._cookies, self._approvals, self._tokens = pages, cookies, approvals, tokens

@@ -28,6 +28,11 @@ _MUTATIONS = {
     "write_reversible": "Changes that can be undone",
     "write_irreversible": "Cannot be undone",
 }
+_REVIEWS = {
+    ticket_pb2.REVIEW_STATE_PENDING: "waits for its review",
+    ticket_pb2.REVIEW_STATE_UPHELD: "upheld",
+    ticket_pb2.REVIEW_STATE_REJECTED: "rejected",
+}
 _STEPS = {
     "created": "Approval requested",
     "vote_approved": "Voted to approve",
@@ -106,6 +111,18 @@ class Preview:
 
 
 @dataclass(frozen=True, slots=True)
+class OverrideView:
+    """An approval without the quorum, and its review."""
+
+    actor: str
+    reason: str
+    review: str
+    open: bool
+    reviewer: str
+    finding: str
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """The difference to the last call of the tool that was approved and ran."""
 
@@ -164,6 +181,7 @@ def page_of(ticket: ticket_pb2.Ticket, earlier: Iterable[ticket_pb2.Ticket]) -> 
         "escalates": _moment(ticket, "escalate_time"),
         "approval_expires": _moment(ticket, "approval_expire_time"),
         "digests": _digests(ticket),
+        "override": _override_of(ticket),
     }
 
 
@@ -181,6 +199,20 @@ def _preview_of(ticket: ticket_pb2.Ticket) -> Preview | None:
         preconditions=tuple((str(each.get("description", "")), each.get("holds") is True) for each in conditions),
         impact=document_of(impact) if isinstance(impact, dict) and impact else None,
         failed=str(content.get("failed", "")),
+    )
+
+
+def _override_of(ticket: ticket_pb2.Ticket) -> OverrideView | None:
+    if not ticket.HasField("override"):
+        return None
+    override = ticket.override
+    return OverrideView(
+        actor=override.actor,
+        reason=override.reason,
+        review=_REVIEWS.get(override.review_state, ""),
+        open=override.review_state == ticket_pb2.REVIEW_STATE_PENDING,
+        reviewer=override.reviewer,
+        finding=override.finding,
     )
 
 

@@ -219,7 +219,15 @@ AUDIT_POLICY: Policy = {
 }
 APPROVAL_POLICY: Policy = {
     f"/toolmesh.approval.v1.ApprovalService/{rpc}": _row("approvals:decide")
-    for rpc in ("GetTicket", "ListTickets", "ApproveTicket", "DenyTicket", "CancelTicket")
+    for rpc in (
+        "GetTicket",
+        "ListTickets",
+        "ApproveTicket",
+        "DenyTicket",
+        "CancelTicket",
+        "OverrideTicket",
+        "ReviewOverride",
+    )
 }
 DISCOVERY_POLICY: Policy = {
     f"/toolmesh.registry.v1.DiscoveryService/{rpc}": _row("tools:read")

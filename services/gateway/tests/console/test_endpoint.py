@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
+from toolmesh.approval.v1.ticket_pb2 import REVIEW_STATE_REJECTED, REVIEW_STATE_UPHELD
 
 from services.gateway.tests.conftest import Mesh
 
@@ -66,6 +67,12 @@ async def test_calls_carry_the_token_of_the_session_and_no_other(mesh: Mesh) -> 
     assert (await browser.post(f"{TICKET}/deny", form)).status_code == 303
     denial = mesh.peers.reads[-1]
     assert (denial.name, denial.reason, denial.etag) == ("tickets/0198c", "why", "e1")
+    assert (await browser.post(f"{TICKET}/override", form)).status_code == 303
+    assert (mesh.peers.reads[-1].reason, mesh.peers.reads[-1].etag) == ("why", "e1")
+    for verdict, stored in (("upheld", REVIEW_STATE_UPHELD), ("rejected", REVIEW_STATE_REJECTED)):
+        review = {"form_token": form["form_token"], "finding": "so", "verdict": verdict}
+        assert (await browser.post(f"{TICKET}/review", review)).status_code == 303
+        assert (mesh.peers.reads[-1].verdict, mesh.peers.reads[-1].finding) == (stored, "so")
     browser.headers["cookie"] = ""
     assert (await browser.get(TICKET, authorization=f"Bearer {approver(mesh)}")).status_code == 303
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 from toolmesh.approval.v1 import ticket_pb2
@@ -10,7 +12,7 @@ from services.gateway.console.pages import visible_text
 from services.gateway.console.ticket_view import STATES, moment_of, page_of, summary_of
 
 
-def ticket(name: str = "tickets/1", arguments: bytes = b'{"n": 1}', **fields: object) -> ticket_pb2.Ticket:
+def ticket(name: str = "tickets/1", arguments: bytes = b'{"n": 1}', **fields: Any) -> ticket_pb2.Ticket:
     made = ticket_pb2.Ticket(
         name=name, tool_version="tools/samples.shred/versions/1.0.0", redacted_arguments=arguments, **fields
     )
@@ -74,6 +76,16 @@ def test_everyone_in_the_chain_is_named_once() -> None:
     page = page_of(made, [])
     assert page["actors"] == ["did:web:a:alice", "did:web:a:planner", "did:web:a:bot"]
     assert page["groups"] == [("approvers", True), ("heads", False)]
+
+
+def test_an_override_shows_its_review() -> None:
+    made = ticket()
+    assert page_of(made, [])["override"] is None
+    made.override.actor, made.override.review_state = "did:web:a:oncall", ticket_pb2.REVIEW_STATE_PENDING
+    assert page_of(made, [])["override"].open
+    made.override.review_state = ticket_pb2.REVIEW_STATE_REJECTED
+    closed = page_of(made, [])["override"]
+    assert (closed.open, closed.review) == (False, "rejected")
 
 
 @pytest.mark.parametrize(
