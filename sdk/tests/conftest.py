@@ -111,7 +111,7 @@ def servicer(parent: type, mesh: ScriptedMesh) -> Any:
         if name == "StreamInvocation":
             # Its first message is its request.
             return lambda self, requests, context: mesh.stream(name, next(requests), context)
-        if name in ("WatchRecords", "WatchInvocation", "ReplayPolicySet", "FetchResult"):
+        if name in ("WatchRecords", "WatchInvocation", "WatchTickets", "ReplayPolicySet", "FetchResult"):
             return lambda self, request, context: mesh.stream(name, request, context)
         return lambda self, request, context: mesh.reply(name, request, context)
 
