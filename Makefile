@@ -16,7 +16,7 @@ USE_GVISOR := if ls "$${XDG_CACHE_HOME:-$$HOME/.cache}"/toolmesh/runsc-* > /dev/
 # Test files run in parallel. The files with the longest tests start first (`testpaths`), so that the workers finish together.
 WORKERS := 2
 
-.PHONY: help up down status setup test test-faults test-docs test-dist test-browser check dist proto proto-export lock format bench profile gvisor clean
+.PHONY: help up down status setup test test-faults test-docs test-dist test-browser check dist proto proto-export lock format bench conformance profile gvisor clean
 
 help:  ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -84,6 +84,9 @@ lock: setup  ## Resolve the dependencies again and pin them with hashes.
 bench: setup  ## Measure against the floor and the peers, as ratios within one run; SUITE=gateway for a part.
 	@$(USE_GVISOR)
 	@$(BIN)/python -m bench $(SUITE)
+
+conformance: setup  ## Run the official MCP conformance suite against a mesh; REVISION=2026-07-28 for one.
+	@$(BIN)/python -m tests.conformance $(REVISION)
 
 profile: setup  ## Draw a flame graph of each service under load; SERVICE=executor for one.
 	@$(BIN)/python -m bench.profile $(SERVICE)

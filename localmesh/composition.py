@@ -72,7 +72,10 @@ def compose(mesh: Mesh) -> Sequence[Part]:
         *_service(
             mesh,
             "gateway",
-            _console(mesh) | _peers(mesh, "executor", "registry", "authz", "audit", "approval"),
+            _redis(mesh, "gateway")
+            | _views(mesh)
+            | _console(mesh)
+            | _peers(mesh, "executor", "registry", "authz", "audit", "approval"),
             after=(),
         ),
         # Last in, first out: callers come only when all is ready, and are sent away before anything stops.
@@ -174,6 +177,11 @@ def _database_url(mesh: Mesh, role: str) -> str:
 def _valkey(mesh: Mesh) -> Part:
     folder, secrets = mesh.state.path / "valkey", mesh.secrets
     return valkey_part(wheels.valkey_server(), folder, mesh.ports["valkey"], secrets.valkey, secrets.valkey_users)
+
+
+def _views(mesh: Mesh) -> dict[str, str]:
+    """Settings of the views at `/mcp/<view>`."""
+    return {"TOOLMESH_MCP_VIEWS": mesh.settings.mcp_views} if mesh.settings.mcp_views else {}
 
 
 def _redis(mesh: Mesh, service: str) -> dict[str, str]:

@@ -48,6 +48,8 @@ class Settings:
     hooks: str = ""
     approval_rules: str = ""
     approval_notifications: str = ""
+    mcp_views: str = ""
+    """The file with the views of MCP; empty for none."""
     max_token_lifetime: int = 86_400
     console_oidc_issuer: str = ""
     console_oidc_client_id: str = ""
@@ -150,6 +152,7 @@ VARIABLES: dict[str, tuple[str, Callable[[str], Any]]] = {
     "TOOLMESH_CONSOLE_OIDC_CA": ("console_oidc_ca", _place),
     "TOOLMESH_APPROVAL_RULES": ("approval_rules", _place),
     "TOOLMESH_APPROVAL_NOTIFICATIONS": ("approval_notifications", _place),
+    "TOOLMESH_MCP_VIEWS": ("mcp_views", _place),
     "TOOLMESH_MAX_TOKEN_LIFETIME": ("max_token_lifetime", whole(1, 366 * 86_400)),
 }
 

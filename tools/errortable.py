@@ -21,6 +21,7 @@ class Row(NamedTuple):
     grpc_status: int
     http_status: int
     jsonrpc_code: int
+    mcp_tool_result: bool
     retryable: bool
     title: str
     resolution: str
@@ -53,6 +54,7 @@ def _render() -> str:
             row.grpc_status,
             row.http_status,
             row.jsonrpc_code,
+            row.mcp_shape == pb.MCP_SHAPE_TOOL_RESULT,
             row.retryable,
             row.title,
             row.resolution,

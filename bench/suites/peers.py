@@ -31,6 +31,7 @@ from tests.harness.stores import free_port
 PEERS = Path(__file__).parents[1] / "peers"
 FASTMCP, MCP_SDK = "FastMCP, nothing governed", "MCP Python SDK, nothing governed"
 CONTEXTFORGE = "ContextForge, governed"
+MCP = "governed echo, MCP through Envoy"
 AGENT_GOVERNANCE = "agent-governance-toolkit, in process, nothing durable"
 _UVICORN = "uvicorn with uvloop and httptools, 1 process; stateless HTTP with JSON answers"
 _META = "io.modelcontextprotocol/"
@@ -68,6 +69,9 @@ def _server(stage: Stage, case: str, name: str, package: str) -> Iterator[Row]:
         yield theirs
         ours = replace(ours, case=f"{JSON}, beside {package}").against(theirs)
         yield ours.aimed("rps", ">=", 1) if case == FASTMCP else ours
+        theirs, ours = in_turns(lambda: measure(16), lambda: _ours_as_mcp(stage, 16), rounds=3, by="rps")
+        ours = replace(ours, case=f"{MCP}, beside {package}").against(theirs)
+        yield ours.aimed("rps", ">=", 1) if case == FASTMCP else ours
         yield measure(64)
 
 
@@ -84,12 +88,12 @@ def _faster(port: int, pids: list[int], case: str, told: dict[str, Any]) -> Call
     return lambda at: measure(best, at)
 
 
-def _way(port: int, generation: str) -> tuple[Target, list[Body]]:
-    params: dict[str, Any] = {"name": "echo", "arguments": TEXT}
+def _way(port: int, generation: str, name: str = "echo") -> tuple[Target, list[Body]]:
+    params: dict[str, Any] = {"name": name, "arguments": TEXT}
     headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
     headers["mcp-protocol-version"] = generation
     if generation >= "2026":
-        headers |= {"mcp-method": "tools/call", "mcp-name": "echo"}
+        headers |= {"mcp-method": "tools/call", "mcp-name": name}
         about = {
             "protocolVersion": generation,
             "clientInfo": {"name": "bench", "version": "1"},
@@ -106,6 +110,13 @@ def _call(params: dict[str, Any]) -> Body:
 
 def _ours(stage: Stage, at: int) -> Row:
     return offer("peers", JSON, stage.json_rpc(), ENTRY, concurrency=at, pids=stage.members(), seconds=2.5)
+
+
+def _ours_as_mcp(stage: Stage, at: int) -> Row:
+    target, bodies = _way(0, "2026-07-28", "core__echo")
+    front = stage.json_rpc()
+    target = replace(front, path="/mcp", headers=target.headers | front.headers)
+    return offer("peers", MCP, target, bodies, concurrency=at, pids=stage.members(), seconds=2.5)
 
 
 def _contextforge(stage: Stage) -> Iterator[Row]:

@@ -440,6 +440,7 @@ COMMENTS: dict[str, str] = {
     'toolmesh.executor.v1.StartInvocationRequest.max_duration': "How long the invocation may take from now on, waiting included. Unset means one day. The tool's own limit holds for its run, as ever.",
     'toolmesh.executor.v1.StartInvocationRequest.on_disconnect': 'What becomes of the invocation when its stream breaks. For StreamInvocation only: StartInvocation refuses ON_DISCONNECT_CANCEL.',
     'toolmesh.executor.v1.StartInvocationRequest.request': 'The call. Its deadline is not that of this request: see max_duration.',
+    'toolmesh.executor.v1.StartInvocationResponse.estimated_duration': 'Estimated time from the start of the tool to its end: the median of the last jobs of the same tool version and tenant that succeeded. Absent where there are none.',
     'toolmesh.executor.v1.StartInvocationResponse.invocation': 'The invocation. Its arguments are not repeated.',
     'toolmesh.executor.v1.StartInvocationResponse.poll_interval': 'When to ask for it the first time, for clients that poll. WaitInvocation and WatchInvocation need no polling.',
     'toolmesh.executor.v1.StreamInvocationRequest.acknowledge': 'Confirms events.',

@@ -12,7 +12,7 @@ DATABASE_ROLES = ("registry", "authz", "executor", "approval", "audit")
 SCHEMA_OWNERS = {"audit": "audit_owner"}
 DATABASE_OWNER = "postgres"
 # The services that use Valkey, each with a user of its own.
-VALKEY_USERS = ("registry", "authz", "executor", "audit")
+VALKEY_USERS = ("registry", "authz", "executor", "audit", "gateway")
 # All that have a password.
 LOGINS = (DATABASE_OWNER, *DATABASE_ROLES, *SCHEMA_OWNERS.values())
 

@@ -159,8 +159,9 @@ class _Wait:
 class Job:
     """An invocation by name. Made by `Client.start` and `Client.job`."""
 
-    def __init__(self, transport: Transport, name: str) -> None:
-        self.name = name
+    def __init__(self, transport: Transport, name: str, estimated_seconds: float | None = None) -> None:
+        self.name, self.estimated_seconds = name, estimated_seconds
+        """The estimate is set by `start` where earlier runs of the tool succeeded."""
         self._transport, self._stub = transport, InvocationServiceStub(transport.channel)
 
     def get(self, *, timeout: float | None = None) -> ipb.Invocation:
@@ -233,8 +234,9 @@ class Job:
 class AsyncJob:
     """An invocation by name, for asyncio. Made by `AsyncClient.start` and `AsyncClient.job`."""
 
-    def __init__(self, transport: AsyncTransport, name: str) -> None:
-        self.name = name
+    def __init__(self, transport: AsyncTransport, name: str, estimated_seconds: float | None = None) -> None:
+        self.name, self.estimated_seconds = name, estimated_seconds
+        """The estimate is set by `start` where earlier runs of the tool succeeded."""
         self._transport = transport
         self._stub: Any = InvocationServiceStub(transport.channel)
 
@@ -319,7 +321,7 @@ def start(transport: Transport, request: pb.StartInvocationRequest, timeout: flo
     stub = InvocationServiceStub(transport.channel)
     keyed = bool(request.request.idempotency_key)
     answer = transport.unary(stub.StartInvocation, request, timeout, repeatable=keyed)
-    return Job(transport, answer.invocation.name)
+    return Job(transport, answer.invocation.name, _estimate_of(answer))
 
 
 async def start_async(transport: AsyncTransport, request: pb.StartInvocationRequest, timeout: float | None) -> AsyncJob:
@@ -327,7 +329,12 @@ async def start_async(transport: AsyncTransport, request: pb.StartInvocationRequ
     stub: Any = InvocationServiceStub(transport.channel)
     keyed = bool(request.request.idempotency_key)
     answer = await transport.unary(stub.StartInvocation, request, timeout, repeatable=keyed)
-    return AsyncJob(transport, answer.invocation.name)
+    return AsyncJob(transport, answer.invocation.name, _estimate_of(answer))
+
+
+def _estimate_of(answer: pb.StartInvocationResponse) -> float | None:
+    estimated = answer.estimated_duration
+    return estimated.ToMicroseconds() / 1e6 if answer.HasField("estimated_duration") else None
 
 
 def pages(transport: Transport, request: pb.ListInvocationsRequest, timeout: float | None) -> Iterator[ipb.Invocation]:

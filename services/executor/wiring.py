@@ -314,6 +314,7 @@ def build_sandboxed_runners(settings: Settings, log: Log) -> SandboxedRunners:
         workers,
         output_bytes=settings.result_max_bytes,
         cancel_grace=CancelGrace(settings.cancel_stop_seconds, settings.cancel_terminate_seconds),
+        state_bytes=settings.checkpoint_state_bytes,
     )
     return SandboxedRunners(sandboxes, config, log, egress=lambda: EgressProxy(settings.egress_internal))
 

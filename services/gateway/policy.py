@@ -41,3 +41,16 @@ POLICY: Mapping[str, Row] = {
     "rpc.discover": Row(deadline=5.0, idempotent=True),
     **{name: forwarded.row for name, forwarded in FORWARDED.items()},
 }
+
+# The methods of MCP. `subscriptions/listen` is a stream, which ends with the caller's token.
+MCP_POLICY: Mapping[str, Row] = {
+    "initialize": Row(deadline=5.0, idempotent=False),
+    "ping": Row(deadline=5.0, idempotent=True),
+    "server/discover": Row(deadline=5.0, idempotent=True),
+    "tools/list": Row(deadline=15.0, idempotent=True),
+    # Idempotent only with a key, like `tools.invoke`.
+    "tools/call": Row(deadline=30.0, idempotent=False),
+    "resources/list": Row(deadline=5.0, idempotent=True),
+    "resources/templates/list": Row(deadline=5.0, idempotent=True),
+    "resources/read": Row(deadline=10.0, idempotent=True),
+}

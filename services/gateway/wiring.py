@@ -10,7 +10,9 @@ from libs.common.sealing import KEY_BYTES, Seal
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 from services.gateway.adapters.jwks_cache import JwksCache
+from services.gateway.adapters.mcp_sessions import RedisSessions
 from services.gateway.adapters.peers import Peers
+from services.gateway.adapters.tool_index import ToolIndex
 from services.gateway.authzen.endpoint import EVALUATION, EVALUATIONS_PATH, AuthzenEndpoint
 from services.gateway.authzen.evaluate import Evaluate
 from services.gateway.config import Settings
@@ -19,7 +21,20 @@ from services.gateway.console.oidc import OidcProvider, OidcSettings
 from services.gateway.contract import METHODS, describe
 from services.gateway.forwarded.methods import handlers as forwarded_handlers
 from services.gateway.handlers import Handlers
-from services.gateway.policy import PEERS, POLICY
+from services.gateway.mcp import lifecycle
+from services.gateway.mcp.context import McpHandler
+from services.gateway.mcp.dispatch import McpDispatcher
+from services.gateway.mcp.endpoint import McpEndpoint
+from services.gateway.mcp.find_tools import FindTools
+from services.gateway.mcp.origin_check import OriginCheck
+from services.gateway.mcp.ports import ToolFacts
+from services.gateway.mcp.resources import Resources
+from services.gateway.mcp.running import RunningRequests
+from services.gateway.mcp.streams import NotificationStreams
+from services.gateway.mcp.tools_call import CallTool
+from services.gateway.mcp.tools_list import ListTools
+from services.gateway.mcp.views import read_views
+from services.gateway.policy import MCP_POLICY, PEERS, POLICY
 from services.gateway.transport.app import GatewayApplication
 from services.gateway.transport.call_pipeline import CallPipeline
 from services.gateway.transport.dpop_check import DpopCheck
@@ -46,6 +61,23 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> GatewayApplic
     evaluations = {EVALUATION: evaluate.one, EVALUATIONS_PATH: evaluate.many}
     authzen = AuthzenEndpoint(evaluations, in_flight, telemetry, log, dpop_check, settings.trace_sample_ratio)
     keys = JwksCache(peers.fetch_jwks, SystemClock())
+    index, running = ToolIndex(peers.registry_changes, log), RunningRequests()
+    sessions, streams = RedisSessions(settings.redis_url, running.cancel, log), NotificationStreams(index)
+    in_flight.on_drain(streams.end_all)
+    views = {} if settings.mcp_views is None else read_views(settings.mcp_views)
+    mcp = McpEndpoint(
+        McpDispatcher(_mcp_handlers(peers, index), MCP_POLICY, telemetry, log),
+        sessions,
+        sessions,
+        running,
+        streams,
+        in_flight,
+        dpop_check,
+        OriginCheck(settings.public_origins, settings.mcp_page_origins),
+        views,
+        settings.public_origins,
+        settings.trace_sample_ratio,
+    )
     provider, close_provider = _login_provider(settings)
     seal = settings.console_keys or Seal([os.urandom(KEY_BYTES)])
     console = build_console(
@@ -53,14 +85,32 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> GatewayApplic
         public_origins=settings.public_origins,
         sample_ratio=settings.trace_sample_ratio,
     )
-    app = Router(endpoint, authzen, keys.get, console, in_flight, log, settings.public_origins)
+    app = Router(
+        *(endpoint, authzen, mcp, console, keys.get, in_flight, log),
+        *(settings.public_origins, views, settings.mcp_authorization_servers),
+    )
     server = HttpServer(settings, app, in_flight, PEERS, log)
 
     async def release() -> None:
         await peers.close()
         await close_provider()
 
-    return GatewayApplication(settings, server, in_flight, telemetry, release)
+    return GatewayApplication(settings, server, in_flight, telemetry, (index, sessions), release)
+
+
+def _mcp_handlers(peers: Peers, facts: ToolFacts) -> dict[str, McpHandler]:
+    """Return the handler of each method of MCP."""
+    resources = Resources(peers.executor)
+    return {
+        "initialize": lifecycle.initialize,
+        "ping": lifecycle.ping,
+        "server/discover": lifecycle.discover,
+        "tools/list": ListTools(peers.registry).list_tools,
+        "tools/call": CallTool(peers.executor, facts, FindTools(peers.discovery)).call_tool,
+        "resources/list": resources.list_resources,
+        "resources/templates/list": resources.list_templates,
+        "resources/read": resources.read_resource,
+    }
 
 
 def _login_provider(settings: Settings) -> tuple[OidcProvider | None, Callable[[], Awaitable[None]]]:

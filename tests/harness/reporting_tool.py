@@ -29,11 +29,8 @@ def _manifest(tool_id: str, *, cooperative: bool) -> mpb.ToolManifest:
         input_schema={
             "type": "object",
             "properties": {
-                "steps": _NUMBER,
-                "pause_ms": _NUMBER,
-                "part_bytes": _NUMBER,
-                "line": _TEXT,
-                "question": _TEXT,
+                **dict.fromkeys(("steps", "pause_ms", "part_bytes", "lines"), _NUMBER),
+                **dict.fromkeys(("line", "question"), _TEXT),
             },
             "required": ["steps"],
             "additionalProperties": False,

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import grpc
+from google.protobuf.duration_pb2 import Duration
 from toolmesh.approval.v1 import approval_service_pb2 as approval_pb
 from toolmesh.approval.v1 import approval_service_pb2_grpc as approval_rpc
 from toolmesh.audit.v1 import audit_service_pb2 as audit_pb
@@ -159,9 +160,16 @@ class Owner(Tenant):
         )
 
     def _start(self) -> str:
-        request = job_pb.StartInvocationRequest(request=executor_pb.InvokeRequest(tool="echo", **self.call))
+        """Start an invocation, and return its name once it ended and its callback is about to be called."""
+        # No receiver: the delivery stays.
+        callback = job_pb.Callback(url="https://receiver.invalid/hook", secret="whsec_" + "A" * 32)
+        call = executor_pb.InvokeRequest(tool="echo", **self.call)
+        request = job_pb.StartInvocationRequest(request=call, callback=callback)
         stub = job_rpc.InvocationServiceStub(self.channels.to("executor"))
-        return str(stub.StartInvocation(request, metadata=self.metadata, timeout=30).invocation.name)
+        name = str(stub.StartInvocation(request, metadata=self.metadata, timeout=30).invocation.name)
+        wait = job_pb.WaitInvocationRequest(name=name, timeout=Duration(seconds=120))
+        assert stub.WaitInvocation(wait, metadata=self.metadata, timeout=150).invocation.HasField("end_time")
+        return name
 
     def _check(self) -> Any:
         stub = authz_rpc.AuthzServiceStub(self.channels.to("authz", "gateway"))

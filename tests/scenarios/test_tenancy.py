@@ -43,6 +43,8 @@ SHOWS_OWN = {
     "TokenService.ListRevocations",
     "InvocationService.GetInvocation",
     "InvocationService.ListInvocations",
+    "InvocationService.ListCallbackDeliveries",
+    "InvocationService.RedeliverCallback",
     "KeyService.GetKey",
     "KeyService.ListKeys",
     "ApprovalService.GetTicket",

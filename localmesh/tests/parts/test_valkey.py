@@ -27,7 +27,11 @@ def test_only_the_password_opens_it(mesh: Commands) -> None:
 
 
 OWN_KEYS = {"executor": "toolmesh:spending:x", "audit": "toolmesh:audit:x"}
-OWN_CHANNELS = {"authz": "toolmesh:authz:invalidations", "registry": "toolmesh:registry:changes"}
+OWN_CHANNELS = {
+    "authz": "toolmesh:authz:invalidations",
+    "registry": "toolmesh:registry:changes",
+    "gateway": "toolmesh:mcp:control",
+}
 
 
 def client_of(commands: Commands, service: str) -> Any:

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from toolmesh_sdk.cli.commands import approvals, context, jobs, keys, namespace, policy, token, usage
+from toolmesh_sdk.cli.commands import approvals, context, jobs, keys, mcp, namespace, policy, token, usage
 from toolmesh_sdk.cli.commands.audit import records as audit
 from toolmesh_sdk.cli.commands.call import call
 from toolmesh_sdk.cli.commands.completion import VARIABLE, completion
@@ -46,6 +46,7 @@ def build(plugins: Iterable[EntryPoint] | None = None) -> typer.Typer:
     app.add_typer(approvals.app, name="approvals")
     app.add_typer(keys.app, name="keys")
     app.add_typer(tools.app, name="tools")
+    app.add_typer(mcp.app, name="mcp")
     app.add_typer(namespace.app, name="namespace")
     app.add_typer(token.app, name="token")
     app.add_typer(policy.app, name="policy")

@@ -97,9 +97,12 @@ def invocation_of(job: Job) -> ipb.Invocation:
     return message
 
 
-def started_of(job: Job) -> pb.StartInvocationResponse:
+def started_of(job: Job, estimate: float | None) -> pb.StartInvocationResponse:
     """Return the answer to a start."""
-    return pb.StartInvocationResponse(invocation=invocation_of(job), poll_interval=Duration(seconds=POLL_SECONDS))
+    answer = pb.StartInvocationResponse(invocation=invocation_of(job), poll_interval=Duration(seconds=POLL_SECONDS))
+    if estimate is not None:
+        answer.estimated_duration.FromMicroseconds(round(estimate * 1e6))
+    return answer
 
 
 def messages_of(requests: AsyncIterator[pb.StreamInvocationRequest]) -> AsyncIterator[ClientMessage]:

@@ -45,7 +45,8 @@ class InvocationHandlers(CheckpointHandlers, rpc.InvocationServiceServicer):
         asked = convert_jobs.start_request_of(request, serving())
         if asked.cancel_when_detached:
             raise errors.stream_only()
-        return convert_jobs.started_of(await self.start.execute(asked))
+        job = await self.start.execute(asked)
+        return convert_jobs.started_of(job, await self.find.estimate_seconds(job))
 
     async def GetInvocation(self, request: pb.GetInvocationRequest, context: Any) -> pb.GetInvocationResponse:
         job = await self.find.get(_owner(), convert_jobs.invocation_id_of(request.name))

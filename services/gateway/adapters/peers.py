@@ -49,6 +49,7 @@ class Peers:
             "audit": audit,
             "approval": approval,
         }
+        self.registry_changes = channel_to("registry", settings.registry_address, settings, for_callers=False)
         self.executor = ExecutorServiceStub(executor)
         self.registry = RegistryServiceStub(registry)
         self.discovery = DiscoveryServiceStub(registry)
@@ -61,5 +62,5 @@ class Peers:
 
     async def close(self) -> None:
         """Close every channel."""
-        for channel in self.channels.values():
+        for channel in (*self.channels.values(), self.registry_changes):
             await channel.close()

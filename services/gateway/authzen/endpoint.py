@@ -118,9 +118,7 @@ class _HttpFormError(Exception):
 
 
 def configuration(scope: Scope, public_origins: Collection[str]) -> Reply:
-    """Return the discovery document, with the public address of the mesh: the configured origin that the request came
-    to, else the first one. Without configured origins it is the host of the request, and a malformed host raises
-    INVALID_REQUEST."""
+    """Return the discovery document, with the public address of the mesh."""
     here = public_address(scope, public_origins)
     document = {
         "policy_decision_point": here,

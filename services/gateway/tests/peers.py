@@ -21,7 +21,7 @@ from toolmesh.executor.v1.result_envelope_pb2 import (
     ResultEnvelope,
 )
 from toolmesh.registry.v1 import discovery_service_pb2, registry_service_pb2, registry_service_pb2_grpc
-from toolmesh.registry.v1.tool_manifest_pb2 import MUTATION_CLASS_READ_ONLY
+from toolmesh.registry.v1.tool_manifest_pb2 import IDEMPOTENCY_MODE_KEY_REQUIRED, MUTATION_CLASS_READ_ONLY
 from toolmesh.registry.v1.tool_version_pb2 import LIFECYCLE_STATE_AVAILABLE
 
 from libs.common.auth.tokens import TokenVerifier
@@ -69,7 +69,7 @@ class Executor(executor_service_pb2_grpc.ExecutorServiceServicer):
         try:
             if request.tool == "lost":
                 await context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
-            await self._act(request.tool)
+            await self._act(request.tool.removeprefix("core."))
         except asyncio.CancelledError:
             self.canceled.set()
             raise
@@ -120,6 +120,7 @@ class Registry(registry_service_pb2_grpc.RegistryServiceServicer):
     """Knows one tool. Which version `slow` means, it never says."""
 
     def __init__(self) -> None:
+        self.watched, self.changed = asyncio.Event(), asyncio.Event()
         self.forget()
 
     def forget(self) -> None:
@@ -128,11 +129,25 @@ class Registry(registry_service_pb2_grpc.RegistryServiceServicer):
         self.waiting = asyncio.Event()
         self.canceled = asyncio.Event()
 
+    async def WatchTools(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        """Say that the tools changed each time `changed` is set."""
+        yield registry_service_pb2.WatchToolsResponse(
+            snapshot_complete=registry_service_pb2.SnapshotComplete(), resume_token="0"
+        )
+        self.watched.set()
+        while True:
+            await self.changed.wait()
+            self.changed.clear()
+            event = registry_service_pb2.WatchToolsResponse(resume_token="1")
+            _fill(event.upserted)
+            event.upserted.manifest.idempotency.mode = IDEMPOTENCY_MODE_KEY_REQUIRED
+            yield event
+
     async def ListTools(self, request: Any, context: Any) -> Any:
         self.seen.append(request)
         response = registry_service_pb2.ListToolsResponse(next_page_token="more")
         listed = response.tools.add()
-        listed.tool.name = "tools/core.echo"
+        listed.tool.name, listed.tool.namespace, listed.tool.tool_id = "tools/core.echo", "core", "echo"
         _fill(listed.version)
         response.tools.add().tool.name = "tools/core.gone"
         return response
@@ -212,7 +227,7 @@ EXECUTOR_POLICY: Policy = {
 REGISTRY_POLICY: Policy = {
     f"/toolmesh.registry.v1.RegistryService/{rpc}": _row("tools:read")
     for rpc in ("ListTools", "GetTool", "ResolveTool")
-}
+} | {"/toolmesh.registry.v1.RegistryService/WatchTools": Row({"gateway": AS_PEER}, None, True, Tenancy.NO_CALLER)}
 AUDIT_POLICY: Policy = {
     **{f"/toolmesh.audit.v1.AuditService/{rpc}": _row("audit:read") for rpc in ("GetRecord", "QueryRecords")},
     **{f"/toolmesh.audit.v1.UsageService/{rpc}": _row("audit:read") for rpc in ("GetUsage", "ListTopUsage")},

@@ -49,6 +49,7 @@ async def process(
     await peers.start()
     port = free_port()
     environment = {**process_environment("gateway"), **peers.addresses(), "TOOLMESH_LISTEN": f"127.0.0.1:{port}"}
+    environment["TOOLMESH_REDIS_URL"] = "redis://127.0.0.1:1"
     child = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",

@@ -81,7 +81,7 @@ class CallPipeline:
         if isinstance(error, MeshError):
             return error
         if isinstance(error, grpc.aio.AioRpcError):
-            return _peer_error(error)
+            return peer_error(error)
         self._log.error("unexpected error", method=call.method, cause=error)
         return MeshError(Reason.INTERNAL)
 
@@ -123,7 +123,7 @@ def begin_entry_call(head: RequestHead) -> Call:
     return call
 
 
-def _peer_error(error: grpc.aio.AioRpcError) -> MeshError:
+def peer_error(error: grpc.aio.AioRpcError) -> MeshError:
     """Return the error of a peer. Without an envelope the peer was lost during the call, which may have run."""
     mapped = from_rpc_error(error)
     if all(key != DETAILS_KEY for key, _ in error.trailing_metadata() or ()):

@@ -53,7 +53,7 @@ class DpopCheck:
             token=token,
             subject=holder.subject,
             thumbprint=holder.confirmation.removeprefix(KEY),
-            target=Target("POST", scope["path"], self._origins),
+            target=Target(scope["method"], scope["path"], self._origins),
             now=time.time(),
             used=self._used_proofs,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from libs.common.errors import MeshError, Reason
 from services.gateway.transport.asgi_types import Headers
@@ -21,6 +22,7 @@ class InFlightRequests:
         self._idle.set()
         self.serving = False
         """True from the moment the process accepts calls until it begins to drain."""
+        self._on_drain: list[Callable[[], None]] = []
 
     def __enter__(self) -> None:
         """Take a slot. Raises OVERLOADED when there is none."""
@@ -33,6 +35,16 @@ class InFlightRequests:
         self._count -= 1
         if not self._count:
             self._idle.set()
+
+    def on_drain(self, callback: Callable[[], None]) -> None:
+        """Call `callback` when the process begins to drain, to end what would last beyond it."""
+        self._on_drain.append(callback)
+
+    def begin_drain(self) -> None:
+        """Accept no more than what clients send before they notice."""
+        self.serving = False
+        for callback in self._on_drain:
+            callback()
 
     def close_headers(self) -> Headers:
         """Return `connection: close` while the process drains, so that the client sends its next request elsewhere."""

@@ -1,9 +1,9 @@
-"""The public address of the mesh: the origin that a browser or a client reaches the edge by."""
+"""The address by which callers reach the mesh."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 from libs.common.auth.origins import origin_of, without_default_port
 from libs.common.auth.peers import EDGE
@@ -14,15 +14,12 @@ _AUTHORITY = re.compile(rb"[A-Za-z0-9.-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9
 
 
 def public_address(scope: Scope, public_origins: Collection[str]) -> str:
-    """Return the configured origin that the request came to, else the first one.
+    """Return the public address of the mesh: the configured origin that the request came to, else the first one.
 
     Without configured origins it is the host of the request, and a malformed host raises INVALID_REQUEST.
     """
-    return _choose(_request_address(scope), tuple(public_origins))
-
-
-def _choose(asked: str, public_origins: Sequence[str]) -> str:
-    if not public_origins:
+    asked, origins = _request_address(scope), tuple(public_origins)
+    if not origins:
         if not asked:
             raise MeshError(Reason.INVALID_REQUEST, message="the host header is malformed")
         return asked
@@ -30,7 +27,7 @@ def _choose(asked: str, public_origins: Sequence[str]) -> str:
         here = origin_of(asked)
     except ValueError:
         here = ""
-    return without_default_port(here if here in public_origins else public_origins[0])
+    return without_default_port(here if here in origins else origins[0])
 
 
 def _request_address(scope: Scope) -> str:

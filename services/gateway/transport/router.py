@@ -15,8 +15,12 @@ from services.gateway.authzen.endpoint import (
     AuthzenEndpoint,
     configuration,
 )
+from services.gateway.mcp.endpoint import McpEndpoint
+from services.gateway.mcp.protected_resource import MCP_PATH, METADATA_PATH, metadata
+from services.gateway.mcp.views import Views
 from services.gateway.transport.asgi_types import Receive, Scope, Send
 from services.gateway.transport.in_flight import InFlightRequests
+from services.gateway.transport.public_address import public_address
 from services.gateway.transport.reply import Reply, failure, respond
 from services.gateway.transport.rpc import RpcEndpoint
 
@@ -24,6 +28,7 @@ _POINTER = dump(
     {
         "service": "toolmesh gateway",
         "rpc": "/rpc",
+        "mcp": "/mcp",
         "describe": {"jsonrpc": "2.0", "id": 1, "method": "rpc.discover"},
         "keys": "/.well-known/jwks.json",
         "authzen": "/.well-known/authzen-configuration",
@@ -41,14 +46,18 @@ class Router:
         self,
         rpc: RpcEndpoint,
         authzen: AuthzenEndpoint,
-        keys: Callable[[], Awaitable[bytes]],
+        mcp: McpEndpoint,
         console: Callable[[Scope, Receive, Send], Awaitable[None]],
+        keys: Callable[[], Awaitable[bytes]],
         in_flight: InFlightRequests,
         log: Log,
-        public_origins: Collection[str] = (),
+        public_origins: Collection[str],
+        views: Views,
+        authorization_servers: Collection[str],
     ) -> None:
-        self._public_origins, self._console = public_origins, console
-        self._rpc, self._authzen, self._keys, self._in_flight, self._log = rpc, authzen, keys, in_flight, log
+        self._public_origins, self._views, self._authorization_servers = public_origins, views, authorization_servers
+        self._rpc, self._authzen, self._mcp, self._console, self._keys = rpc, authzen, mcp, console, keys
+        self._in_flight, self._log = in_flight, log
         self._pages = {
             "/": self._pointer,
             "/healthz": self._health,
@@ -61,6 +70,8 @@ class Router:
         try:
             if path == "/rpc":
                 await self._rpc(scope, receive, send)
+            elif path == MCP_PATH or path.startswith(MCP_PATH + "/"):
+                await self._mcp(scope, receive, send)
             elif path in (EVALUATION, EVALUATIONS_PATH):
                 await self._authzen(scope, receive, send)
             elif path == CONSOLE_PATH or path.startswith(CONSOLE_PATH + "/"):
@@ -72,7 +83,8 @@ class Router:
             raise
 
     async def _page(self, scope: Scope) -> Reply:
-        page, verb = self._pages.get(scope["path"]), scope["method"]
+        path, verb = scope["path"], scope["method"]
+        page = self._protected_resource if path.startswith(METADATA_PATH) else self._pages.get(path)
         if page is None:
             return failure(MeshError(Reason.METHOD_NOT_FOUND), _trace_id(scope))
         if verb not in ("GET", "HEAD"):
@@ -85,6 +97,16 @@ class Router:
             return configuration(scope, self._public_origins)
         except MeshError as error:
             return failure(error, _trace_id(scope))
+
+    async def _protected_resource(self, scope: Scope) -> Reply:
+        try:
+            address = public_address(scope, self._public_origins)
+        except MeshError as error:
+            return failure(error, _trace_id(scope))
+        document = metadata(address, scope["path"], self._views, self._authorization_servers)
+        if document is None:
+            return failure(MeshError(Reason.METHOD_NOT_FOUND), _trace_id(scope))
+        return Reply(200, [(b"cache-control", b"public, max-age=300")], dump(document))
 
     async def _pointer(self, scope: Scope) -> Reply:
         return Reply(200, [], _POINTER)

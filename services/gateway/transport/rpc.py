@@ -21,7 +21,7 @@ from services.gateway.transport.reply import Reply, correlation_headers, refusal
 from services.gateway.transport.request_headers import RequestHead, is_json, read_head, read_headers
 
 # Larger bodies are parsed beside the event loop.
-_INLINE_BYTES = 64 * 1024
+INLINE_BYTES = 64 * 1024
 # As much as the edge lets in without a token.
 MAX_STRANGER_BYTES = 16 * 1024
 
@@ -109,4 +109,4 @@ class RpcEndpoint:
 
 
 async def _parse(body: bytes) -> Message:
-    return parse(body) if len(body) <= _INLINE_BYTES else await asyncio.to_thread(parse, body)
+    return parse(body) if len(body) <= INLINE_BYTES else await asyncio.to_thread(parse, body)

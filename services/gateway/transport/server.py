@@ -53,7 +53,7 @@ class HttpServer:
         During the delay health answers 503 and responses close their connections, but new requests are still served:
         clients may not have noticed yet. After the time limit the remaining requests are cancelled.
         """
-        self._in_flight.serving = False
+        self._in_flight.begin_drain()
         await asyncio.sleep(self._drain_delay)
         await self._in_flight.wait_idle(self._drain_seconds / 2)
         self._server.should_exit = True

@@ -482,7 +482,7 @@ class AuditRecord(_message.Message):
     """
     cancellation: _builtins.str
     """How a canceled tool was stopped: `cooperative` (it stopped by itself), `terminated`, `killed`, or `not_supported` (it cannot stop by
-    itself, so it was terminated at once). Empty for a call that was not canceled, or whose tool had not started.
+    itself, so it was stopped at once). Empty for a call that was not canceled, or whose tool had not started.
     """
     @_builtins.property
     def event_time(self) -> _timestamp_pb2.Timestamp:

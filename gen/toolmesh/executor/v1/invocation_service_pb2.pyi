@@ -129,6 +129,7 @@ class StartInvocationResponse(_message.Message):
 
     INVOCATION_FIELD_NUMBER: _builtins.int
     POLL_INTERVAL_FIELD_NUMBER: _builtins.int
+    ESTIMATED_DURATION_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def invocation(self) -> _invocation_pb2.Invocation:
         """The invocation. Its arguments are not repeated."""
@@ -137,15 +138,22 @@ class StartInvocationResponse(_message.Message):
     def poll_interval(self) -> _duration_pb2.Duration:
         """When to ask for it the first time, for clients that poll. WaitInvocation and WatchInvocation need no polling."""
 
+    @_builtins.property
+    def estimated_duration(self) -> _duration_pb2.Duration:
+        """Estimated time from the start of the tool to its end: the median of the last jobs of the same tool version and tenant that succeeded.
+        Absent where there are none.
+        """
+
     def __init__(
         self,
         *,
         invocation: _invocation_pb2.Invocation | None = ...,
         poll_interval: _duration_pb2.Duration | None = ...,
+        estimated_duration: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["invocation", b"invocation", "poll_interval", b"poll_interval"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["estimated_duration", b"estimated_duration", "invocation", b"invocation", "poll_interval", b"poll_interval"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["invocation", b"invocation", "poll_interval", b"poll_interval"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["estimated_duration", b"estimated_duration", "invocation", b"invocation", "poll_interval", b"poll_interval"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

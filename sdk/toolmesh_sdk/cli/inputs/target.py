@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -175,6 +176,18 @@ def mint_approver_token(runtime: dict[str, Any]) -> str:
         groups=APPROVER_GROUPS,
         ttl_seconds=LOCAL_APPROVER_SECONDS,
     )
+
+
+def edge_access(target: Target) -> tuple[str, Callable[[], str]]:
+    """Return the HTTP address of the edge, and a function that returns a valid token."""
+    address = target.url or str(target.require_runtime()["gateway"]["url"])
+    if not address.startswith(("http://", "https://")):
+        raise typer.BadParameter("MCP is served over HTTP: name an http:// or https:// URL", param_hint="--url")
+    if target.token is not None:
+        token = target.token
+        return address, lambda: token
+    own = _local_token_for(target)
+    return address, LocalTokens(target, own).current if own else lambda: ""
 
 
 def open_direct(target: Target, key_secret: str = "") -> Client:

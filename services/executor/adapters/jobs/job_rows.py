@@ -70,9 +70,20 @@ where tenant = :tenant and subject = :subject
   and (cast(:after_time as timestamptz) is null or (create_time, invocation_id) < (:after_time, :after_id))
 order by create_time desc, invocation_id desc limit :max_rows
 """)  # noqa: S608
+_TYPICAL_SECONDS = text("""
+select percentile_cont(0.5) within group (order by extract(epoch from end_time - start_time)::float8) as seconds
+from (
+  select start_time, end_time from jobs
+  where tenant = :tenant and tool_version = :tool_version and state = 'succeeded' and start_time is not null
+  order by end_time desc limit 20
+) recent
+""")
 _REQUEST_CANCEL = text(f"""
 update jobs set cancel_requested = true, retry_time = least(retry_time, now()) where {OWN} and end_time is null
 """)  # noqa: S608
+_ANY_CLAIMABLE = text("""
+select 1 from jobs where end_time is null and (owner = '' or lease_until <= now()) and retry_time <= now() limit 1
+""")
 # The most urgent first: by priority, which grows with waiting, then each tenant in turn, then by age. A job whose
 # replica disappeared is claimed like one that waits; its tool ran, so the event says that it is taken over.
 _CLAIM = text(f"""
@@ -150,6 +161,13 @@ update jobs j set lease_until = now() + :lease from held where j.invocation_id =
 returning j.invocation_id, j.cancel_requested,
           case when j.state = 'needs_input' and j.answer is not null then j.input_id else '' end as answered
 """)
+_REQUESTS = text("""
+select j.invocation_id, j.cancel_requested,
+       case when j.state = 'needs_input' and j.answer is not null then j.input_id else '' end as answered
+from jobs j join unnest(cast(:ids as text[]), cast(:attempts as int[])) as input (invocation_id, attempt)
+  on j.invocation_id = input.invocation_id and j.attempt = input.attempt
+where j.owner = :owner and j.end_time is null and (j.cancel_requested or j.answer is not null)
+""")
 _SWEEP = text("""
 delete from jobs where ctid in (
   select ctid from jobs j where expire_time <= now() and end_time is not null
@@ -210,6 +228,11 @@ class JobRows:
         }
         return await self._callers.all(_PAGE, values)
 
+    async def typical_seconds(self, tenant: str, tool_version: str) -> float | None:
+        """Return the median run time of the last jobs of a tool version that succeeded."""
+        row = await self._callers.first(_TYPICAL_SECONDS, {"tenant": tenant, "tool_version": tool_version})
+        return None if row is None else row.seconds
+
     async def request_cancel(self, owner: JobOwner, invocation_id: str) -> None:
         """Request the cancellation of a job that has not ended."""
         await self._callers.change(_REQUEST_CANCEL, own_job(owner, invocation_id))
@@ -218,6 +241,9 @@ class JobRows:
         self, max_jobs: int, without: Sequence[str], *, per_tenant: int, per_tool: int
     ) -> Sequence[Row[Any]]:
         """Claim jobs, within the bounds of what all replicas run for one tenant and of one tool."""
+        # Most signals bring nothing to claim. Then the lock that all replicas share is left alone.
+        if await self._renewals.first(_ANY_CLAIMABLE, {}) is None:
+            return ()
         values = {
             "owner": self._owner,
             "executor_id": self._executor_id,
@@ -257,6 +283,15 @@ class JobRows:
             "lease": self._lease,
         }
         return await self._renewals.all(_RENEW, values)
+
+    async def requests(self, held: Sequence[tuple[str, int]]) -> Sequence[Row[Any]]:
+        """Return the claims whose caller wants something, like `renew`. Changes nothing."""
+        values = {
+            "ids": [invocation_id for invocation_id, _ in held],
+            "attempts": [attempt for _, attempt in held],
+            "owner": self._owner,
+        }
+        return await self._renewals.all(_REQUESTS, values)
 
     async def sweep(self) -> int:
         """Delete a bounded number of jobs whose time is over; return how many."""

@@ -72,6 +72,10 @@ class PostgresJobs:
         jobs = tuple(self._job(row) for row in rows[:size])
         return JobPage(jobs, None if last is None else (last.create_time, last.invocation_id))
 
+    async def typical_seconds(self, tenant: str, tool_version: str) -> float | None:
+        """Return the median run time of the last jobs of a tool version that succeeded; None if there are none."""
+        return await self._rows.typical_seconds(tenant, tool_version)
+
     async def request_cancel(self, owner: JobOwner, invocation_id: str) -> Job | None:
         """Request the cancellation of a job that has not ended, and return it; None if the owner has none."""
         await self._rows.request_cancel(owner, invocation_id)
@@ -110,6 +114,11 @@ class PostgresJobs:
     async def renew(self, held: Sequence[ClaimedJob]) -> dict[str, Renewal]:
         """Renew claims; return those that are still held."""
         rows = await self._rows.renew([(job.invocation_id, job.attempt) for job in held])
+        return {row.invocation_id: Renewal(row.cancel_requested, row.answered) for row in rows}
+
+    async def requests(self, held: Sequence[ClaimedJob]) -> dict[str, Renewal]:
+        """Return what callers want of these jobs, without renewing them."""
+        rows = await self._rows.requests([(job.invocation_id, job.attempt) for job in held])
         return {row.invocation_id: Renewal(row.cancel_requested, row.answered) for row in rows}
 
     async def sweep(self) -> int:

@@ -66,12 +66,18 @@ class CommandRunner:
     """Passes the call's arguments to a program as JSON on stdin and reads its stdout as the result."""
 
     def __init__(
-        self, environment: RunnerEnvironment, log: Log, *, output_bytes: int, cancel_grace: CancelGrace
+        self,
+        environment: RunnerEnvironment,
+        log: Log,
+        *,
+        output_bytes: int,
+        cancel_grace: CancelGrace,
+        state_bytes: int,
     ) -> None:
         self._environment = environment
         self._log = log
         self._output_bytes = output_bytes
-        self._cancel_grace = cancel_grace
+        self._cancel_grace, self._state_bytes = cancel_grace, state_bytes
         self._entry_points = EntryPointResolver(self._resolve)
 
     def sandbox_for(self, tool: Tool) -> str | None:
@@ -146,7 +152,7 @@ class CommandRunner:
             return await self._read_answer(process, tool, work, gate)
         lines = EventLines(pipes, work.notes)
         lines.send_resume_state(channel.resume_state)
-        reports = ToolReports(channel, tool, work, lines.send, self._log)
+        reports = ToolReports(channel, tool, work, lines.send, self._log, state_bytes=self._state_bytes)
         reading = asyncio.create_task(lines.read(reports), name="tool-events")
         steps = StopSteps(lines.request_stop, process.terminate, process.kill)
         try:

@@ -9,6 +9,7 @@ from pathlib import Path
 from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.capabilities import Capabilities
 from services.executor.adapters.runners.channel.cancellation import CancelGrace
+from services.executor.adapters.runners.channel.event_limits import STATE_BYTES
 from services.executor.adapters.runners.command import CommandRunner
 from services.executor.adapters.runners.environment import RunnerEnvironment
 from services.executor.adapters.runners.middleware import ErrorMappingRunner, MetricsRunner, ThrottledSandbox
@@ -31,6 +32,8 @@ class RunnerConfig:
     cold_starts: int = 4
     output_bytes: int = 16 << 20
     cancel_grace: CancelGrace = CancelGrace()
+    state_bytes: int = STATE_BYTES
+    """The largest state of a checkpoint."""
 
 
 class SandboxedRunners:
@@ -53,9 +56,14 @@ class SandboxedRunners:
             output_bytes=config.output_bytes,
             lifetime_calls=config.workers.max_calls,
             cancel_grace=config.cancel_grace,
+            state_bytes=config.state_bytes,
         )
         command = CommandRunner(
-            self._environment, log, output_bytes=config.output_bytes, cancel_grace=config.cancel_grace
+            self._environment,
+            log,
+            output_bytes=config.output_bytes,
+            cancel_grace=config.cancel_grace,
+            state_bytes=config.state_bytes,
         )
         runners: dict[str, Runner] = {"python": python, "command": command}
         self.by_kind: Mapping[str, Runner] = {

@@ -12,7 +12,7 @@ from libs.common.errors import MeshError, Reason
 from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.channel.cancellation import CancelGrace, StopSteps, run_cancelable
 from services.executor.adapters.runners.channel.early_frames import CallFrames
-from services.executor.adapters.runners.channel.event_limits import PARTIAL_BYTES, STATE_BYTES
+from services.executor.adapters.runners.channel.event_limits import PARTIAL_BYTES
 from services.executor.adapters.runners.channel.tool_reports import ToolReports
 from services.executor.adapters.runners.entry_point_resolver import (
     EntryPointResolver,
@@ -49,6 +49,7 @@ from services.executor.adapters.sandbox.egress.proxy import refusal_error as egr
 from services.executor.adapters.sandbox.port import Sandbox
 from services.executor.domain import errors
 from services.executor.domain.model import RunRequest, RunResult
+from services.executor.domain.run_channel import RunChannel
 from services.executor.domain.tool import Tool
 
 # Maximum size of an answer beside its result: 1000 effects and 1000 expectations of 512 characters, 4 bytes each.
@@ -71,13 +72,14 @@ class PythonRunner:
         output_bytes: int,
         lifetime_calls: int,
         cancel_grace: CancelGrace,
+        state_bytes: int,
     ) -> None:
         self._environment = environment
         self._pool = pool
         self._log = log
         self._output_bytes = output_bytes
         self._lifetime_calls = lifetime_calls
-        self._cancel_grace = cancel_grace
+        self._cancel_grace, self._state_bytes = cancel_grace, state_bytes
         self._entry_points = EntryPointResolver(self._resolve)
 
     def sandbox_for(self, tool: Tool) -> str | None:
@@ -220,14 +222,17 @@ class PythonRunner:
         run = self._call_worker(worker, tool, work, seconds)
         return await run_cancelable(run, work.channel, tool, steps, self._cancel_grace)
 
+    def _reports(self, channel: RunChannel, worker: Worker, tool: Tool, work: RunRequest) -> ToolReports:
+        return ToolReports(channel, tool, work, worker.send, self._log, state_bytes=self._state_bytes)
+
     async def _call_worker(self, worker: Worker, tool: Tool, work: RunRequest, seconds: float) -> ToolAnswer:
         limit = self._output_bytes if tool.persists else min(self._output_bytes, tool.max_result_bytes)
         output, channel = OutputCollector(work.invocation_id), work.channel
-        reports = None if channel is None else ToolReports(channel, tool, work, worker.send, self._log)
+        reports = None if channel is None else self._reports(channel, worker, tool, work)
         early = CallFrames(work.invocation_id, output, reports)
         resume_state = None if channel is None else channel.resume_state
         try:
-            request = _request(tool, work, seconds, limit)
+            request = _request(tool, work, seconds, limit, self._state_bytes)
             frame = await worker.call(request, limit + _NOTES_BYTES, early, resume_state)
             answer = parse_answer(frame, work.invocation_id, limit)
         except FrameError as error:
@@ -286,7 +291,7 @@ def begin_call(worker: Worker, work: RunRequest) -> float:
     return seconds
 
 
-def _request(tool: Tool, work: RunRequest, seconds: float, limit: int) -> Mapping[str, Any]:
+def _request(tool: Tool, work: RunRequest, seconds: float, limit: int, state_bytes: int) -> Mapping[str, Any]:
     request = {
         "id": work.invocation_id,
         "key": work.idempotency_key,
@@ -298,5 +303,5 @@ def _request(tool: Tool, work: RunRequest, seconds: float, limit: int) -> Mappin
     }
     if work.channel is not None:
         resumes = work.channel.resume_state is not None
-        request["channel"] = {"resumes": resumes, "partial_bytes": PARTIAL_BYTES, "state_bytes": STATE_BYTES}
+        request["channel"] = {"resumes": resumes, "partial_bytes": PARTIAL_BYTES, "state_bytes": state_bytes}
     return request

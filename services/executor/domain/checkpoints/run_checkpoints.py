@@ -68,6 +68,11 @@ class RunCheckpoints:
         """The state to start from; None for a start from the beginning."""
         return None if self._restored is None else self._restored.state
 
+    @property
+    def enabled(self) -> bool:
+        """Whether the tool saves checkpoints; False before `restore`."""
+        return self._config is not None
+
     async def restore(self, tool: Tool) -> RestoredState:
         """Find where the run starts. Idempotent. Raises where the store of macro checkpoints does not answer."""
         if tool.checkpoint is None:

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from libs.common.errors import MeshError
 from services.executor.domain import errors
 from services.executor.domain.jobs.job import Job, JobFilter, JobOwner, JobPage
 from services.executor.domain.jobs.ports import JobEvents, JobStore
@@ -26,6 +27,14 @@ class FindInvocations:
         if job.state is State.NEEDS_INPUT:
             return replace(job, question=await self._events.last_question(invocation_id))
         return job
+
+    async def estimate_seconds(self, job: Job) -> float | None:
+        """Return how long the run of a job will probably take; None if nothing is known, or the store fails."""
+        try:
+            return await self._store.typical_seconds(job.owner.tenant, job.tool_version)
+        except MeshError:
+            # The job is stored; its start must not fail for want of an estimate.
+            return None
 
     async def page(self, wanted: JobFilter, size: int, after: tuple[datetime, str] | None) -> JobPage:
         """Return a page of jobs, newest first."""

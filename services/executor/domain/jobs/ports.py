@@ -47,6 +47,10 @@ class JobStore(Protocol):
         """Return a page of jobs without their outcomes, newest first."""
         ...
 
+    async def typical_seconds(self, tenant: str, tool_version: str) -> float | None:
+        """Return the median run time of the last jobs of a tool version that succeeded; None if there are none."""
+        ...
+
     async def request_cancel(self, owner: JobOwner, invocation_id: str) -> Job | None:
         """Request the cancellation of a job that has not ended, and return it; None if the owner has none."""
         ...
@@ -120,6 +124,10 @@ class JobLeases(Protocol):
 
     async def renew(self, held: Sequence[ClaimedJob]) -> Mapping[str, Renewal]:
         """Renew claims; return those that are still held."""
+        ...
+
+    async def requests(self, held: Sequence[ClaimedJob]) -> Mapping[str, Renewal]:
+        """Return those whose cancellation was requested or whose question was answered. Renews nothing."""
         ...
 
 

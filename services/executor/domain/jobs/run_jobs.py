@@ -13,7 +13,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from libs.common.errors import MeshError
+from libs.common.errors import MeshError, Reason
 from libs.common.runtime.backoff import Backoff
 from libs.common.runtime.clock import Clock
 from libs.common.runtime.retry import retry_until
@@ -24,7 +24,7 @@ from services.executor.domain.checkpoints.run_checkpoints import RunCheckpoints
 from services.executor.domain.idempotency.unknown_outcome import MOST_RUNS
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.invoke import Invoke
-from services.executor.domain.jobs.job import ClaimedJob
+from services.executor.domain.jobs.job import ClaimedJob, Renewal
 from services.executor.domain.jobs.ports import CallerSessions, JobLeases, JobSignals
 from services.executor.domain.jobs.reports.job_channel import JobChannel, JobChannels
 from services.executor.domain.model import Request, Result
@@ -73,6 +73,7 @@ class JobRunner:
         self._max_running, self._renew_seconds = max_running, lease_seconds / RENEWALS_PER_LEASE
         self._cancel_seconds = cancel_seconds + CANCEL_MARGIN_SECONDS
         self._running: dict[str, _Run] = {}
+        self._renewal_due = 0.0
         self._not_here: dict[str, float] = {}
         """Tool versions that this executor lacks, and until when they are left to others."""
         self._loops: list[asyncio.Task[None]] = []
@@ -117,23 +118,35 @@ class JobRunner:
             await asyncio.wait([woken], timeout=POLL_SECONDS)
 
     async def _renew(self) -> None:
-        """Renew all claims; stop the runs that lost theirs, and those whose owner cancels them."""
-        woken = self._signals.next_wake()
-        if held := [run.job for run in self._running.values()]:
-            renewed = await self._leases.renew(held)
+        """Renew all claims when they are due; between, only look what callers want.
+
+        Stops the runs that lost their claim, and those whose owner cancels them.
+        """
+        woken, now = self._signals.next_wake(), self._clock.monotonic()
+        held = [run.job for run in self._running.values()]
+        if now >= self._renewal_due:
+            renewed = await self._leases.renew(held) if held else {}
+            self._renewal_due = now + self._renew_seconds
             for job in held:
-                run = self._running.get(job.invocation_id)
-                if run is None or run.job is not job:
-                    continue
-                renewal = renewed.get(job.invocation_id)
-                if renewal is None:
+                if job.invocation_id not in renewed and (run := self._run_of(job)) is not None:
                     run.lose()
-                    continue
-                if renewal.answered and run.channel is not None:
-                    run.channel.note_answered(renewal.answered)
-                if renewal.cancel_requested:
-                    self._cancel(run)
-        await asyncio.wait([woken], timeout=self._renew_seconds)
+        else:
+            renewed = await self._leases.requests(held) if held else {}
+        for job in held:
+            if (renewal := renewed.get(job.invocation_id)) is not None and (run := self._run_of(job)) is not None:
+                self._carry_out(run, renewal)
+        await asyncio.wait([woken], timeout=max(self._renewal_due - self._clock.monotonic(), MIN_INTERVAL_SECONDS))
+
+    def _run_of(self, job: ClaimedJob) -> _Run | None:
+        """Return the run of a claim, if it is still under way."""
+        run = self._running.get(job.invocation_id)
+        return run if run is not None and run.job is job else None
+
+    def _carry_out(self, run: _Run, renewal: Renewal) -> None:
+        if renewal.answered and run.channel is not None:
+            run.channel.note_answered(renewal.answered)
+        if renewal.cancel_requested:
+            self._cancel(run)
 
     def _unrunnable(self) -> list[str]:
         now = self._clock.monotonic()
@@ -200,7 +213,9 @@ class JobRunner:
             checkpoints.close()
             return result, invocation.state
         except MeshError as error:
-            run.ran = bool(invocation.attempts)
+            # A tool with checkpoints goes on from the newest one, so a run that lost its claim is repeated.
+            interrupted = error.reason is Reason.SERVICE_UNAVAILABLE and checkpoints.enabled
+            run.ran = bool(invocation.attempts) and not interrupted
             return error, invocation.state
         finally:
             # What the tool saved last is there for a resumption, and for the replica that gets the job.

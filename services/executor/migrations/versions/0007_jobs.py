@@ -46,6 +46,7 @@ def upgrade() -> None:
     op.execute("create index jobs_unfinished on jobs (retry_time) where end_time is null")
     op.create_index("jobs_by_owner", "jobs", ["tenant", "subject", "create_time", "invocation_id"])
     op.create_index("jobs_by_expiry", "jobs", ["expire_time"])
+    op.execute("create index jobs_succeeded on jobs (tenant, tool_version, end_time) where state = 'succeeded'")
     op.create_table(
         "job_events",
         sa.Column("invocation_id", sa.Text, sa.ForeignKey("jobs.invocation_id", ondelete="CASCADE"), primary_key=True),

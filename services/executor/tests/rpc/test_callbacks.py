@@ -25,7 +25,7 @@ from services.executor.domain.callbacks import deliver_callbacks
 from services.executor.tests.rpc.replicas import Replicas, refusal
 
 SECRET = "whsec_" + base64.b64encode(b"0123456789abcdef01234567").decode()
-MALLORY = {"sub": "did:web:toolmesh.local:users:mallory"}
+MALLORY: dict[str, Any] = {"sub": "did:web:toolmesh.local:users:mallory"}
 PENDING, DELIVERED, FAILED = (
     dpb.CALLBACK_DELIVERY_STATE_PENDING,
     dpb.CALLBACK_DELIVERY_STATE_DELIVERED,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from toolmesh.executor.v1 import executor_service_pb2 as call_pb
 from toolmesh.executor.v1 import invocation_pb2 as ipb
 from toolmesh.executor.v1 import invocation_service_pb2 as pb
 
 from libs.common.errors import Reason
+from libs.common.ids import new_id
 from libs.common.rpc.status import from_envelope
 from services.executor.tests.peers import AuditPeer
 from services.executor.tests.rpc.replicas import Replicas, refusal
@@ -53,6 +56,20 @@ async def test_a_watch_that_waits_sees_the_end_and_a_cancellation_at_another_rep
     # Canceling it again changes nothing.
     answer = await replicas.ask(0, "CancelInvocation", pb.CancelInvocationRequest(name=started.name))
     assert answer.invocation.state == CANCELED
+
+
+async def test_a_start_estimates_by_earlier_runs_of_the_tenant(replicas: Replicas) -> None:
+    async def estimate(**claims: Any) -> Any:
+        call = call_pb.InvokeRequest(tool="book_asked", arguments=b'{"takes_ms":40}', idempotency_key=new_id())
+        return await replicas.ask(0, "StartInvocation", pb.StartInvocationRequest(request=call), **claims)
+
+    first = await estimate()
+    assert not first.HasField("estimated_duration")
+    await replicas.ended(0, first.invocation.name)
+    second = await estimate()
+    assert second.estimated_duration.ToMilliseconds() >= 40
+    other = await estimate(tenant="another")
+    assert not other.HasField("estimated_duration")
 
 
 async def test_others_find_nothing_of_an_invocation(replicas: Replicas) -> None:

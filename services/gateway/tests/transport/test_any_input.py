@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import orjson
 import pytest
@@ -25,7 +26,12 @@ from services.gateway.authzen.evaluate import Evaluate
 from services.gateway.contract import METHODS, describe
 from services.gateway.forwarded.methods import handlers as forwarded_handlers
 from services.gateway.handlers import Handlers
-from services.gateway.policy import POLICY
+from services.gateway.mcp.dispatch import McpDispatcher
+from services.gateway.mcp.endpoint import McpEndpoint
+from services.gateway.mcp.lifecycle import discover, ping
+from services.gateway.mcp.origin_check import OriginCheck
+from services.gateway.mcp.running import RunningRequests
+from services.gateway.policy import MCP_POLICY, POLICY
 from services.gateway.transport.call_pipeline import CallPipeline
 from services.gateway.transport.disconnect import DisconnectWatcher
 from services.gateway.transport.dpop_check import DpopCheck
@@ -71,6 +77,22 @@ class AbsentPeer:
         return refuse
 
 
+class OneSession:
+    """Knows the session `s`."""
+
+    async def open(self, owner: str) -> str:
+        return "s"
+
+    async def is_open(self, owner: str, session: str) -> bool:
+        return session == "s"
+
+    async def end(self, owner: str, session: str) -> bool:
+        return session == "s"
+
+    async def cancel(self, key: str) -> None:
+        return
+
+
 class AbsentChannel:
     """A channel to a peer that is unavailable."""
 
@@ -96,6 +118,13 @@ async def no_keys() -> bytes:
 Ask = Callable[..., Awaitable[tuple[int, dict[bytes, bytes], bytes]]]
 
 
+def _mcp(telemetry: Telemetry, in_flight: InFlightRequests, log: Log) -> McpEndpoint:
+    sessions, absent = OneSession(), cast("Any", AbsentPeer())
+    dispatcher = McpDispatcher({"ping": ping, "server/discover": discover}, MCP_POLICY, telemetry, log)
+    parts = (sessions, sessions, RunningRequests(), absent, in_flight, DpopCheck(()), OriginCheck((), ()))
+    return McpEndpoint(dispatcher, *parts, {}, (), 0.0)
+
+
 @pytest.fixture
 def ask() -> Ask:
     """Return a function that sends one request to the application and returns status, headers and body."""
@@ -114,7 +143,8 @@ def ask() -> Ask:
     evaluate = Evaluate(registry, authz)
     evaluations = {EVALUATION: evaluate.one, EVALUATIONS_PATH: evaluate.many}
     authzen = AuthzenEndpoint(evaluations, in_flight, telemetry, log, DpopCheck(()), 0.0)
-    app = Router(RpcEndpoint(calls, in_flight, DpopCheck(()), 0.0), authzen, no_keys, no_console, in_flight, log)
+    endpoint = RpcEndpoint(calls, in_flight, DpopCheck(()), 0.0)
+    app = Router(endpoint, authzen, _mcp(telemetry, in_flight, log), no_console, no_keys, in_flight, log, (), {}, ())
 
     async def send_request(
         body: bytes, *, headers: list[tuple[bytes, bytes]] | None = None, path: str = "/rpc", method: str = "POST"
@@ -312,3 +342,43 @@ async def test_any_evaluation_is_answered(ask: Ask, payload: bytes, path: str) -
     answer = orjson.loads(body)
     assert status in (200, 400)
     assert status == 400 or not any(one["decision"] for one in answer.get("evaluations", [answer]))
+
+
+envelopes = st.fixed_dictionaries(
+    {},
+    optional={
+        "io.modelcontextprotocol/protocolVersion": st.sampled_from(["2026-07-28", "2025-11-25", "v9"]) | values,
+        "io.modelcontextprotocol/clientCapabilities": st.just({}) | values,
+        "dev.toolmesh/timeoutMs": values,
+    },
+)
+mcp_messages = st.fixed_dictionaries(
+    {},
+    optional={
+        "jsonrpc": st.just("2.0") | values,
+        "id": scalars | values,
+        "method": st.sampled_from(["ping", "server/discover", "initialize", "notifications/cancelled"]) | values,
+        "params": st.fixed_dictionaries({}, optional={"_meta": envelopes | values, "requestId": values}) | values,
+        "result": values,
+    },
+)
+
+
+@relaxed
+@given(
+    message=mcp_messages | values,
+    version=st.sampled_from([b"", b"2025-11-25", b"2026-07-28", b"2024-11-05", b"v9"]),
+    method=st.sampled_from([b"", b"ping", b"server/discover"]),
+    verb=st.sampled_from(["POST", "DELETE", "PUT"]),
+)
+async def test_any_message_of_mcp_is_answered(ask: Ask, message: Any, version: bytes, method: bytes, verb: str) -> None:
+    token = jwt_without_signature(sub="did:web:x:alice", exp=9999999999)
+    headers = [(b"content-type", b"application/json"), (b"authorization", b"Bearer " + token)]
+    headers += [(b"mcp-session-id", b"s"), (b"mcp-protocol-version", version), (b"mcp-method", method)]
+    status, _, body = await ask(orjson.dumps(message), headers=[h for h in headers if h[1]], path="/mcp", method=verb)
+    assert status in {200, 202, 204, 400, 404, 405}
+    assert not body or orjson.loads(body)["jsonrpc"] == "2.0"
+
+
+def jwt_without_signature(**claims: Any) -> bytes:
+    return b".".join(base64.urlsafe_b64encode(orjson.dumps(part)).rstrip(b"=") for part in ({}, claims, {}))

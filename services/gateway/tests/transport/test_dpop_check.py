@@ -23,7 +23,7 @@ def problem(check: DpopCheck, token: str, *proofs: str, scheme: str = "DPoP", ho
         (b"authorization", f"{scheme} {token}".encode()),
         *((b"dpop", proof.encode()) for proof in proofs),
     ]
-    scope: Any = {"path": "/rpc", "headers": headers, "state": {"peer": "edge"}}
+    scope: Any = {"method": "POST", "path": "/rpc", "headers": headers, "state": {"peer": "edge"}}
     error = check.check(scope, dict(headers), token)
     assert error is None or error.reason is Reason.TOKEN_PROOF_INVALID
     return "" if error is None else error.metadata["problem"]

@@ -39,7 +39,7 @@ HEALTH = b"GET /healthz HTTP/1.1\r\nhost: gateway\r\n\r\n"
 async def test_a_peer_of_another_name_is_cut_off_before_its_request_is_read(mesh: Any, name: str) -> None:
     with pytest.raises(httpx.TransportError):
         await mesh.client(name).call("rpc.discover")
-    assert [(line["event"], line["peer"]) for line in mesh.lines()] == [("peer refused", name)]
+    assert [line["peer"] for line in mesh.lines() if "peer" in line] == [name]
 
 
 async def test_the_operator_may_look(mesh: Any) -> None:

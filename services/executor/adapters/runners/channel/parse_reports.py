@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from services.executor.adapters.runners.channel.event_limits import MAX_COUNT, MAX_LABEL, MAX_TEXT
-from services.executor.adapters.runners.worker.answer import MalformedAnswerError, printable
+from services.executor.adapters.runners.worker.answer import MalformedAnswerError, printable, printable_line
 from services.executor.domain.run_channel import CheckpointState, InputQuestion, ProgressReport
 
 SEVERITIES = ("debug", "info", "warning", "error")
@@ -31,10 +31,7 @@ def parse_line(fields: dict[str, Any]) -> tuple[str, str]:
     severity = _text(fields, "severity", MAX_LABEL) or "info"
     if severity not in SEVERITIES:
         raise MalformedAnswerError
-    line = _text(fields, "text", MAX_TEXT)
-    return severity, "".join(
-        letter if letter.isprintable() or letter == "\t" else "\N{REPLACEMENT CHARACTER}" for letter in line
-    )
+    return severity, printable_line(_text(fields, "text", MAX_TEXT))
 
 
 def parse_question(fields: dict[str, Any], schema: bytes) -> InputQuestion:

@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
+import msgspec
 import orjson
 
 from libs.common.errors import MeshError
 from libs.common.telemetry.log import Log
-from services.executor.adapters.runners.channel.event_limits import LARGE_BYTES, PAYLOAD_BYTES
+from services.executor.adapters.runners.channel.event_limits import LARGE_BYTES, PARTIAL_BYTES, SCHEMA_BYTES
 from services.executor.adapters.runners.channel.event_rate import EventRate
 from services.executor.adapters.runners.channel.parse_reports import (
     parse_checkpoint,
@@ -19,7 +20,6 @@ from services.executor.adapters.runners.channel.parse_reports import (
     parse_question,
 )
 from services.executor.adapters.runners.worker.answer import MalformedAnswerError
-from services.executor.adapters.runners.worker.frames import FrameError, read_json
 from services.executor.domain import errors
 from services.executor.domain.model import RunRequest
 from services.executor.domain.run_channel import RunChannel
@@ -32,15 +32,17 @@ Reply: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
 class ToolReports:
     """The reports of one run. A question or a checkpoint is answered while further reports are read."""
 
-    def __init__(self, channel: RunChannel, tool: Tool, work: RunRequest, reply: Reply, log: Log) -> None:
+    def __init__(
+        self, channel: RunChannel, tool: Tool, work: RunRequest, reply: Reply, log: Log, *, state_bytes: int
+    ) -> None:
         self._channel, self._tool, self._work, self._reply, self._log = channel, tool, work, reply, log
+        self._payload_bytes = {"partial": PARTIAL_BYTES, "ask": SCHEMA_BYTES, "checkpoint": state_bytes}
         self._rate = EventRate()
         self._exchange: asyncio.Task[None] | None = None
 
-    @staticmethod
-    def payload_limit(kind: Any) -> int:
+    def payload_limit(self, kind: Any) -> int:
         """Return the largest payload of a kind of report; 0 for none."""
-        return PAYLOAD_BYTES.get(kind, 0) if isinstance(kind, str) else 0
+        return self._payload_bytes.get(kind, 0) if isinstance(kind, str) else 0
 
     async def take(self, kind: Any, fields: Any, payload: bytes) -> None:
         """Take a report. Waits where the tool reports too fast. Raises MalformedAnswerError."""
@@ -103,19 +105,16 @@ class ToolReports:
         return {"value": orjson.Fragment(answer)}
 
     async def _save(self, fields: dict[str, Any], state: bytes) -> dict[str, Any]:
-        try:
-            # Only the tool itself reads it again, so the cheapest check will do.
-            orjson.loads(state)
-        except orjson.JSONDecodeError:
-            raise MalformedAnswerError from None
-        await self._channel.save(parse_checkpoint(fields, state))
+        await self._channel.save(parse_checkpoint(fields, _checked_json(state)))
         return {"saved": True}
 
 
 def _checked_json(payload: bytes) -> bytes:
+    """Return a payload that is JSON. It is not parsed: a value of many small parts takes far more time and memory."""
     try:
-        read_json(payload, len(payload))
-    except FrameError:
+        msgspec.json.decode(payload, type=msgspec.Raw)
+        payload.decode()
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         raise MalformedAnswerError from None
     return payload
 

@@ -101,16 +101,20 @@ def log_failure(log: Log, tool: Tool, work: RunRequest, error: MeshError, detail
 
 def split_lines(source: LogSource, text: str) -> list[LogLine]:
     """Return text as lines without control characters, which a terminal might obey."""
-    return [LogLine(source, _printable(line)) for line in text.splitlines()]
+    return [LogLine(source, printable_line(line)) for line in text.splitlines()]
 
 
-def _printable(line: str) -> str:
+def printable_line(line: str) -> str:
+    """Return a line with a mark in place of each control character."""
+    if line.isprintable():
+        return line
     return "".join(letter if letter.isprintable() or letter == "\t" else "\N{REPLACEMENT CHARACTER}" for letter in line)
 
 
 def printable(text: Any) -> str:
     """Return a tool's text bounded and without control characters, which a terminal or a model might obey."""
-    return "".join(letter for letter in str(text)[:_MAX_MESSAGE] if letter.isprintable() or letter == " ")
+    bounded = str(text)[:_MAX_MESSAGE]
+    return bounded if bounded.isprintable() else "".join(letter for letter in bounded if letter.isprintable())
 
 
 def _failure(failed: Any, limit: int) -> ToolAnswer:

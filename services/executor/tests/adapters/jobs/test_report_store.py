@@ -118,10 +118,12 @@ async def test_a_question_is_answered_once_and_its_answer_survives_a_lost_connec
     assert not await reports.answer(OWNER, job.invocation_id, "q-2", b"1")
     assert await reports.answer(OWNER, job.invocation_id, "q-1", b"1")
     assert not await reports.answer(OWNER, job.invocation_id, "q-1", b"2")
-    assert await here.renew([job]) == {job.invocation_id: Renewal(cancel_requested=False, answered="q-1")}
+    wanted = {job.invocation_id: Renewal(cancel_requested=False, answered="q-1")}
+    assert (await here.renew([job]), await here.requests([job])) == (wanted, wanted)
     for _ in range(2):
         assert await reports.take_answer(job, "q-1") == b"1"
     assert await reports.question(OWNER, job.invocation_id) == PendingQuestion("")
+    assert (await here.requests([job]))[job.invocation_id] == Renewal(cancel_requested=False)
     events = await reports.events(job.invocation_id, 4, 100)
     assert [(event.sequence, event.state, event.report) for event in events] == [
         (5, State.NEEDS_INPUT, None),

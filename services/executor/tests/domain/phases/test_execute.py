@@ -6,7 +6,10 @@ import asyncio
 import time
 from typing import Any
 
-from libs.common.errors import Reason
+import pytest
+
+from libs.common.errors import MeshError, Reason
+from services.executor.domain.invocation import Invocation
 from services.executor.domain.invoke import Invoke
 from services.executor.domain.model import RunRequest, RunResult
 from services.executor.domain.phases.pipeline import Pipeline
@@ -86,3 +89,37 @@ async def test_a_program_that_may_have_begun_leaves_its_key_in_doubt() -> None:
     assert (error.reason, error.metadata["outcome"]) == (Reason.SERVICE_UNAVAILABLE, "unknown")
     runner.ready.set()
     assert (await world.failure(a_request(idempotency_key="k"))).reason is Reason.UNKNOWN_OUTCOME
+
+
+class PausingRunner(StartingRunner):
+    """A runner whose tool waits for its caller."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.invocation: Invocation | None = None
+        self._pause_seconds = seconds
+
+    async def run(self, tool: Tool, work: RunRequest) -> RunResult:
+        work.begin()
+        assert self.invocation is not None
+        assert self.invocation.pause_timer is not None
+        with self.invocation.pause_timer():
+            await asyncio.sleep(self._pause_seconds)
+        return RunResult({"said": "hello"})
+
+
+async def test_the_time_of_the_caller_is_not_the_tools() -> None:
+    runner = PausingRunner(0.8)
+    world = a_world(a_tool(own_limit=0.5), runner)
+    runner.invocation = Invocation(a_request(), world.ports.clock, None)
+    assert (await world.invoke.run(runner.invocation)).content == b'{"said":"hello"}'
+
+
+async def test_the_deadline_holds_while_the_tool_waits_for_its_caller() -> None:
+    runner = PausingRunner(60.0)
+    world = a_world(a_tool(own_limit=30.0), runner)
+    request = a_request(deadline=world.ports.clock.monotonic() + 0.5)
+    runner.invocation = Invocation(request, world.ports.clock, None)
+    with pytest.raises(MeshError) as ended:
+        await world.invoke.run(runner.invocation)
+    assert ended.value.reason is Reason.DEADLINE_EXCEEDED

@@ -43,7 +43,7 @@ def waits(arguments, call):
     try:
         call.progress(message="waiting")
         while not call.canceled if how == "looks" else True:
-            if how in ("computes", "ignores"):
+            if how in ("computes", "ignores", "looks"):
                 time.sleep(0.01)
             elif how == "sleeps":
                 call.sleep(60)
@@ -90,7 +90,7 @@ def limits(arguments, call):
     refused = []
     for report in (
         lambda: call.partial("x" * (1 << 20)),
-        lambda: call.checkpoint("x" * (2 << 20)),
+        lambda: call.checkpoint("x" * (5 << 20)),
         lambda: call.progress(percent=float("nan")),
         lambda: call.log("x", severity="loud"),
         lambda: call.partial({1, 2}),

@@ -55,6 +55,11 @@ def example(arguments: bytes, result: bytes = b"") -> Spoil:
     return lambda m: m.input.examples.append(pb.ContractExample(arguments=arguments, result=result))
 
 
+def checkpoints_and_volume(message: pb.ToolManifest) -> None:
+    message.execution.checkpoint.enabled = True
+    message.permission.required_permissions.append("filesystem:write:reports")
+
+
 @pytest.mark.parametrize("make", [reader, writer, irreversible])
 def test_a_complete_manifest_is_admitted(make: Callable[[], pb.ToolManifest]) -> None:
     assert violations(manifest_of(make()), CHECKER) == []
@@ -155,6 +160,7 @@ def test_each_rule_reports_its_violation_for_a_read_only_tool(spoil: Spoil, path
         (writer, lambda m: m.ClearField("side_effects"), "side_effects", "side_effects.required"),
         (writer, lambda m: m.ClearField("idempotency"), "idempotency", "idempotency.required"),
         (writer, lambda m: m.ClearField("compensation_tool"), "compensation_tool", "compensation.required"),
+        (writer, checkpoints_and_volume, "execution.checkpoint.enabled", "checkpoint.volumes"),
         (writer, lambda m: setattr(m, "compensation_tool", "Not A Name"), "compensation_tool", "compensation.name"),
         (writer, safety(read_only=True), "interface.safety.read_only", "safety.contradiction"),
         (writer, duration("execution", "cache_ttl", 5), "execution.cache_ttl", "cache.read_only"),

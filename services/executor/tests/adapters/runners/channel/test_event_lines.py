@@ -73,7 +73,7 @@ async def test_a_program_reports_asks_and_continues_from_its_state(programs: Pro
     assert channel.lines == [("info", "a line"), ("warning", "a warning")]
     assert (channel.parts, channel.states) == ([{"part": 1}], [{"step": 1}])
     assert [(checkpoint.event, checkpoint.label) for checkpoint in channel.saved] == [("step", "first")]
-    assert channel.questions == [InputQuestion("go on?", b'{"type":"boolean"}')]
+    assert channel.questions == [InputQuestion("go on?", b'{"type": "boolean"}')]
     # A call that is no job has no further descriptors.
     assert await running.value(programs.tool("steps"), work()) == {"job": False}
 

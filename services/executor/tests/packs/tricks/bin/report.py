@@ -17,6 +17,12 @@ def exchange(event):
     return json.loads(INPUT.readline())
 
 
+def trapped(*_):
+    # Not through the buffer, which the signal may have interrupted.
+    os.write(EVENTS.fileno(), b'{"log": {"text": "trapped"}}\n')
+    os._exit(3)
+
+
 order = sys.argv[1]
 if "TOOLMESH_EVENTS_FD" not in os.environ:
     sys.stdout.write(json.dumps({"job": False}))
@@ -35,7 +41,7 @@ if order == "steps":
 elif order == "malformed":
     errors = [
         exchange(text)
-        for text in ("{", "[]", '{"explode": {}}', json.dumps({"partial": "x" * 300_000}), "9" * (2 << 20))
+        for text in ("{", "[]", '{"explode": {}}', json.dumps({"partial": "x" * 300_000}), "9" * (5 << 20))
     ]
     for _ in range(300):
         send("")
@@ -45,7 +51,7 @@ else:
     if order == "ignores":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     elif order == "traps":
-        signal.signal(signal.SIGTERM, lambda *_: (send({"log": {"text": "trapped"}}), sys.exit(3)))
+        signal.signal(signal.SIGTERM, trapped)
     send({"progress": {"message": "waiting"}})
     if order == "reads":
         send({"log": {"text": INPUT.readline().strip()}})

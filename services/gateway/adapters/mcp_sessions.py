@@ -1,0 +1,165 @@
+"""Keeps MCP sessions in Redis, and tells every replica of ended sessions and cancelled requests."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+import time
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+import redis.asyncio
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from libs.common.errors import MeshError, Reason
+from libs.common.runtime.bounded_cache import BoundedCache
+from libs.common.telemetry.log import Log
+
+KEY, CHANNEL = "toolmesh:mcp:sessions:", "toolmesh:mcp:control"
+IDLE_SECONDS = 24 * 3600
+MAX_SESSIONS_OF_ONE = 1000
+CACHE_SECONDS = 5.0
+_REFRESH_SECONDS = 600.0
+_MAX_CACHED = 20_000
+_ANSWER_SECONDS, _LISTEN_SECONDS, _PAUSE_SECONDS = 1.0, 30.0, 1.0
+
+
+class RedisSessions:
+    """A sorted set for each owner: the digests of its sessions by the time of their last use.
+
+    The owner is read from the caller's token, so a session's id is of no use to any other caller.
+    """
+
+    def __init__(self, url: str, cancel: Callable[[str], None], log: Log) -> None:
+        """`cancel` stops the requests with a key in this process."""
+        self._client = _client(url, _ANSWER_SECONDS)
+        self._listener = _client(url, _LISTEN_SECONDS + _ANSWER_SECONDS)
+        self._cancel, self._log = cancel, log
+        self._seen: BoundedCache[tuple[str, str], float] = BoundedCache(_MAX_CACHED)
+        self._task: asyncio.Task[None] | None = None
+        self._answering = True
+        self.subscribed = asyncio.Event()
+
+    async def start(self) -> None:
+        """Start to listen to the other replicas; does not wait for Redis."""
+        self._task = asyncio.create_task(self._listen_forever(), name="mcp-control")
+
+    async def stop(self) -> None:
+        """Stop listening, and disconnect."""
+        while self._task is not None and not self._task.done():
+            self._task.cancel()
+            # The client sometimes turns a cancellation into an error of its own, and the loop would go on.
+            await asyncio.wait({self._task}, timeout=0.1)
+        await self._client.aclose()
+        await self._listener.aclose()
+
+    async def open(self, owner: str) -> str:
+        """Begin a session. Of an owner with more than 1000 the longest unused ones end."""
+        session = secrets.token_urlsafe(24)
+        try:
+            async with self._client.pipeline(transaction=False) as batch:
+                batch.zadd(KEY + owner, {_digest(session): time.time()})
+                batch.zremrangebyrank(KEY + owner, 0, -MAX_SESSIONS_OF_ONE - 1)
+                batch.expire(KEY + owner, IDLE_SECONDS)
+                await batch.execute()
+        except (RedisError, OSError):
+            raise _unavailable() from None
+        return session
+
+    async def is_open(self, owner: str, session: str) -> bool:
+        """Return whether the owner has this session; what was read within five seconds is not read again."""
+        key = (owner, _digest(session))
+        now = time.monotonic()
+        if self._seen.get(key, float("-inf")) > now - CACHE_SECONDS:
+            return True
+        try:
+            used_at = await self._client.zscore(KEY + owner, key[1])
+            if used_at is None or used_at < time.time() - IDLE_SECONDS:
+                return False
+            if used_at < time.time() - _REFRESH_SECONDS:
+                async with self._client.pipeline(transaction=False) as batch:
+                    # Only if it is still there: another request may have ended it.
+                    batch.zadd(KEY + owner, {key[1]: time.time()}, xx=True)
+                    batch.expire(KEY + owner, IDLE_SECONDS)
+                    await batch.execute()
+        except (RedisError, OSError):
+            raise _unavailable() from None
+        # Removed first, so that it counts as the newest entry.
+        self._seen.pop(key, None)
+        self._seen.put(key, now)
+        return True
+
+    async def end(self, owner: str, session: str) -> bool:
+        """End a session here and on every replica."""
+        digest = _digest(session)
+        self._seen.pop((owner, digest), None)
+        try:
+            ended = await self._client.zrem(KEY + owner, digest)
+            await self._publish({"ended": [owner, digest]})
+        except (RedisError, OSError):
+            raise _unavailable() from None
+        return bool(ended)
+
+    async def cancel(self, key: str) -> None:
+        """Cancel requests here at once and on the other replicas."""
+        self._cancel(key)
+        try:
+            await self._publish({"cancel": key})
+        except (RedisError, OSError):
+            raise _unavailable() from None
+
+    async def _publish(self, message: dict[str, Any]) -> None:
+        await self._client.publish(CHANNEL, orjson.dumps(message))
+
+    async def _listen_forever(self) -> None:
+        while True:
+            try:
+                await self._listen()
+            except Exception as error:
+                if self._answering:
+                    self._log.warning("redis does not answer", loop="mcp-control", error=type(error).__name__)
+                self._answering = False
+                await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _listen(self) -> None:
+        async with self._listener.pubsub(ignore_subscribe_messages=True) as pubsub:
+            await pubsub.subscribe(CHANNEL)
+            # Messages may have been missed.
+            self._seen.clear()
+            self._answering = True
+            self.subscribed.set()
+            try:
+                while True:
+                    message = await pubsub.get_message(timeout=_LISTEN_SECONDS)
+                    if message:
+                        self._apply(orjson.loads(message["data"]))
+            finally:
+                self.subscribed.clear()
+
+    def _apply(self, message: dict[str, Any]) -> None:
+        if "ended" in message:
+            self._seen.pop(tuple(message["ended"]), None)
+        else:
+            self._cancel(message["cancel"])
+
+
+def _client(url: str, seconds: float) -> redis.asyncio.Redis:
+    return redis.asyncio.Redis.from_url(
+        url,
+        socket_connect_timeout=_ANSWER_SECONDS,
+        socket_timeout=seconds,
+        health_check_interval=int(_LISTEN_SECONDS),
+        retry=Retry(NoBackoff(), 0),
+    )
+
+
+def _digest(session: str) -> str:
+    return hashlib.sha256(session.encode()).hexdigest()
+
+
+def _unavailable() -> MeshError:
+    return MeshError(Reason.SERVICE_UNAVAILABLE, message="the sessions cannot be read now")

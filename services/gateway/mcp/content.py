@@ -1,0 +1,89 @@
+"""Converts results and errors of the executor to results of `tools/call`."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+from toolmesh.executor.v1.result_envelope_pb2 import ContentPart, PersistedResult, ResultEnvelope
+
+from libs.common.errors import MeshError
+from services.gateway.domain.response import envelope
+from services.gateway.mcp.protocol import (
+    ERROR_META_KEY,
+    INVOCATION_META_KEY,
+    REPLAYED_META_KEY,
+    TRACE_META_KEY,
+)
+
+RESULT_URI = "toolmesh://results/"
+_MAX_SHOWN_VIOLATIONS = 20
+
+
+def call_result(result: ResultEnvelope, structured: bytes, *, stateless: bool) -> dict[str, Any]:
+    """Return the result of a call. `structured` is its JSON, whether it was embedded or fetched."""
+    embedded = result.structured_content
+    text = result.model_facing_content or embedded.decode()
+    content = [_text(text)] if text else []
+    content += [_part(part, result.result_id, index) for index, part in enumerate(result.content)]
+    for stored in result.persisted:
+        content += [_text(stored.preview.decode(errors="replace")), resource_link(stored)]
+    content += [_text(more) for more in result.additional_context]
+    shown: dict[str, Any] = {"content": content, "isError": False, "_meta": _meta(result)}
+    if structured and (stateless or structured.lstrip()[:1] == b"{"):
+        shown["structuredContent"] = orjson.Fragment(structured)
+    return shown
+
+
+def error_result(error: MeshError, trace_id: str) -> dict[str, Any]:
+    """Return a failed call as a result, which the model reads: what happened, what to do, and the whole envelope."""
+    lines = [error.message, error.row.resolution]
+    lines += [f"{v.path or '/'}: {v.message}" for v in error.violations[:_MAX_SHOWN_VIOLATIONS]]
+    return {
+        "content": [_text("\n".join(filter(None, lines)))],
+        "isError": True,
+        "_meta": {ERROR_META_KEY: envelope(error, trace_id)},
+    }
+
+
+def json_result(value: dict[str, Any]) -> dict[str, Any]:
+    """Return a JSON object as the result of a tool of the gateway itself."""
+    return {"content": [_text(orjson.dumps(value).decode())], "structuredContent": value, "isError": False}
+
+
+def resource_link(stored: PersistedResult) -> dict[str, Any]:
+    """Return the link by which a stored result is read. It holds the access token, as the envelope does."""
+    return {
+        "type": "resource_link",
+        "uri": f"{RESULT_URI}{stored.ref.removeprefix('results/')}?token={quote(stored.access_token, safe='')}",
+        "name": stored.ref,
+        "mimeType": stored.media_type or "application/json",
+        "size": stored.size_bytes,
+    }
+
+
+def _meta(result: ResultEnvelope) -> dict[str, Any]:
+    meta: dict[str, Any] = {INVOCATION_META_KEY: result.invocation_id, TRACE_META_KEY: result.trace_id}
+    if result.replayed:
+        meta[REPLAYED_META_KEY] = True
+    return meta
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _part(part: ContentPart, result_id: str, index: int) -> dict[str, Any]:
+    kind = part.WhichOneof("part")
+    if kind == "blob":
+        data, media_type = base64.b64encode(part.blob).decode(), part.media_type or "application/octet-stream"
+        family = media_type.partition("/")[0]
+        if family in ("image", "audio"):
+            return {"type": family, "data": data, "mimeType": media_type}
+        uri = f"{RESULT_URI}{result_id}/content/{index}"
+        return {"type": "resource", "resource": {"uri": uri, "mimeType": media_type, "blob": data}}
+    if kind == "resource_ref":
+        return {"type": "resource_link", "uri": part.resource_ref, "name": part.resource_ref}
+    return _text(part.text)

@@ -1,0 +1,51 @@
+"""Ports of MCP: sessions that every replica knows, messages between replicas, and the registry's changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Protocol
+
+from libs.common.tool_names import ToolName
+
+
+class Sessions(Protocol):
+    """Keeps the sessions of each caller. Raises SERVICE_UNAVAILABLE while the store does not answer."""
+
+    async def open(self, owner: str) -> str:
+        """Begin a session and return its id, a secret. The oldest ones of an owner with very many end."""
+        ...
+
+    async def is_open(self, owner: str, session: str) -> bool:
+        """Return whether the owner has this session."""
+        ...
+
+    async def end(self, owner: str, session: str) -> bool:
+        """End a session on every replica; return whether there was one."""
+        ...
+
+
+class Cancellations(Protocol):
+    """Cancels requests wherever they run."""
+
+    async def cancel(self, key: str) -> None:
+        """Cancel the request with this key, on every replica."""
+        ...
+
+
+class ToolFacts(Protocol):
+    """What the gateway knows of the registered tools, from the registry's change stream."""
+
+    def has_tags(self, tool: ToolName, tags: Collection[str]) -> bool:
+        """Return whether a version of the tool has all the tags.
+
+        Raises SERVICE_UNAVAILABLE before the first snapshot.
+        """
+        ...
+
+    def requires_key(self, tool: ToolName) -> bool:
+        """Return whether a version of the tool must be called with an idempotency key."""
+        ...
+
+    def subscribe(self, listener: Callable[[ToolName], None]) -> Callable[[], None]:
+        """Call the listener with each tool that changes; return what ends that."""
+        ...

@@ -1,0 +1,79 @@
+"""Resources: results that were too large to be embedded, read by the links that `tools/call` returned."""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import grpc.aio
+from mcp_types.jsonrpc import INVALID_PARAMS
+from toolmesh.executor.v1.executor_service_pb2 import FetchResultRequest
+
+from libs.common.errors import MeshError, Reason
+from services.gateway.mcp.content import RESULT_URI
+from services.gateway.mcp.context import McpContext, Result
+from services.gateway.mcp.protocol import ProtocolError
+from services.gateway.transport.call_pipeline import peer_error
+
+if TYPE_CHECKING:
+    from toolmesh.executor.v1.executor_service_pb2_grpc import ExecutorServiceAsyncStub
+
+MAX_READ_BYTES = 4 * 1024 * 1024
+_NOT_FOUND_CODE = -32002
+_URI = re.compile(re.escape(RESULT_URI) + r"([0-9a-f-]{36})\?token=([A-Za-z0-9._~%-]{1,1536})")
+_TEMPLATE = {
+    "uriTemplate": f"{RESULT_URI}{{id}}?token={{token}}",
+    "name": "stored result",
+    "description": "A result that was stored instead of embedded; tools/call returns links to it.",
+}
+
+
+class Resources:
+    """Serves stored results. None is listed: a link is a secret of the caller whose call returned it."""
+
+    def __init__(self, executor: ExecutorServiceAsyncStub) -> None:
+        self._executor = executor
+
+    async def list_resources(self, params: dict[str, Any], context: McpContext) -> Result:
+        """Return an empty list."""
+        return {"resources": []}
+
+    async def list_templates(self, params: dict[str, Any], context: McpContext) -> Result:
+        """Return the form of the links."""
+        return {"resourceTemplates": [_TEMPLATE]}
+
+    async def read_resource(self, params: dict[str, Any], context: McpContext) -> Result:
+        """Return a stored result as a whole, up to 4 MiB; `results.fetch` reads larger ones in pieces."""
+        uri = params["uri"]
+        match = _URI.fullmatch(uri)
+        token = unquote(match.group(2)) if match else ""
+        if match is None or not token or len(token) > 512:
+            raise _not_found(uri, context)
+        request = FetchResultRequest(ref=f"results/{match.group(1)}", access_token=token, max_bytes=MAX_READ_BYTES + 1)
+        try:
+            pieces = [piece async for piece in self._executor.FetchResult(request)]
+        except grpc.aio.AioRpcError as failure:
+            error = peer_error(failure)
+            raise _not_found(uri, context) if error.reason is Reason.NOT_FOUND else error from None
+        if pieces and pieces[0].size_bytes > MAX_READ_BYTES:
+            raise MeshError(Reason.RESULT_TOO_LARGE, metadata={"limit_bytes": str(MAX_READ_BYTES)})
+        content = b"".join(piece.content for piece in pieces)
+        media_type = (pieces[0].media_type if pieces else "") or "application/json"
+        return {"contents": [_contents(uri, media_type, content)]}
+
+
+def _contents(uri: str, media_type: str, content: bytes) -> dict[str, str]:
+    shown = {"uri": uri, "mimeType": media_type}
+    if media_type == "application/json" or media_type.startswith("text/"):
+        try:
+            return {**shown, "text": content.decode()}
+        except UnicodeDecodeError:
+            pass
+    return {**shown, "blob": base64.b64encode(content).decode()}
+
+
+def _not_found(uri: str, context: McpContext) -> ProtocolError:
+    code = INVALID_PARAMS if context.stateless else _NOT_FOUND_CODE
+    return ProtocolError(code, "Resource not found", {"uri": uri[:2048]}, status=400 if context.stateless else 200)

