@@ -82,7 +82,7 @@ def open_page(browser: Any, mesh: Mesh, size: str) -> tuple[Any, list[str]]:
     problems: list[str] = []
     page.on("pageerror", lambda error: problems.append(str(error)))
     # Screenshots themselves insert a style, which the policy blocks; so scripts are what is looked for.
-    page.on("console", lambda message: problems.append(message.text) if "script" in message.text.lower() else None)
+    page.on("console", lambda message: problems.append(message.text) if "script-src" in message.text else None)
     return page, problems
 
 
