@@ -254,7 +254,7 @@ class JobRunner:
         if isinstance(outcome, MeshError) and not run.ran and not run.canceled and (ticket := awaited_ticket(outcome)):
             await self._approvals.wait(run.job, ticket)
             return
-        if isinstance(outcome, MeshError) and outcome.row.retryable and not run.ran and not run.canceled:
+        if isinstance(outcome, MeshError) and _passes(outcome) and not run.ran and not run.canceled:
             # Nothing ran, and a repetition may succeed: the job goes on until its deadline.
             step = min(_FIRST_RETRY * 2 ** min(run.job.attempt, 10), _LAST_RETRY)
             await self._leases.give_back(run.job, max(outcome.retry_after or 0.0, step))
@@ -278,6 +278,11 @@ class JobRunner:
 def awaited_ticket(error: MeshError) -> str:
     """Return the ticket that a call must wait for, by its error; empty for none."""
     return error.metadata.get("ticket", "") if error.reason is Reason.APPROVAL_REQUIRED else ""
+
+
+def _passes(error: MeshError) -> bool:
+    """Return whether a repetition may succeed. The deadline is that of the job, so it never does after that."""
+    return error.row.retryable and error.reason is not Reason.DEADLINE_EXCEEDED
 
 
 def _repeatable(tool: Tool | None) -> bool:
