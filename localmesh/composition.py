@@ -72,7 +72,10 @@ def compose(mesh: Mesh) -> Sequence[Part]:
         *_service(
             mesh,
             "gateway",
-            _redis(mesh, "gateway") | _views(mesh) | _peers(mesh, "executor", "registry", "authz", "audit", "approval"),
+            _redis(mesh, "gateway")
+            | _views(mesh)
+            | _console(mesh)
+            | _peers(mesh, "executor", "registry", "authz", "audit", "approval"),
             after=(),
         ),
         # Last in, first out: callers come only when all is ready, and are sent away before anything stops.
@@ -129,6 +132,16 @@ def _audit(mesh: Mesh) -> dict[str, str]:
         "TOOLMESH_RELAY": mesh.settings.relay,
         "TOOLMESH_KAFKA_BROKERS": mesh.settings.kafka_brokers,
     } | _redis(mesh, "audit")
+
+
+def _console(mesh: Mesh) -> dict[str, str]:
+    return {
+        "TOOLMESH_CONSOLE_KEYS": str(mesh.secrets.console_keys),
+        "TOOLMESH_CONSOLE_OIDC_ISSUER": mesh.settings.console_oidc_issuer,
+        "TOOLMESH_CONSOLE_OIDC_CLIENT_ID": mesh.settings.console_oidc_client_id,
+        "TOOLMESH_CONSOLE_OIDC_CLIENT_SECRET": mesh.settings.console_oidc_client_secret,
+        "TOOLMESH_CONSOLE_OIDC_CA": mesh.settings.console_oidc_ca,
+    }
 
 
 def _sandboxes(mesh: Mesh) -> dict[str, str]:

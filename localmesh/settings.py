@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -51,6 +51,10 @@ class Settings:
     mcp_views: str = ""
     """The file with the views of MCP; empty for none."""
     max_token_lifetime: int = 86_400
+    console_oidc_issuer: str = ""
+    console_oidc_client_id: str = ""
+    console_oidc_client_secret: str = field(default="", repr=False)
+    console_oidc_ca: str = ""
 
 
 class SettingError(ValueError):
@@ -142,6 +146,10 @@ VARIABLES: dict[str, tuple[str, Callable[[str], Any]]] = {
     "TOOLMESH_RUNSC": ("runsc", _place),
     "TOOLMESH_EGRESS_INTERNAL": ("egress_internal", str),
     "TOOLMESH_HOOKS": ("hooks", _place),
+    "TOOLMESH_CONSOLE_OIDC_ISSUER": ("console_oidc_issuer", str),
+    "TOOLMESH_CONSOLE_OIDC_CLIENT_ID": ("console_oidc_client_id", str),
+    "TOOLMESH_CONSOLE_OIDC_CLIENT_SECRET": ("console_oidc_client_secret", str),
+    "TOOLMESH_CONSOLE_OIDC_CA": ("console_oidc_ca", _place),
     "TOOLMESH_APPROVAL_RULES": ("approval_rules", _place),
     "TOOLMESH_APPROVAL_NOTIFICATIONS": ("approval_notifications", _place),
     "TOOLMESH_MCP_VIEWS": ("mcp_views", _place),
@@ -152,11 +160,11 @@ VARIABLES: dict[str, tuple[str, Callable[[str], Any]]] = {
 def settings_from(environment: Mapping[str, str]) -> Settings:
     """Reads the settings; raises SettingError with the variable's name. Services validate file contents themselves."""
     chosen: dict[str, Any] = {}
-    for name, (field, read) in VARIABLES.items():
+    for name, (attribute, read) in VARIABLES.items():
         if not environment.get(name):
             continue
         try:
-            chosen[field] = read(environment[name])
+            chosen[attribute] = read(environment[name])
         except ValueError as error:
             raise SettingError(f"{name}: {environment[name]!r} {error}") from None
     return Settings(**chosen)

@@ -110,6 +110,7 @@ class _Desk:
 def _copy_ticket(database: str, ticket_id: str) -> None:
     """Make many open tickets out of one, each for another call."""
     own = dict.fromkeys(("ticket_id", "request_id", "call_digest"), "md5(n::text)")
+    own["update_time"] = "clock_timestamp()"
     listed = "select column_name from information_schema.columns where table_schema = 'approval'"
     with psycopg.connect(database, autocommit=True) as connection:
         rows = connection.execute(f"{listed} and table_name = 'tickets' and is_generated = 'NEVER'").fetchall()

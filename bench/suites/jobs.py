@@ -27,6 +27,7 @@ AT = 16
 JOBS = 400
 TALKERS, LINES = 8, 1_500
 IDLE = 500
+STEPS = 200
 _SETTINGS = {
     "TOOLMESH_SUBJECT_CALLS": "2000",
     "TOOLMESH_TENANT_CALLS": "2000",
@@ -43,12 +44,15 @@ def run(stage: Stage) -> Iterator[Row]:
         "jobs", "an empty call", target, [Body(b"")], concurrency=AT, pids=[stage.floor_pid], seconds=1.5, warm=0.5
     )
     yield empty
-    with fleet_of(stage.mesh, "tests.harness.booking_executor", stage.folder, 1, **_SETTINGS) as fleet:
+    # The steps of the tool have their effect in that folder.
+    settings = {**_SETTINGS, "BOOKING_FAULTS": str(stage.folder)}
+    with fleet_of(stage.mesh, "tests.harness.booking_executor", stage.folder, 1, **settings) as fleet:
         pids = [*stage.pids(), *_executor(fleet)]
         yield _measured("job, started and awaited", JOBS, pids, fleet, stage.token, _run_jobs).against(empty)
         case = f"report of a tool, read by a stream, {TALKERS} streams"
         yield _measured(case, TALKERS * LINES, pids, fleet, stage.token, _read_reports).against(empty)
         yield asyncio.run(_idle_streams(fleet, stage.token))
+        yield asyncio.run(_checkpoints(fleet, stage.token))
 
 
 def _executor(fleet: Fleet) -> list[int]:
@@ -128,3 +132,24 @@ async def _idle_streams(fleet: Fleet, token: str) -> Row:
         for stream in streams:
             stream.cancel()
     return Row("jobs", f"{IDLE} idle open streams", more={"KB a stream": round(held / IDLE / 1024, 1)})
+
+
+async def _checkpoints(fleet: Fleet, token: str) -> Row:
+    """Run a tool that saves its growing state after every step, and see what the store keeps of it."""
+    metadata = (("authorization", f"Bearer {token}"),)
+    async with channel_of(fleet, fleet.members[0]) as channel:
+        stub: Any = rpc.InvocationServiceStub(channel)
+        arguments = json.dumps({"steps": STEPS}).encode()
+        call = call_pb.InvokeRequest(tool="step_again", arguments=arguments, idempotency_key="bench-steps")
+        name = (await stub.StartInvocation(pb.StartInvocationRequest(request=call), metadata=metadata)).invocation.name
+        ended = (await stub.WaitInvocation(pb.WaitInvocationRequest(name=name), metadata=metadata)).invocation
+        assert ended.HasField("result"), ended.error.message
+        kept = (await stub.ListCheckpoints(pb.ListCheckpointsRequest(parent=name), metadata=metadata)).checkpoints
+    raw, stored = (sum(getattr(each, size) for each in kept) for size in ("state_bytes", "stored_bytes"))
+    share = round(stored / raw, 3)
+    more = {
+        "bytes a checkpoint": round(stored / len(kept)),
+        "bytes of its state": round(raw / len(kept)),
+        "share": share,
+    }
+    return Row("jobs", f"{len(kept)} checkpoints of {STEPS} steps", more=more)

@@ -25,8 +25,9 @@ def ensure_secrets(state: State) -> None:
     for name in VALKEY_USERS:
         _ensure(files.valkey_user(name), _password)
     _ensure(files.checkpoint_key, _ed25519_pem)
-    if not any(files.sealing_keys.glob("*.key")):
-        _ensure(files.sealing_keys / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}.key", _sealing_key)
+    for folder in (files.sealing_keys, files.console_keys):
+        if not any(folder.glob("*.key")):
+            _ensure(folder / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}.key", _sealing_key)
     if not any(files.signing_keys.glob("*.pem")):
         # The file name orders the keys: authz signs with the newest and still publishes the others.
         _ensure(files.signing_keys / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}.pem", _rsa_pem)

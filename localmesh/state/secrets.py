@@ -32,6 +32,10 @@ class SecretFiles:
         return self.folder / "sealing-keys"
 
     @property
+    def console_keys(self) -> Path:
+        return self.folder / "console-keys"
+
+    @property
     def checkpoint_key(self) -> Path:
         return self.folder / "checkpoint.pem"
 
@@ -56,6 +60,7 @@ class Secrets:
     valkey_users: dict[str, str]
     signing_keys: Path
     sealing_keys: Path
+    console_keys: Path
     checkpoint_key: Path
 
     def __repr__(self) -> str:
@@ -71,5 +76,6 @@ def read_secrets(state: State) -> Secrets:
         valkey_users={name: files.valkey_user(name).read_text() for name in VALKEY_USERS},
         signing_keys=files.signing_keys,
         sealing_keys=files.sealing_keys,
+        console_keys=files.console_keys,
         checkpoint_key=files.checkpoint_key,
     )

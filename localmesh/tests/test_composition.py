@@ -21,9 +21,9 @@ PEERS = {
     "authz": set(),
     "audit": {"authz"},
     "registry": {"authz", "audit"},
-    "approval": {"authz"},
-    "executor": {"registry", "authz", "audit"},
-    "gateway": {"executor", "registry", "authz", "audit"},
+    "approval": {"authz", "audit"},
+    "executor": {"registry", "authz", "audit", "approval"},
+    "gateway": {"executor", "registry", "authz", "audit", "approval"},
 }
 # Peers that start later: what a service has for them waits in its database meanwhile.
 LATER = {"authz": {"audit"}}
@@ -62,7 +62,8 @@ def test_a_service_gets_the_contract_and_the_peers_it_needs(parts: Mapping[str, 
     assert {variable for variable in given if variable.endswith("_ADDRESS")} == addresses
     assert ("TOOLMESH_DATABASE_URL" in given) == (name in DATABASE_ROLES)
     assert "TOOLMESH_MIGRATION_DATABASE_URL" not in given
-    assert ("TOOLMESH_REDIS_URL" in given) == (name in ("authz", "registry", "audit", "executor"))
+    assert ("TOOLMESH_REDIS_URL" in given) == (name != "approval")
+    assert ("TOOLMESH_CONSOLE_KEYS" in given) == (name == "gateway")
     assert ("TOOLMESH_RELAY" in given) == (name == "audit")
     assert ("TOOLMESH_SIGNING_KEYS" in given) == (name == "authz")
     assert ("TOOLMESH_SEALING_KEYS" in given) == (name in ("authz", "executor"))

@@ -60,6 +60,7 @@ def render_banner(document: dict[str, Any], reason: str, *, detached: bool) -> s
         "",
         f"  JSON-RPC  {document['gateway']['url']}/rpc{_moved(document, 'edge')}",
         f"  gRPC      {document['grpc']['address']}",
+        f"  console   {document['gateway']['url']}/console",
         f"  with TLS  {document['gateway']['tls_url']}/rpc{_moved(document, 'edge-tls')}",
         f"  CA        {document['ca']}",
         f"  token     {Path(document['state']) / 'token' if not reason else f'none could be made: {reason}'}",

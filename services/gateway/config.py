@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, FilePath, PlainValidator, WithJsonSchema
+from pydantic import AfterValidator, Field, FilePath, PlainValidator, WithJsonSchema, model_validator
 
-from libs.common.runtime.setting_types import Origins, Peer, RedisUrl, file_with
+from libs.common.runtime.setting_types import HttpsUrl, Origins, Peer, RedisUrl, SealingKeys, file_with
 from libs.common.runtime.settings import ProcessSettings
 from services.gateway.mcp.views import read_views
 
@@ -30,7 +30,7 @@ Issuers = Annotated[
 
 
 class Settings(ProcessSettings):
-    """The settings of the gateway: its peers, and how it serves MCP."""
+    """The settings of the gateway: its peers, how it serves MCP, and the sessions and login of the console."""
 
     executor_address: Peer = Field(description="Address of the executor.")
     registry_address: Peer = Field(description="Address of the registry.")
@@ -47,3 +47,25 @@ class Settings(ProcessSettings):
     mcp_authorization_servers: Issuers = Field(
         (), description="OAuth issuers that MCP clients obtain their tokens from, for the metadata of RFC 9728."
     )
+    console_keys: SealingKeys | None = Field(
+        None, description="Keys of the console's sessions. Empty: sessions end with the process, and one replica runs."
+    )
+    console_oidc_issuer: HttpsUrl = Field(
+        "", description="OpenID provider for the console's login. Empty: login with a mesh token only."
+    )
+    console_oidc_client_id: str = Field(
+        "", description="The console's client id at the provider. Authz must trust it as the issuer's audience."
+    )
+    console_oidc_client_secret: str = Field(
+        "", repr=False, description="The console's client secret. Empty: a public client, with PKCE alone."
+    )
+    console_oidc_scopes: str = Field("openid", description="Scopes that the login asks for.")
+    console_oidc_ca: FilePath | None = Field(
+        None, description="Certificate authorities of the provider, in PEM. Empty: those of the system."
+    )
+
+    @model_validator(mode="after")
+    def _check_login(self) -> Self:
+        if bool(self.console_oidc_issuer) != bool(self.console_oidc_client_id):
+            raise ValueError("TOOLMESH_CONSOLE_OIDC_ISSUER and TOOLMESH_CONSOLE_OIDC_CLIENT_ID are set together")
+        return self

@@ -16,6 +16,9 @@ PEERS = frozenset({EDGE, OPERATOR})
 # The row of AuthZEN evaluations, one and many.
 EVALUATIONS = Row(deadline=10.0, idempotent=True)
 
+# The row of the console's pages and forms; its streams have no deadline.
+CONSOLE = Row(deadline=10.0, idempotent=True)
+
 POLICY: Mapping[str, Row] = {
     # Idempotent only with a key, so the gateway itself never repeats it.
     "tools.invoke": Row(deadline=30.0, idempotent=False),

@@ -86,6 +86,9 @@ Origins = Annotated[
 HttpUrl = Annotated[
     str, StringConstraints(pattern="^https?://"), WithJsonSchema({"type": "string", "format": "http(s) URL"})
 ]
+HttpsUrl = Annotated[
+    str, StringConstraints(pattern="^https://"), WithJsonSchema({"type": "string", "format": "https URL"})
+]
 
 # These URLs hold a password. A field without `repr` is a secret: it is masked, and can be read from a file.
 PostgresUrl = Annotated[

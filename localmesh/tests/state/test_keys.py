@@ -54,8 +54,9 @@ def test_the_keys_are_of_the_promised_kinds(state: State) -> None:
     key = load_pem_private_key(signing.read_bytes(), None)
     assert isinstance(key, rsa.RSAPrivateKey)
     assert key.key_size == 3072
-    (sealing,) = secrets.sealing_keys.glob("*.key")
-    assert len(base64.b64decode(sealing.read_bytes(), validate=True)) == 32
+    for folder in (secrets.sealing_keys, secrets.console_keys):
+        (sealing,) = folder.glob("*.key")
+        assert len(base64.b64decode(sealing.read_bytes(), validate=True)) == 32
     assert isinstance(load_pem_private_key(secrets.checkpoint_key.read_bytes(), None), ed25519.Ed25519PrivateKey)
 
 

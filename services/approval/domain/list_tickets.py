@@ -8,6 +8,7 @@ from typing import Any
 from libs.common import page_tokens
 from services.approval.domain.errors import page_token_invalid
 from services.approval.domain.model import Ticket
+from services.approval.domain.page_bytes import count_fitting
 from services.approval.domain.ports import Cursor, TicketQuery, Tickets
 
 DEFAULT_PAGE = 100
@@ -19,15 +20,15 @@ async def list_tickets(
     """Return a page, newest first, and the next page token, which is empty after the last page.
 
     An overdue ticket counts as denied, also before that is stored. A token of another query raises PAGE_TOKEN_INVALID;
-    the page size may change from page to page.
+    the page size may change from page to page. A page has fewer tickets where so many do not fit into one answer.
     """
     bound = _binding(query)
     after = _parse_cursor(page_tokens.decode(bound, page_token))
     size = page_size or DEFAULT_PAGE
     # One extra ticket shows whether there is a next page.
     stored = await tickets.page(query, after, size + 1)
-    page = stored[:size]
-    if len(stored) <= size:
+    page = stored[: count_fitting(stored[:size])]
+    if len(stored) == len(page):
         return page, ""
     last = page[-1]
     return page, page_tokens.encode(bound, [last.create_time.isoformat(), last.ticket_id])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from services.approval.domain.model import Ticket
+from services.approval.domain.page_bytes import count_fitting
 from services.approval.domain.ports import Cursor, TicketChanges, TicketQuery, Tickets
 from services.approval.domain.states import OPEN
 
@@ -30,11 +31,12 @@ async def watch_tickets(
         if not synced:
             # Changes are followed by now, so none is missed between the list and the first change.
             async for page in _open_tickets(query, tickets):
-                yield WatchedTickets(page, synced=False)
+                for piece in _pieces(page):
+                    yield WatchedTickets(piece, synced=False)
             synced = True
             yield WatchedTickets((), synced=True)
-        if selected := [ticket for ticket in changed if query.selects(ticket)]:
-            yield WatchedTickets(selected, synced=True)
+        for piece in _pieces([ticket for ticket in changed if query.selects(ticket)]):
+            yield WatchedTickets(piece, synced=True)
 
 
 async def _open_tickets(query: TicketQuery, tickets: Tickets) -> AsyncIterator[Sequence[Ticket]]:
@@ -43,3 +45,11 @@ async def _open_tickets(query: TicketQuery, tickets: Tickets) -> AsyncIterator[S
         while page := await tickets.page(replace(query, state=state), after, PAGE):
             yield page
             after = Cursor(page[-1].create_time, page[-1].ticket_id)
+
+
+def _pieces(tickets: Sequence[Ticket]) -> Iterator[Sequence[Ticket]]:
+    """Yield the tickets in pieces that fit into one message each."""
+    while tickets:
+        count = count_fitting(tickets)
+        yield tickets[:count]
+        tickets = tickets[count:]

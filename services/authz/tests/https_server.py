@@ -40,6 +40,9 @@ def serving(pki: Any) -> Iterator[HttpsServer]:
             self.end_headers()
             self.wfile.write(body)
 
+        def do_POST(self) -> None:
+            self.do_GET()
+
         def log_message(self, *arguments: Any) -> None:
             """Suppress the request log."""
 

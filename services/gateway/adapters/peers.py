@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import grpc.aio
+from toolmesh.approval.v1.approval_service_pb2_grpc import ApprovalServiceStub
 from toolmesh.audit.v1.audit_service_pb2_grpc import AuditServiceStub
 from toolmesh.audit.v1.usage_service_pb2_grpc import UsageServiceStub
 from toolmesh.authz.v1.authz_service_pb2_grpc import AuthzServiceStub
@@ -56,6 +57,7 @@ class Peers:
         self.tokens = TokenServiceStub(authz)
         self.audit = AuditServiceStub(audit)
         self.usage = UsageServiceStub(audit)
+        self.approvals = ApprovalServiceStub(approval)
         self.fetch_jwks = jwks_from(authz, timeout=1.0)
 
     async def close(self) -> None:

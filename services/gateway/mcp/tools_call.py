@@ -40,6 +40,7 @@ class CallMeta(
         "task_id": f"{_PREFIX}taskId",
         "tool_digest": f"{_PREFIX}toolDigest",
         "preview_token": f"{_PREFIX}previewToken",
+        "ticket": f"{_PREFIX}ticket",
         "priority": f"{_PREFIX}priority",
         "timeout_ms": f"{_PREFIX}timeoutMs",
         "version": f"{_PREFIX}version",
@@ -52,6 +53,7 @@ class CallMeta(
     task_id: Annotated[str, msgspec.Meta(max_length=128)] = ""
     tool_digest: Annotated[str, msgspec.Meta(pattern="^(sha256:[0-9a-f]{64})?$")] = ""
     preview_token: Annotated[str, msgspec.Meta(max_length=1024)] = ""
+    ticket: Annotated[str, msgspec.Meta(max_length=128, pattern=_Visible)] = ""
     priority: Annotated[int, msgspec.Meta(ge=0, le=10)] = 0
     timeout_ms: Annotated[int, msgspec.Meta(ge=1, le=HIGHEST_MS)] | None = None
     version: Annotated[str, msgspec.Meta(max_length=128)] = ""
@@ -113,6 +115,7 @@ class CallTool:
             tool_digest=meta.tool_digest,
             priority=meta.priority,
             preview_token=meta.preview_token,
+            ticket=meta.ticket,
         )
 
     async def _structured(self, result: ResultEnvelope) -> bytes:

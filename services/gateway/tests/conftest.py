@@ -110,7 +110,6 @@ async def run_mesh(pki: Any, signer: Any, folder: Path, **chosen: str) -> AsyncI
     environment = {
         **_environment(pki, "gateway"),
         **peers.addresses(),
-        "TOOLMESH_APPROVAL_ADDRESS": "127.0.0.1:9",
         # Only MCP asks for it, and its tests name a real one.
         "TOOLMESH_REDIS_URL": "redis://127.0.0.1:1",
         "TOOLMESH_DRAIN_SECONDS": "4",

@@ -9,6 +9,7 @@ from typing import Any
 
 import grpc
 from google.protobuf.message_factory import GetMessageClass
+from toolmesh.approval.v1 import approval_service_pb2
 from toolmesh.audit.v1 import audit_service_pb2, usage_service_pb2
 from toolmesh.authz.v1 import authz_service_pb2, authz_service_pb2_grpc, token_service_pb2
 from toolmesh.authz.v1.decision_pb2 import Decision
@@ -231,6 +232,18 @@ AUDIT_POLICY: Policy = {
     **{f"/toolmesh.audit.v1.AuditService/{rpc}": _row("audit:read") for rpc in ("GetRecord", "QueryRecords")},
     **{f"/toolmesh.audit.v1.UsageService/{rpc}": _row("audit:read") for rpc in ("GetUsage", "ListTopUsage")},
 }
+APPROVAL_POLICY: Policy = {
+    f"/toolmesh.approval.v1.ApprovalService/{rpc}": _row("approvals:decide")
+    for rpc in (
+        "GetTicket",
+        "ListTickets",
+        "ApproveTicket",
+        "DenyTicket",
+        "CancelTicket",
+        "OverrideTicket",
+        "ReviewOverride",
+    )
+}
 DISCOVERY_POLICY: Policy = {
     f"/toolmesh.registry.v1.DiscoveryService/{rpc}": _row("tools:read")
     for rpc in ("SearchTools", "CompileSurface", "GetToolSchemas")
@@ -277,6 +290,8 @@ class Peers:
         )
         audit, usage = (self._answering(file.DESCRIPTOR) for file in (audit_service_pb2, usage_service_pb2))
         await self._start("audit", audit.name, audit.add, AUDIT_POLICY, usage)
+        approval = self._answering(approval_service_pb2.DESCRIPTOR)
+        await self._start("approval", approval.name, approval.add, APPROVAL_POLICY)
 
     async def stop(self) -> None:
         """Stop every peer that still runs."""

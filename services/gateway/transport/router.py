@@ -32,8 +32,10 @@ _POINTER = dump(
         "describe": {"jsonrpc": "2.0", "id": 1, "method": "rpc.discover"},
         "keys": "/.well-known/jwks.json",
         "authzen": "/.well-known/authzen-configuration",
+        "console": "/console",
     }
 )
+CONSOLE_PATH = "/console"
 _HEALTHY, _DRAINING = dump({"status": "serving"}), dump({"status": "draining"})
 
 
@@ -45,6 +47,7 @@ class Router:
         rpc: RpcEndpoint,
         authzen: AuthzenEndpoint,
         mcp: McpEndpoint,
+        console: Callable[[Scope, Receive, Send], Awaitable[None]],
         keys: Callable[[], Awaitable[bytes]],
         in_flight: InFlightRequests,
         log: Log,
@@ -53,7 +56,7 @@ class Router:
         authorization_servers: Collection[str],
     ) -> None:
         self._public_origins, self._views, self._authorization_servers = public_origins, views, authorization_servers
-        self._rpc, self._authzen, self._mcp, self._keys = rpc, authzen, mcp, keys
+        self._rpc, self._authzen, self._mcp, self._console, self._keys = rpc, authzen, mcp, console, keys
         self._in_flight, self._log = in_flight, log
         self._pages = {
             "/": self._pointer,
@@ -71,6 +74,8 @@ class Router:
                 await self._mcp(scope, receive, send)
             elif path in (EVALUATION, EVALUATIONS_PATH):
                 await self._authzen(scope, receive, send)
+            elif path == CONSOLE_PATH or path.startswith(CONSOLE_PATH + "/"):
+                await self._console(scope, receive, send)
             else:
                 await respond(send, await self._page(scope), *self._in_flight.close_headers())
         except Exception as error:

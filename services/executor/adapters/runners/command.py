@@ -51,6 +51,8 @@ from services.executor.domain.model import LogSource, RunRequest, RunResult
 from services.executor.domain.tool import Tool
 
 _CHUNK_BYTES = 64 * 1024
+# A program that left a process behind must not hold its answer back.
+_LAST_EVENTS_SECONDS = 1.0
 _DESCRIPTORS = {"TOOLMESH_EVENTS_FD": str(EVENTS_DESCRIPTOR), "TOOLMESH_INPUT_FD": str(INPUT_DESCRIPTOR)}
 
 
@@ -162,6 +164,11 @@ class CommandRunner:
             reports.end_rate()
             await reading
             return answer
+        except MeshError:
+            # What a program said before it failed or was stopped is often why. It has ended, too.
+            reports.end_rate()
+            await asyncio.wait([reading], timeout=_LAST_EVENTS_SECONDS)
+            raise
         finally:
             reading.cancel()
             await asyncio.wait([reading])

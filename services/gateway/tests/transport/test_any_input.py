@@ -107,6 +107,10 @@ class FakeAuthz:
         return authz_pb.CheckResponse()
 
 
+async def no_console(scope: Any, receive: Any, send: Any) -> None:
+    raise AssertionError("the console was asked")
+
+
 async def no_keys() -> bytes:
     raise MeshError(Reason.SERVICE_UNAVAILABLE)
 
@@ -140,7 +144,7 @@ def ask() -> Ask:
     evaluations = {EVALUATION: evaluate.one, EVALUATIONS_PATH: evaluate.many}
     authzen = AuthzenEndpoint(evaluations, in_flight, telemetry, log, DpopCheck(()), 0.0)
     endpoint = RpcEndpoint(calls, in_flight, DpopCheck(()), 0.0)
-    app = Router(endpoint, authzen, _mcp(telemetry, in_flight, log), no_keys, in_flight, log, (), {}, ())
+    app = Router(endpoint, authzen, _mcp(telemetry, in_flight, log), no_console, no_keys, in_flight, log, (), {}, ())
 
     async def send_request(
         body: bytes, *, headers: list[tuple[bytes, bytes]] | None = None, path: str = "/rpc", method: str = "POST"
