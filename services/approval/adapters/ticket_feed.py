@@ -14,7 +14,7 @@ from libs.common.runtime.poller import Poller
 from libs.common.telemetry.log import Log
 from services.approval.adapters.postgres_tickets import PostgresTickets
 from services.approval.domain.model import Ticket
-from services.approval.domain.ports import Cursor
+from services.approval.domain.ports import ChangeCursor
 
 POLL_SECONDS = 0.5
 # A change is visible when its transaction commits, a little after its update time: changes are read once more.
@@ -33,7 +33,7 @@ class TicketFeed:
         self._tickets = tickets
         self._since: datetime | None = None
         """Where the next round begins."""
-        self._after: Cursor | None = None
+        self._after: ChangeCursor | None = None
         """Where this round goes on. Many changes may have the same time, so it is a time and an id."""
         self._seen: BoundedCache[str, int] = BoundedCache(_SEEN)
         self._watchers: set[asyncio.Queue[Sequence[Ticket] | None]] = set()
@@ -81,8 +81,8 @@ class TicketFeed:
             self._after = last
             self._poller.wake()
         else:
-            self._since = max(self._since or last[0] - OVERLAP, last[0] - OVERLAP)
-            self._after = (self._since, "")
+            self._since = max(self._since or last.update_time - OVERLAP, last.update_time - OVERLAP)
+            self._after = ChangeCursor(self._since, "")
         if fresh:
             for queue in list(self._watchers):
                 if queue.full():
