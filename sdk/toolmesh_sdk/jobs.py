@@ -159,9 +159,11 @@ class _Wait:
 class Job:
     """An invocation by name. Made by `Client.start` and `Client.job`."""
 
-    def __init__(self, transport: Transport, name: str, estimated_seconds: float | None = None) -> None:
-        self.name, self.estimated_seconds = name, estimated_seconds
-        """The estimate is set by `start` where earlier runs of the tool succeeded."""
+    def __init__(
+        self, transport: Transport, name: str, estimated_seconds: float | None = None, ticket: str = ""
+    ) -> None:
+        self.name, self.estimated_seconds, self.ticket = name, estimated_seconds, ticket
+        """`start` sets the estimate where earlier runs of the tool succeeded, and the ticket that it waits for."""
         self._transport, self._stub = transport, InvocationServiceStub(transport.channel)
 
     def get(self, *, timeout: float | None = None) -> ipb.Invocation:
@@ -234,9 +236,11 @@ class Job:
 class AsyncJob:
     """An invocation by name, for asyncio. Made by `AsyncClient.start` and `AsyncClient.job`."""
 
-    def __init__(self, transport: AsyncTransport, name: str, estimated_seconds: float | None = None) -> None:
-        self.name, self.estimated_seconds = name, estimated_seconds
-        """The estimate is set by `start` where earlier runs of the tool succeeded."""
+    def __init__(
+        self, transport: AsyncTransport, name: str, estimated_seconds: float | None = None, ticket: str = ""
+    ) -> None:
+        self.name, self.estimated_seconds, self.ticket = name, estimated_seconds, ticket
+        """`start` sets the estimate where earlier runs of the tool succeeded, and the ticket that it waits for."""
         self._transport = transport
         self._stub: Any = InvocationServiceStub(transport.channel)
 
@@ -316,12 +320,16 @@ class AsyncJob:
         return found
 
 
+def _awaited_ticket(invocation: ipb.Invocation) -> str:
+    return invocation.ticket if invocation.state == ipb.INVOCATION_STATE_AWAITING_APPROVAL else ""
+
+
 def start(transport: Transport, request: pb.StartInvocationRequest, timeout: float | None) -> Job:
     """Start an invocation. One without a key is not sent again when its answer is lost: it may have started."""
     stub = InvocationServiceStub(transport.channel)
     keyed = bool(request.request.idempotency_key)
     answer = transport.unary(stub.StartInvocation, request, timeout, repeatable=keyed)
-    return Job(transport, answer.invocation.name, _estimate_of(answer))
+    return Job(transport, answer.invocation.name, _estimate_of(answer), _awaited_ticket(answer.invocation))
 
 
 async def start_async(transport: AsyncTransport, request: pb.StartInvocationRequest, timeout: float | None) -> AsyncJob:
@@ -329,7 +337,7 @@ async def start_async(transport: AsyncTransport, request: pb.StartInvocationRequ
     stub: Any = InvocationServiceStub(transport.channel)
     keyed = bool(request.request.idempotency_key)
     answer = await transport.unary(stub.StartInvocation, request, timeout, repeatable=keyed)
-    return AsyncJob(transport, answer.invocation.name, _estimate_of(answer))
+    return AsyncJob(transport, answer.invocation.name, _estimate_of(answer), _awaited_ticket(answer.invocation))
 
 
 def _estimate_of(answer: pb.StartInvocationResponse) -> float | None:

@@ -16,6 +16,7 @@ from libs.common.telemetry.log import Log
 from services.executor.adapters.callbacks.postgres_deliveries import PostgresDeliveries
 from services.executor.adapters.checkpoints.postgres_checkpoints import PostgresCheckpoints
 from services.executor.adapters.jobs.answer_schemas import compile_answer_schema
+from services.executor.adapters.jobs.awaiting_jobs import PostgresAwaitingJobs
 from services.executor.adapters.jobs.caller_sessions import TokenSessions
 from services.executor.adapters.jobs.job_rows import JobRows
 from services.executor.adapters.jobs.job_store import PostgresJobs
@@ -31,6 +32,7 @@ from services.executor.domain.checkpoints.resume_invocation import ResumeInvocat
 from services.executor.domain.invoke import Invoke
 from services.executor.domain.jobs.answer_question import AnswerQuestion
 from services.executor.domain.jobs.attached_streams import RENEW_SECONDS, AttachedStreams
+from services.executor.domain.jobs.await_approvals import LOOK_SECONDS, AwaitApprovals
 from services.executor.domain.jobs.cancel_invocation import CancelInvocation
 from services.executor.domain.jobs.find_invocations import FindInvocations
 from services.executor.domain.jobs.job import JobBounds
@@ -95,15 +97,19 @@ def build_jobs(
     channels = JobChannels(writer, reports, readers, records, ports.scanners, compile_answer_schema)
     checkpoints = build_checkpoints(settings, database, owner, ports.heavy_work, ports.clock)
     callbacks = build_callbacks(settings, database, signals, ports.observer)
+    sessions = TokenSessions(verifier)
+    awaiting = PostgresAwaitingJobs(database, settings.sealing_keys, owner=owner)
+    approvals = AwaitApprovals(awaiting, ports.approvals, sessions, signals, readers, ports.observer, ports.clock)
     runner = JobRunner(
         Invoke(pipeline),
         store,
         channels,
-        TokenSessions(verifier),
+        sessions,
         signals,
         ports.observer,
         ports.clock,
         checkpoints.open,
+        approvals,
         max_running=settings.job_concurrency,
         lease_seconds=LEASE_SECONDS,
         cancel_seconds=settings.cancel_stop_seconds + settings.cancel_terminate_seconds,
@@ -128,6 +134,7 @@ def build_jobs(
         answer=answer,
         clock=ports.clock,
     )
+    looking = PeriodicTask("awaited-tickets", approvals.look, log, interval=LOOK_SECONDS)
     renewal = PeriodicTask("attached-streams", attached.renew, log, interval=RENEW_SECONDS)
     return Jobs(
         store,
@@ -136,7 +143,7 @@ def build_jobs(
         [
             checkpoints.resource,
             callbacks.resource,
-            *(Resource(each.start, each.stop) for each in (writer, runner)),
+            *(Resource(each.start, each.stop) for each in (writer, runner, looking)),
         ],
         checkpoints.durable,
         callbacks.store,

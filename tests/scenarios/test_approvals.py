@@ -14,6 +14,7 @@ from toolmesh.approval.v1 import approval_service_pb2 as pb
 from toolmesh.approval.v1 import approval_service_pb2_grpc as rpc
 from toolmesh.executor.v1 import executor_service_pb2 as executor_pb
 from toolmesh.executor.v1 import executor_service_pb2_grpc as executor_rpc
+from toolmesh.executor.v1 import invocation_pb2 as ipb
 from toolmesh.executor.v1 import invocation_service_pb2 as invocation_pb
 from toolmesh.executor.v1 import invocation_service_pb2_grpc as invocation_rpc
 
@@ -115,18 +116,25 @@ def by_group(office: Office, call: dict[str, Any]) -> dict[str, Any]:
     return content
 
 
-def as_job(office: Office, call: dict[str, Any]) -> dict[str, Any]:
+def started(office: Office, name: str) -> Any:
+    """Start the call as a job, which waits for its approval."""
+    call = {"tool": SHRED, "arguments": {"name": name}, "idempotency_key": f"job-{name}"}
+    request = invocation_pb.StartInvocationRequest(request=_message(call))
     stub = invocation_rpc.InvocationServiceStub(office.edge)
-    try:
-        request = invocation_pb.StartInvocationRequest(request=_message(call))
-        job = stub.StartInvocation(request, metadata=bearer(office.token), timeout=60).invocation
-    except grpc.RpcError as error:
-        return _refused(error)
+    job = stub.StartInvocation(request, metadata=bearer(office.token), timeout=60).invocation
+    assert job.state == ipb.INVOCATION_STATE_AWAITING_APPROVAL
+    assert job.ticket
+    return job
+
+
+def ended(office: Office, job: Any) -> dict[str, Any]:
+    """Return how a job ends."""
+    stub = invocation_rpc.InvocationServiceStub(office.edge)
     waiting = invocation_pb.WaitInvocationRequest(name=job.name)
     while not job.HasField("result") and not job.HasField("error"):
         job = stub.WaitInvocation(waiting, metadata=bearer(office.token), timeout=60).invocation
     if job.HasField("error"):
-        return {"reason": Reason(job.error.reason).name, "ticket": job.error.metadata.get("ticket", "")}
+        return {"reason": Reason(job.error.reason).name}
     content: dict[str, Any] = json.loads(job.result.structured_content)
     return content
 
@@ -136,7 +144,6 @@ PATHS: dict[str, Path_] = {
     "direct": directly,
     "json-rpc": by_json_rpc,
     "group": by_group,
-    "job": as_job,
 }
 
 
@@ -183,6 +190,34 @@ def test_nothing_irreversible_runs_without_a_redeemed_ticket(office: Office, pat
     assert again["reason"] == "TICKET_REDEEMED"
     # The key alone answers nothing: it asks for another approval.
     assert send(office, call)["reason"] == "APPROVAL_REQUIRED"
+
+
+def test_a_job_waits_for_its_approval_and_goes_on_by_itself(office: Office) -> None:
+    approvals = rpc.ApprovalServiceStub(office.edge)
+    jobs = invocation_rpc.InvocationServiceStub(office.edge)
+    for name in ("job-approved", "job-denied", "job-withdrawn", "job-canceled"):
+        office.write(name)
+    approved, denied, withdrawn, canceled = (
+        started(office, name) for name in ("job-approved", "job-denied", "job-withdrawn", "job-canceled")
+    )
+    assert started(office, "job-approved").name == approved.name
+    assert office.approve(approved.ticket) is None
+    # The report was still there, so nothing ran before.
+    assert ended(office, approved) == {"removed": True}
+    assert office.call("job-approved", approved.ticket, key="another")["reason"] == "TICKET_REDEEMED"
+
+    deny = pb.DenyTicketRequest(name=denied.ticket, reason="no")
+    approvals.DenyTicket(deny, metadata=bearer(office.approver), timeout=30)
+    assert ended(office, denied) == {"reason": "APPROVAL_REJECTED"}
+
+    withdraw = pb.CancelTicketRequest(name=withdrawn.ticket)
+    approvals.CancelTicket(withdraw, metadata=bearer(office.token), timeout=30)
+    assert ended(office, withdrawn) == {"reason": "TICKET_CLOSED"}
+
+    cancel = invocation_pb.CancelInvocationRequest(name=canceled.name)
+    jobs.CancelInvocation(cancel, metadata=bearer(office.token), timeout=30)
+    assert ended(office, canceled) == {"reason": "INVOCATION_CANCELED"}
+    assert office.approve(canceled.ticket) is Reason.TICKET_CLOSED
 
 
 def test_each_wrong_use_of_a_ticket_has_its_own_reason(office: Office, tmp_path: Path) -> None:

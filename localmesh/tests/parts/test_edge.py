@@ -284,7 +284,7 @@ def test_whatever_a_caller_names_its_request_a_trace_begins(edge: Edge, sent: di
 def test_health_and_keys_need_no_token_and_other_paths_lead_nowhere(edge: Edge) -> None:
     assert edge.client.get(f"{edge.url}/healthz").status_code == 200
     assert edge.client.get(f"{edge.url}/.well-known/jwks.json").json()["keys"]
-    nowhere = edge.client.post(f"{edge.url}/mcp", headers=edge.headers())
+    nowhere = edge.client.post(f"{edge.url}/nowhere", headers=edge.headers())
     assert nowhere.status_code == 404
     assert_envelope(nowhere.json(), Reason.METHOD_NOT_FOUND)
 

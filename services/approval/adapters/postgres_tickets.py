@@ -21,7 +21,7 @@ from services.approval.domain.errors import too_many_open
 from services.approval.domain.model import StepKind, Ticket
 from services.approval.domain.notification import Channel
 from services.approval.domain.person import READ_SCOPE, Person
-from services.approval.domain.ports import Change, Cursor, TicketQuery, View
+from services.approval.domain.ports import Change, ChangeCursor, Cursor, TicketQuery, View
 from services.approval.domain.states import OPEN, TicketState
 
 # The open ticket of a call may close between the insert and the select.
@@ -109,14 +109,19 @@ class PostgresTickets:
                 await self._store(connection, stored, stored.at(now or stored.create_time))
         return len(rows)
 
-    async def changed_since(self, time: datetime | None, limit: int) -> tuple[list[Ticket], datetime]:
-        """Return tickets that changed since a time, the oldest change first, and the time of the last one."""
+    async def changed_since(self, after: ChangeCursor | None, limit: int) -> tuple[list[Ticket], ChangeCursor]:
+        """Return tickets that changed behind a cursor of time and id, the oldest change first, and the last cursor.
+
+        Without a cursor it is that of now.
+        """
+        order = (tickets.c.update_time, tickets.c.ticket_id)
         async with separately(self._engine) as connection:
-            if time is None:
-                return [], await _time(connection)
-            rows = select(tickets, _NOW).where(tickets.c.update_time >= time)
-            result = (await connection.execute(rows.order_by(tickets.c.update_time).limit(limit))).all()
-        return [from_row(row).at(row[-1]) for row in result], result[-1].update_time if result else time
+            if after is None:
+                return [], ChangeCursor(await _time(connection), "")
+            rows = select(tickets, _NOW).where(tuple_(*order) > tuple_(*after)).order_by(*order).limit(limit)
+            result = (await connection.execute(rows)).all()
+        last = ChangeCursor(result[-1].update_time, result[-1].ticket_id) if result else after
+        return [from_row(row).at(row[-1]) for row in result], last
 
     async def _existing(self, connection: AsyncConnection, ticket: Ticket, now: datetime) -> Ticket | None:
         """Return the ticket that the insert met: of the same request id, or open for the same call."""

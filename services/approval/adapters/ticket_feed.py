@@ -14,6 +14,7 @@ from libs.common.runtime.poller import Poller
 from libs.common.telemetry.log import Log
 from services.approval.adapters.postgres_tickets import PostgresTickets
 from services.approval.domain.model import Ticket
+from services.approval.domain.ports import ChangeCursor
 
 POLL_SECONDS = 0.5
 # A change is visible when its transaction commits, a little after its update time: changes are read once more.
@@ -31,6 +32,9 @@ class TicketFeed:
     def __init__(self, tickets: PostgresTickets, log: Log) -> None:
         self._tickets = tickets
         self._since: datetime | None = None
+        """Where the next round begins."""
+        self._after: ChangeCursor | None = None
+        """Where this round goes on. Many changes may have the same time, so it is a time and an id."""
         self._seen: BoundedCache[str, int] = BoundedCache(_SEEN)
         self._watchers: set[asyncio.Queue[Sequence[Ticket] | None]] = set()
         self._poller = Poller("ticket-feed", self._poll, log, _polls, interval=POLL_SECONDS, within=10.0)
@@ -69,14 +73,16 @@ class TicketFeed:
             self._watchers.discard(queue)
 
     async def _poll(self) -> None:
-        tickets, last = await self._tickets.changed_since(self._since, BATCH)
+        tickets, last = await self._tickets.changed_since(self._after, BATCH)
         fresh = [ticket for ticket in tickets if self._seen.get(ticket.ticket_id) != ticket.revision]
         for ticket in fresh:
             self._seen.put(ticket.ticket_id, ticket.revision)
-        # A full batch may end within the overlap; then reading goes on at its last change.
-        self._since = last if len(tickets) == BATCH else max(self._since or last - OVERLAP, last - OVERLAP)
         if len(tickets) == BATCH:
+            self._after = last
             self._poller.wake()
+        else:
+            self._since = max(self._since or last.update_time - OVERLAP, last.update_time - OVERLAP)
+            self._after = ChangeCursor(self._since, "")
         if fresh:
             for queue in list(self._watchers):
                 if queue.full():

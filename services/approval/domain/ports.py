@@ -25,6 +25,13 @@ class Cursor(NamedTuple):
     ticket_id: str
 
 
+class ChangeCursor(NamedTuple):
+    """A position in the changes of tickets, which are sorted by update time and id, oldest first."""
+
+    update_time: datetime
+    ticket_id: str
+
+
 class View(StrEnum):
     """Selects tickets by the reader's part in them."""
 

@@ -81,6 +81,7 @@ def invocation_of(job: Job) -> ipb.Invocation:
         native_call_id=job.native_call_id,
         task_id=job.task_id,
         trace_id=job.trace_id,
+        ticket=job.ticket,
         resumed_from=f"invocations/{job.resumed_from}" if job.resumed_from else "",
         executor_id=job.executor_id,
         create_time=_timestamp(job.create_time),

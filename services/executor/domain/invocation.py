@@ -32,6 +32,7 @@ class Invocation:
         "approval",
         "arguments",
         "attempts",
+        "awaited_ticket",
         "before_run",
         "began",
         "call_input",
@@ -141,6 +142,8 @@ class Invocation:
         self.decision: Decision | None = None
         self.ticket = ""
         """The ticket that it asked for or uses, by name."""
+        self.awaited_ticket: Callable[[str], Awaitable[str]] | None = None
+        """Finds, by tool, the ticket of the job that the same key started; None for a call that cannot wait for one."""
         self.approval: Ticket | None = None
         """The approved ticket that it redeems just before its run."""
         self.decision_record = ""

@@ -17,7 +17,7 @@ from libs.common.telemetry.log import Log
 from services.executor.adapters.idempotency.claims import PostgresClaims
 from services.executor.config import Settings
 from services.executor.tests.keys import KEY, encode_record
-from services.executor.tests.peers import AuditPeer, AuthzPeer, RegistryPeer, reaching, serving
+from services.executor.tests.peers import ApprovalPeer, AuditPeer, AuthzPeer, RegistryPeer, reaching, serving
 
 
 @pytest.fixture(scope="session")
@@ -52,6 +52,13 @@ async def audit(pki: Any, stack: AsyncExitStack) -> AuditPeer:
 async def authz(pki: Any, signer: Any, stack: AsyncExitStack) -> AuthzPeer:
     peer = AuthzPeer(signer)  # type: ignore[abstract]
     peer.address = await stack.enter_async_context(serving(pki, "authz", peer.add))
+    return peer
+
+
+@pytest.fixture
+async def approval(pki: Any, stack: AsyncExitStack) -> ApprovalPeer:
+    peer = ApprovalPeer()  # type: ignore[abstract]
+    peer.address = await stack.enter_async_context(serving(pki, "approval", peer.add))
     return peer
 
 

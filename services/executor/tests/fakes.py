@@ -378,6 +378,12 @@ class MemoryApprovals:
             self.redeemed[use.ticket] = use.redemption_id
         return self._ticket(use.ticket)
 
+    async def get(self, name: str, *, within: float) -> Ticket:
+        return self._ticket(name)
+
+    async def cancel(self, name: str, *, within: float) -> None:
+        self.approved.discard(name)
+
     def approve_all(self) -> str:
         """Approve every ticket, and return the name of the last."""
         self.approved = set(self.drafts)

@@ -12,6 +12,9 @@ import grpc
 import grpc.aio
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
+from toolmesh.approval.v1 import approval_service_pb2 as approval_pb
+from toolmesh.approval.v1 import approval_service_pb2_grpc as approval_rpc
+from toolmesh.approval.v1 import ticket_pb2 as tpb
 from toolmesh.audit.v1 import audit_record_pb2 as rpb
 from toolmesh.audit.v1 import audit_service_pb2 as audit_pb
 from toolmesh.audit.v1 import audit_service_pb2_grpc as audit_rpc
@@ -283,6 +286,70 @@ class AuthzPeer(authz_rpc.AuthzServiceServicer):
         if self.failure is not None:
             await refuse(context, self.failure)
         return authz_pb.CheckResponse(decision=self.answer(request.call))
+
+
+class ApprovalPeer(approval_rpc.ApprovalServiceServicer):
+    """Tickets in memory, one for each call, in the state that a test puts them in."""
+
+    address: Address
+
+    def __init__(self) -> None:
+        self.tickets: dict[str, tpb.Ticket] = {}
+        self.redemptions: dict[str, list[str]] = {}
+        self.looks = 0
+
+    def add(self, server: grpc.aio.Server) -> None:
+        approval_rpc.add_ApprovalServiceServicer_to_server(self, server)
+
+    def state(self, ticket: str) -> str:
+        return tpb.TicketState.Name(self.tickets[ticket].state).removeprefix("TICKET_STATE_")
+
+    def put(self, ticket: str, state: str) -> None:
+        self.tickets[ticket].state = tpb.TicketState.Value(f"TICKET_STATE_{state}")
+
+    async def CreateTicket(self, request: Any, context: Any) -> Any:
+        for ticket in self.tickets.values():
+            if ticket.arguments_digest == request.arguments_digest and self.state(ticket.name) in (
+                "PENDING",
+                "APPROVED",
+            ):
+                return approval_pb.CreateTicketResponse(ticket=ticket)
+        name = f"tickets/{new_id()}"
+        ticket = tpb.Ticket(
+            name=name, arguments_digest=request.arguments_digest, requester=request.requester, preview=b"{}"
+        )
+        ticket.expire_time.GetCurrentTime()
+        self.tickets[name] = ticket
+        self.put(name, "PENDING")
+        return approval_pb.CreateTicketResponse(ticket=ticket)
+
+    async def GetTicket(self, request: Any, context: Any) -> Any:
+        self.looks += 1
+        return approval_pb.GetTicketResponse(ticket=self.tickets[request.name])
+
+    async def CancelTicket(self, request: Any, context: Any) -> Any:
+        if self.state(request.name) not in ("PENDING", "APPROVED", "CANCELED"):
+            await refuse(context, Reason.TICKET_CLOSED)
+        self.put(request.name, "CANCELED")
+        return approval_pb.CancelTicketResponse(ticket=self.tickets[request.name])
+
+    async def RedeemTicket(self, request: Any, context: Any) -> Any:
+        state, used = self.state(request.name), self.redemptions.setdefault(request.name, [])
+        refusals = {
+            "PENDING": Reason.APPROVAL_REQUIRED,
+            "CANCELED": Reason.TICKET_CLOSED,
+            "EXPIRED": Reason.TICKET_EXPIRED,
+            "DENIED": Reason.APPROVAL_REJECTED,
+            "AUTO_DENIED": Reason.APPROVAL_REJECTED,
+        }
+        if state in refusals:
+            await refuse(context, refusals[state])
+        if any(each != request.redemption_id for each in used):
+            await refuse(context, Reason.TICKET_REDEEMED)
+        if not request.validate_only:
+            used.append(request.redemption_id)
+            self.put(request.name, "REDEEMED")
+        return approval_pb.RedeemTicketResponse(ticket=self.tickets[request.name])
 
 
 def registered(manifest: Any, state: str = "AVAILABLE", **changes: Any) -> vpb.ToolVersion:

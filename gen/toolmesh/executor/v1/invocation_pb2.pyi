@@ -266,7 +266,7 @@ class Invocation(_message.Message):
     decision: _builtins.str
     """The decision that allowed or refused it, as a resource name."""
     ticket: _builtins.str
-    """The approval that it ran under, as a resource name."""
+    """The approval that it waits for or ran under, as a resource name."""
     trace_id: _builtins.str
     """The W3C trace that it belongs to."""
     executor_id: _builtins.str

@@ -111,6 +111,10 @@ class InvocationServiceServicer:
         seconds: policy is asked again, the take-over is on record, and the rule of the tool for an unknown outcome decides whether the tool runs again.
         With an idempotency key, the same key with the same arguments answers the invocation that was started first.
 
+        A call that needs a person is accepted in the state awaiting_approval, with its ticket. It goes on by itself once that is approved: every phase runs
+        again, and the approval is redeemed just before the run. It ends with APPROVAL_REJECTED, TICKET_CLOSED or TICKET_EXPIRED when the ticket ends
+        otherwise; when the invocation ends first, the ticket is cancelled.
+
         An invocation never outlives its authority: it ends with TOKEN_EXPIRED when the token that started it expires, and with TOKEN_REVOKED when
         that is revoked. Fails like Invoke, and with QUEUE_FULL when the caller's tenant or the mesh has too many invocations waiting.
         """

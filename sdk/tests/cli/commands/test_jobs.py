@@ -30,6 +30,16 @@ def test_a_detached_call_prints_its_name(toolmesh: Any, mesh: Any) -> None:
     assert toolmesh("call", "echo", "{}", "--detach", "--preview").exit_code == 2
 
 
+def test_a_detached_call_that_waits_for_a_person_says_how_to_approve_it(toolmesh: Any, mesh: Any) -> None:
+    waiting = ipb.Invocation(name=NAME, state=ipb.INVOCATION_STATE_AWAITING_APPROVAL, ticket="tickets/t1")
+    mesh.answer("StartInvocation", pb.StartInvocationResponse(invocation=waiting))
+    ran = toolmesh("call", "echo", "{}", "--key", "k", "--detach")
+    assert (ran.exit_code, ran.stdout.strip()) == (0, NAME)
+    assert "toolmesh approvals approve tickets/t1" in ran.stderr
+    ran = toolmesh("call", "echo", "{}", "--key", "k", "--detach", "--json")
+    assert json.loads(ran.stdout) == {"name": NAME, "ticket": "tickets/t1"}
+
+
 def test_jobs_are_listed_and_shown(toolmesh: Any, mesh: Any) -> None:
     mesh.answer("ListInvocations", pb.ListInvocationsResponse(invocations=[RUNNING]))
     ran = toolmesh("jobs", "list", "--in-state", "running", "--tool", "echo")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from toolmesh_sdk.cli.commands.follow import follow_and_print, print_loaded
+from toolmesh_sdk.cli.commands.follow import follow_and_print, how_to_approve, print_loaded
 from toolmesh_sdk.cli.failures import report_errors
 from toolmesh_sdk.cli.inputs import options
 from toolmesh_sdk.cli.inputs.json_input import read_arguments
@@ -166,11 +166,14 @@ def _requires_key(client: Client, version: str) -> bool:
 def _start_and_print(
     client: Client, tool: str, arguments: dict[str, Any], options: dict[str, Any], as_json: bool
 ) -> None:
-    name = client.start(tool, arguments, **options).name
+    job = client.start(tool, arguments, **options)
+    name = job.name
     if as_json:
-        output.print_json({"name": name})
+        output.print_json({"name": name, "ticket": job.ticket} if job.ticket else {"name": name})
     else:
         output.out().print(output.text(name))
+        if job.ticket:
+            output.err().print(output.text((how_to_approve(job.ticket), "yellow")))
         output.err().print(output.text((f"Follow it with: toolmesh jobs wait {name}", "dim")))
 
 

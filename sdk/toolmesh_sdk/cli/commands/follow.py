@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # The exit code of a process that Ctrl-C ended.
 INTERRUPTED = 130
+# InvocationState of an invocation that waits for a person.
+AWAITING_APPROVAL = 7
 
 
 def follow_and_print(client: Client, stream: JobStream, max_bytes: int, as_json: bool) -> None:
@@ -60,11 +62,18 @@ def _follow(stream: JobStream) -> bool:
         return False
 
 
+def how_to_approve(ticket: str) -> str:
+    """Return what to do about an invocation that waits for a person."""
+    return f"awaiting_approval: an approver runs: toolmesh approvals approve {ticket}"
+
+
 def _show_until_question(view: Any, events: Any) -> ipb.InputRequest | None:
     """Show events; return the next question, or None at the end."""
     with view.opened():
         for event in events:
             view.show(event)
+            if event.transition.state == AWAITING_APPROVAL:
+                output.err().print(output.text((how_to_approve(event.transition.reason), "yellow")))
             if event.HasField("input_request"):
                 asked: ipb.InputRequest = event.input_request
                 return asked

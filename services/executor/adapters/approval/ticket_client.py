@@ -33,8 +33,8 @@ _PASSED_ON = frozenset(
 
 
 def ticket_channel(address: Address | PeerAddress, credentials: Credentials) -> grpc.aio.Channel:
-    """Open the channel to approval. Both methods are safe to repeat."""
-    retried = ("CreateTicket", "RedeemTicket")
+    """Open the channel to approval. All methods are safe to repeat."""
+    retried = ("CreateTicket", "RedeemTicket", "GetTicket", "CancelTicket")
     return channel_to("approval", address, credentials, service=_SERVICE, retry=retried, for_callers=False)
 
 
@@ -63,6 +63,14 @@ class TicketClient:
             validate_only=validate_only,
         )
         return _ticket((await _answer(self._stub.RedeemTicket(request, timeout=within))).ticket)
+
+    async def get(self, name: str, *, within: float) -> Ticket:
+        """Implement `Approvals.get`."""
+        return _ticket((await _answer(self._stub.GetTicket(pb.GetTicketRequest(name=name), timeout=within))).ticket)
+
+    async def cancel(self, name: str, *, within: float) -> None:
+        """Implement `Approvals.cancel`."""
+        await _answer(self._stub.CancelTicket(pb.CancelTicketRequest(name=name), timeout=within))
 
 
 async def _answer(call: Any) -> Any:

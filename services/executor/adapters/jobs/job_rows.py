@@ -30,7 +30,7 @@ _CLAIM_LOCK = text("select pg_advisory_xact_lock(hashtext('toolmesh.executor.job
 _COLUMNS = (
     "invocation_id, tenant, subject, tool_version, tool_digest, state, sequence, attempt, executor_id, create_time,"
     " deadline, start_time, end_time, cancel_requested, key, task_id, native_call_id, trace_id, failed,"
-    " cancel_when_detached, resumed_from"
+    " cancel_when_detached, resumed_from, ticket"
 )
 
 _WAITING = text("""
@@ -42,17 +42,19 @@ _ADD = text(f"""
 with added as (
   insert into jobs (invocation_id, tenant, subject, session, tool, key, arguments_digest, tool_version, tool_digest,
                     state, priority, request, cancel_when_detached, task_id, native_call_id, trace_id,
-                    resumable_request, resumed_from, callback, sequence, create_time, retry_time, deadline, expire_time)
+                    resumable_request, resumed_from, callback, ticket, awaits_ticket, sequence, create_time,
+                    retry_time, deadline, expire_time)
   values (:invocation_id, :tenant, :subject, :session, :tool, :key, :arguments_digest, :tool_version, :tool_digest,
           :state, :priority, :request, :cancel_when_detached, :task_id, :native_call_id, :trace_id,
-          :resumable_request, :resumed_from, :callback, cardinality(cast(:states as text[])), now(), now(),
-          now() + :max_duration, now() + :max_duration + :keep)
+          :resumable_request, :resumed_from, :callback, :ticket, :awaits_ticket,
+          cardinality(cast(:states as text[])), now(), now(), now() + :max_duration, now() + :max_duration + :keep)
   on conflict (tenant, subject, session, tool, key) where key <> '' do nothing
   returning invocation_id, create_time
 ), attached as (
   insert into job_attachments select invocation_id, now() + :attached from added where :cancel_when_detached
 )
-{INSERT_TRANSITION} select added.invocation_id, entered.sequence, entered.state, '', added.create_time
+{INSERT_TRANSITION} select added.invocation_id, entered.sequence, entered.state,
+       case when entered.state = 'awaiting_approval' then :ticket else '' end, added.create_time
 from added, unnest(cast(:states as text[])) with ordinality as entered (state, sequence)
 """)  # noqa: S608  (made of constants)
 _BY_KEY = text(f"""
@@ -79,10 +81,12 @@ from (
 ) recent
 """)
 _REQUEST_CANCEL = text(f"""
-update jobs set cancel_requested = true, retry_time = least(retry_time, now()) where {OWN} and end_time is null
+update jobs set cancel_requested = true, awaits_ticket = false, retry_time = least(retry_time, now())
+where {OWN} and end_time is null
 """)  # noqa: S608
 _ANY_CLAIMABLE = text("""
-select 1 from jobs where end_time is null and (owner = '' or lease_until <= now()) and retry_time <= now() limit 1
+select 1 from jobs where end_time is null and not awaits_ticket and (owner = '' or lease_until <= now())
+  and retry_time <= now() limit 1
 """)
 # The most urgent first: by priority, which grows with waiting, then each tenant in turn, then by age. A job whose
 # replica disappeared is claimed like one that waits; its tool ran, so the event says that it is taken over.
@@ -94,8 +98,8 @@ with held as (
 ), waiting as (
   select invocation_id, tenant, tool, create_time, state in ('running', 'needs_input') as interrupted,
          least(10, priority + floor(extract(epoch from now() - create_time) / {AGING_SECONDS})) as urgency
-  from jobs where end_time is null and (owner = '' or lease_until <= now()) and retry_time <= now()
-    and not tool_version = any(cast(:without as text[]))
+  from jobs where end_time is null and not awaits_ticket and (owner = '' or lease_until <= now())
+    and retry_time <= now() and not tool_version = any(cast(:without as text[]))
 ), in_turn as (
   select w.*, coalesce(t.n, 0)
               + row_number() over (partition by w.tenant order by urgency desc, create_time) as turn
@@ -114,15 +118,16 @@ with held as (
          reported = 0, input_id = '', input_schema = null, answer = null
   from chosen c where j.invocation_id = c.invocation_id
     -- Its replica may have come back since it was chosen.
-    and j.end_time is null and (j.owner = '' or j.lease_until <= now())
+    and j.end_time is null and not j.awaits_ticket and (j.owner = '' or j.lease_until <= now())
     and (j.state in ('running', 'needs_input')) = c.interrupted
-  returning j.invocation_id, j.attempt, j.losses, j.resumed_from, j.request, j.cancel_requested, j.state, j.sequence,
-            c.interrupted,
+  returning j.invocation_id, j.attempt, j.losses, j.resumed_from, j.ticket, j.request, j.cancel_requested, j.state,
+            j.sequence, c.interrupted,
             greatest(extract(epoch from j.deadline - now()), 0)::float8 as seconds_left
 ), taken_over as (
   {INSERT_TRANSITION} select invocation_id, sequence, state, 'taken over', now() from claimed where interrupted
 )
-select invocation_id, attempt, losses, resumed_from, request, cancel_requested, seconds_left, interrupted from claimed
+select invocation_id, attempt, losses, resumed_from, ticket, request, cancel_requested, seconds_left, interrupted
+from claimed
 """)  # noqa: S608
 _BEGIN = text(f"""
 with begun as (

@@ -20,11 +20,11 @@ from services.executor.convert.invocation import envelope_of, result_of
 from services.executor.domain import errors
 from services.executor.domain.checkpoints.resume_invocation import ResumableRequest
 from services.executor.domain.jobs.job import ClaimedJob, Job, JobBounds, JobFilter, JobOwner, JobPage, NewJob, Renewal
-from services.executor.domain.model import Request, Result
+from services.executor.domain.model import Caller, Request, Result
 from services.executor.domain.states import State
 
 
-class _SealedRequest(msgspec.Struct, frozen=True):
+class SealedRequest(msgspec.Struct, frozen=True):
     """What is stored encrypted of a request."""
 
     request: Request
@@ -32,7 +32,7 @@ class _SealedRequest(msgspec.Struct, frozen=True):
 
 
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(_SealedRequest)
+_DECODER = msgspec.msgpack.Decoder(SealedRequest)
 
 
 class PostgresJobs:
@@ -64,6 +64,11 @@ class PostgresJobs:
         """Return a job with its outcome; None if the owner has none of this id."""
         row = await self._rows.get(owner, invocation_id)
         return None if row is None else self._job(row)
+
+    async def ticket_of_key(self, caller: Caller, tool: str, key: str) -> str:
+        """Return the ticket of the job that a key started; empty if there is none."""
+        row = await self._rows.find_by_key(_key_columns(caller, tool, key))
+        return "" if row is None else row.ticket
 
     async def page(self, wanted: JobFilter, size: int, after: tuple[datetime, str] | None) -> JobPage:
         """Return a page of jobs without their outcomes, newest first."""
@@ -136,7 +141,7 @@ class PostgresJobs:
 
     def _columns(self, job: NewJob) -> dict[str, Any]:
         request = job.request
-        sealed = _SealedRequest(msgspec.structs.replace(request, deadline=None), job.token)
+        sealed = SealedRequest(msgspec.structs.replace(request, deadline=None), job.token)
         return {
             "invocation_id": job.invocation_id,
             "arguments_digest": job.arguments_digest,
@@ -152,6 +157,8 @@ class PostgresJobs:
             "request": self._seal.seal(_ENCODER.encode(sealed), _request_context(job.invocation_id)),
             "resumable_request": self._resumable(job) if job.resumable else None,
             "resumed_from": job.resumed_from,
+            "ticket": job.ticket,
+            "awaits_ticket": job.transitions[-1] is State.AWAITING_APPROVAL,
             "callback": self._sealed_callback(job),
         }
 
@@ -181,9 +188,8 @@ class PostgresJobs:
 
     async def _claimed(self, row: Row[Any]) -> ClaimedJob | None:
         """Decrypt a claimed job. One that no key opens any more ends here: no replica could ever run it."""
-        try:
-            sealed = _DECODER.decode(self._seal.open(row.request, _request_context(row.invocation_id)))
-        except (SealError, msgspec.DecodeError):
+        sealed = open_request(self._seal, row.invocation_id, row.request)
+        if sealed is None:
             message = envelope(errors.unexpected()).SerializeToString()
             outcome = self._seal.seal(message, _outcome_context(row.invocation_id))
             await self._rows.finish(
@@ -193,13 +199,14 @@ class PostgresJobs:
         return ClaimedJob(
             row.invocation_id,
             row.attempt,
-            sealed.request,
+            msgspec.structs.replace(sealed.request, ticket=row.ticket) if row.ticket else sealed.request,
             sealed.token,
             row.seconds_left,
             row.cancel_requested,
             row.losses,
             row.interrupted,
             row.resumed_from,
+            row.ticket,
         )
 
     def _job(self, row: Row[Any]) -> Job:
@@ -223,6 +230,7 @@ class PostgresJobs:
             trace_id=row.trace_id,
             resumed_from=row.resumed_from,
             cancel_when_detached=row.cancel_when_detached,
+            ticket=row.ticket,
             outcome=None if row.outcome is None else self._open_outcome(row),
         )
 
@@ -237,14 +245,25 @@ class PostgresJobs:
 
 
 def _identifying_columns(job: NewJob) -> dict[str, Any]:
-    request, caller = job.request, job.request.caller
+    return _key_columns(job.request.caller, job.tool, job.request.idempotency_key)
+
+
+def _key_columns(caller: Caller, tool: str, key: str) -> dict[str, Any]:
     return {
         "tenant": caller.tenant,
         "subject": caller.subject,
         "session": caller.session_id,
-        "tool": job.tool,
-        "key": request.idempotency_key,
+        "tool": tool,
+        "key": key,
     }
+
+
+def open_request(seal: Seal, invocation_id: str, sealed: bytes) -> SealedRequest | None:
+    """Return the request of a job; None if no key opens it any more."""
+    try:
+        return _DECODER.decode(seal.open(sealed, _request_context(invocation_id)))
+    except (SealError, msgspec.DecodeError):
+        return None
 
 
 def _request_context(invocation_id: str) -> str:

@@ -111,7 +111,7 @@ with detached as (
     order by invocation_id for update skip locked limit :max_rows
   ) returning invocation_id
 )
-update jobs j set cancel_requested = true, retry_time = least(retry_time, now()) from detached
+update jobs j set cancel_requested = true, awaits_ticket = false, retry_time = least(retry_time, now()) from detached
 where j.invocation_id = detached.invocation_id and j.end_time is null and not j.cancel_requested
 """)
 

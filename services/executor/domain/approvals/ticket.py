@@ -16,7 +16,7 @@ class Ticket(Struct, frozen=True):
 
     name: str
     state: str
-    """`pending`, `approved` or `redeemed`."""
+    """`pending`, `approved`, `redeemed`, `denied`, `auto_denied`, `canceled` or `expired`."""
     expires: datetime
     """When it ends in denial."""
     previewed: bool = False
@@ -62,4 +62,12 @@ class Approvals(Protocol):
 
     async def redeem(self, use: Redemption, *, validate_only: bool, within: float) -> Ticket:
         """Use the approval, or only check that it could be used. Raises why it does not hold for this call."""
+        ...
+
+    async def get(self, name: str, *, within: float) -> Ticket:
+        """Return a ticket as it is now. Raises NOT_FOUND."""
+        ...
+
+    async def cancel(self, name: str, *, within: float) -> None:
+        """Withdraw an open ticket. Raises TICKET_CLOSED for one that has ended."""
         ...

@@ -73,6 +73,8 @@ class NewJob(Struct, frozen=True):
     first_checkpoint: tuple[Checkpoint, bytes] | None = None
     """The checkpoint that it starts from, and what is stored of it."""
     callback: Callback | None = None
+    ticket: str = ""
+    """The ticket that it waits for or uses."""
     cancel_when_detached: bool = False
     """True if it is cancelled when no stream is attached to it for some time."""
 
@@ -102,6 +104,8 @@ class Job(Struct, frozen=True):
     resumed_from: str = ""
     """The invocation whose checkpoint it started from."""
     cancel_when_detached: bool = False
+    ticket: str = ""
+    """The ticket that it waits for or used."""
     outcome: Result | MeshError | None = None
     """Set once it ended, where the reader asked for it."""
     question: InputAsked | None = None
@@ -134,6 +138,20 @@ class ClaimedJob(Struct, frozen=True, weakref=True):
     """True if this claim takes it over from a replica that disappeared or stopped."""
     resumed_from: str = ""
     """The invocation whose checkpoint it started from."""
+    ticket: str = ""
+    """The ticket that it waited for. It belongs to this very call."""
+
+
+class AwaitingJob(Struct, frozen=True):
+    """A job that waits for the approval of its ticket."""
+
+    invocation_id: str
+    ticket: str
+    request: Request | None
+    """None if no key opens it any more."""
+    token: str
+    seconds_left: float
+    """Until its deadline, by the clock of the database."""
 
 
 class Renewal(Struct, frozen=True):

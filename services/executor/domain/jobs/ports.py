@@ -10,6 +10,7 @@ from typing import Protocol, TypeAlias
 from libs.common.errors import MeshError
 from services.executor.domain.checkpoints.checkpoint import Checkpoint
 from services.executor.domain.jobs.job import (
+    AwaitingJob,
     ClaimedJob,
     Job,
     JobFilter,
@@ -41,6 +42,10 @@ class JobStore(Protocol):
 
     async def get(self, owner: JobOwner, invocation_id: str) -> Job | None:
         """Return a job with its outcome; None if the owner has none of this id."""
+        ...
+
+    async def ticket_of_key(self, caller: Caller, tool: str, key: str) -> str:
+        """Return the ticket of the job that a key started; empty if there is none."""
         ...
 
     async def page(self, wanted: JobFilter, size: int, after: tuple[datetime, str] | None) -> JobPage:
@@ -128,6 +133,22 @@ class JobLeases(Protocol):
 
     async def requests(self, held: Sequence[ClaimedJob]) -> Mapping[str, Renewal]:
         """Return those whose cancellation was requested or whose question was answered. Renews nothing."""
+        ...
+
+
+class AwaitingJobs(Protocol):
+    """The jobs that wait for a person. No replica holds them. Fails like JobStore."""
+
+    async def due(self, limit: int) -> Sequence[AwaitingJob]:
+        """Return jobs whose ticket is to be looked at now. Other replicas do not get them for a second or more."""
+        ...
+
+    async def wait(self, job: ClaimedJob, ticket: str) -> None:
+        """End the claim of a job, and let it wait for a ticket."""
+        ...
+
+    async def release(self, job: AwaitingJob, *, approved: bool) -> None:
+        """Let a job be claimed. Idempotent."""
         ...
 
 

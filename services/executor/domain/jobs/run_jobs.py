@@ -24,6 +24,7 @@ from services.executor.domain.checkpoints.run_checkpoints import RunCheckpoints
 from services.executor.domain.idempotency.unknown_outcome import MOST_RUNS
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.invoke import Invoke
+from services.executor.domain.jobs.await_approvals import AwaitApprovals
 from services.executor.domain.jobs.job import ClaimedJob, Renewal
 from services.executor.domain.jobs.ports import CallerSessions, JobLeases, JobSignals
 from services.executor.domain.jobs.reports.job_channel import JobChannel, JobChannels
@@ -61,6 +62,7 @@ class JobRunner:
         observer: Observer,
         clock: Clock,
         checkpoints: Callable[[ClaimedJob], RunCheckpoints],
+        approvals: AwaitApprovals,
         *,
         max_running: int,
         lease_seconds: float,
@@ -70,6 +72,7 @@ class JobRunner:
         self._invoke, self._leases, self._channels = invoke, leases, channels
         self._sessions, self._signals = sessions, signals
         self._observer, self._clock, self._checkpoints = observer, clock, checkpoints
+        self._approvals = approvals
         self._max_running, self._renew_seconds = max_running, lease_seconds / RENEWALS_PER_LEASE
         self._cancel_seconds = cancel_seconds + CANCEL_MARGIN_SECONDS
         self._running: dict[str, _Run] = {}
@@ -248,11 +251,16 @@ class JobRunner:
             self._not_here[outcome.metadata["tool_version"]] = self._clock.monotonic() + NOT_HERE_SECONDS
             await self._leases.give_back(run.job)
             return
-        if isinstance(outcome, MeshError) and outcome.row.retryable and not run.ran and not run.canceled:
+        if isinstance(outcome, MeshError) and not run.ran and not run.canceled and (ticket := awaited_ticket(outcome)):
+            await self._approvals.wait(run.job, ticket)
+            return
+        if isinstance(outcome, MeshError) and _passes(outcome) and not run.ran and not run.canceled:
             # Nothing ran, and a repetition may succeed: the job goes on until its deadline.
             step = min(_FIRST_RETRY * 2 ** min(run.job.attempt, 10), _LAST_RETRY)
             await self._leases.give_back(run.job, max(outcome.retry_after or 0.0, step))
             return
+        if run.job.ticket and isinstance(outcome, MeshError) and not run.ran:
+            await self._approvals.withdraw(run.job.ticket)
         if run.channel is not None:
             # The last report comes before the end.
             await run.channel.finish(FLUSH_SECONDS)
@@ -265,6 +273,16 @@ class JobRunner:
         except MeshError as cause:
             self._observer.unexpected(cause)
             await retry_until(finish, attempt_timeout=_STORE_SECONDS, time_budget=FINISH_SECONDS)
+
+
+def awaited_ticket(error: MeshError) -> str:
+    """Return the ticket that a call must wait for, by its error; empty for none."""
+    return error.metadata.get("ticket", "") if error.reason is Reason.APPROVAL_REQUIRED else ""
+
+
+def _passes(error: MeshError) -> bool:
+    """Return whether a repetition may succeed. The deadline is that of the job, so it never does after that."""
+    return error.row.retryable and error.reason is not Reason.DEADLINE_EXCEEDED
 
 
 def _repeatable(tool: Tool | None) -> bool:

@@ -8,6 +8,7 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
+from libs.common.errors import MeshError, Reason
 from libs.common.json.canonical import digest
 from libs.common.json.jsonio import parse_object
 from services.executor.domain.audit_records import outcome_record
@@ -73,11 +74,12 @@ class StartInvocation:
         tool = await phases.preflight.validate(invocation)
 
         begin("authorize")
-        await phases.authorization.authorize(invocation, tool)
-        await phases.authorization.record_decision(invocation)
+        invocation.awaited_ticket = partial(self._ticket_of_key, asked.request)
+        if await self._allowed(invocation, tool):
+            await phases.authorization.record_decision(invocation)
+            invocation.enter(State.QUEUED)
 
         begin("return")
-        invocation.enter(State.QUEUED)
         new = self._new_job(invocation, tool, asked, await self._first_checkpoint(invocation, asked.resume))
         added: list[Job] = []
         if await phases.steps.finish_before_cancel(self._add(invocation, new, added)):
@@ -85,11 +87,30 @@ class StartInvocation:
         [job] = added
         if job.invocation_id != invocation.invocation_id:
             await self._record_repeated(invocation)
+        elif invocation.state is State.AWAITING_APPROVAL:
+            self._records.entered(invocation)
         else:
             self._records.queued(invocation)
         invocation.phases.end()
         self._signals.wake()
         return job
+
+    async def _allowed(self, invocation: Invocation, tool: Tool) -> bool:
+        """Return True if the call may run, False if it waits for the approval of its ticket. Raises any other refusal.
+
+        The decision to wait is on record then.
+        """
+        try:
+            await self._pipeline.authorization.authorize(invocation, tool)
+        except MeshError as refused:
+            if refused.reason is Reason.APPROVAL_REQUIRED and invocation.ticket and not invocation.closed:
+                return False
+            raise
+        return True
+
+    async def _ticket_of_key(self, request: Request, tool: str) -> str:
+        key = request.idempotency_key
+        return await self._store.ticket_of_key(request.caller, tool, key) if key else ""
 
     async def _add(self, invocation: Invocation, new: NewJob, added: list[Job]) -> None:
         job = await self._store.add(new)
@@ -119,6 +140,7 @@ class StartInvocation:
             resumed_from="" if asked.resume is None else asked.resume.invocation_id,
             first_checkpoint=first,
             callback=asked.callback,
+            ticket=invocation.ticket,
         )
 
     async def _first_checkpoint(
@@ -144,6 +166,10 @@ class StartInvocation:
 
     async def _record_repeated(self, invocation: Invocation) -> None:
         """Record that the call started nothing: the job of its key was there."""
+        if invocation.state is State.AWAITING_APPROVAL:
+            # It ends with the decision, which is on record.
+            invocation.replayed, invocation.closed = True, True
+            return
         invocation.enter(State.YIELDED)
         invocation.enter(State.SUCCEEDED)
         invocation.replayed, invocation.closed = True, True

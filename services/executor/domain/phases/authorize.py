@@ -168,12 +168,15 @@ class Authorization:
     ) -> MeshError:
         if state is State.AWAITING_APPROVAL and not invocation.ticket:
             refusal, state = await self._request_approval(invocation, tool, decision, refusal)
-        if self._hooks.active:
+        waits = state is State.AWAITING_APPROVAL and invocation.awaited_ticket is not None
+        if self._hooks.active and not waits:
             await self._hooks.after_failure(invocation, refusal)
         if invocation.state is not state:
             invocation.enter(state)
-        invocation.reason, invocation.closed = refusal.reason, True
-        record = decision_record(invocation, refusal)
+        if not waits:
+            invocation.reason, invocation.closed = refusal.reason, True
+        record = decision_record(invocation, None if waits else refusal)
+        invocation.decision_record = record.record_id
         await self._append(record, invocation.deadline.answer_by)
         refusal.evidence = (f"records/{record.record_id}",)
         return refusal
@@ -188,6 +191,10 @@ class Authorization:
         if state is not State.AWAITING_APPROVAL:
             return required, state
         try:
+            if invocation.awaited_ticket is not None and (name := await invocation.awaited_ticket(tool.qualified)):
+                # The call was started before: its job has the ticket, so no one is asked again.
+                invocation.ticket = name
+                return required, state
             ticket = await self._gate.request(invocation, tool, decision)
         except MeshError as error:
             # Fails closed: without a ticket no one can approve the call.

@@ -87,13 +87,13 @@ async def refusal(call: Any) -> Reason:
 
 @asynccontextmanager
 async def running_replicas(
-    pki: Any, signer: Any, executor_settings: Callable[..., Settings], log: Log, folder: Path
+    pki: Any, signer: Any, executor_settings: Callable[..., Settings], log: Log, folder: Path, **more: str
 ) -> AsyncIterator[Replicas]:
-    """Run two executors with tools of tests, put together like real ones."""
+    """Run two executors with tools of tests, put together like real ones. `more` are settings."""
     stubs, applications = [], []
     async with AsyncExitStack() as stack:
         for number in range(2):
-            settings = executor_settings(INSTANCE_ID=f"executor-{number}", CALLBACK_INTERNAL_HOSTS="127.0.0.1")
+            settings = executor_settings(INSTANCE_ID=f"executor-{number}", CALLBACK_INTERNAL_HOSTS="127.0.0.1", **more)
             application = compose(
                 settings, log, Tracing(), clock=SystemClock(), tools=bookings(), builtin_runner=BookingRunner
             )

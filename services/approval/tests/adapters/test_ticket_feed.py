@@ -1,0 +1,46 @@
+"""The change feed, against a real database."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from libs.audit_client.act import ActEncoder
+from libs.audit_client.outbox import ActRecorder
+from libs.common.sql.engine import transaction
+from libs.common.telemetry.log import Log
+from services.approval.adapters import ticket_feed
+from services.approval.adapters.postgres_tickets import PostgresTickets
+from services.approval.adapters.ticket_feed import TicketFeed
+from services.approval.domain.create_ticket import new_ticket
+from services.approval.domain.model import Ticket
+from services.approval.domain.rules import ApprovalRules
+from services.approval.tests.drafts import draft
+
+
+async def test_more_changes_of_one_moment_than_a_batch_holds_are_all_read(
+    engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ticket_feed, "BATCH", 3)
+    monkeypatch.setattr(ticket_feed, "POLL_SECONDS", 0.01)
+    tickets = PostgresTickets(engine, ActRecorder(ActEncoder("approval")))
+    feed = TicketFeed(tickets, Log("approval", level="error"))
+
+    def make(now: datetime) -> Ticket:
+        return new_ticket(draft(arguments_digest=f"sha256:{now.timestamp()}"), ApprovalRules(), now)
+
+    missing = {(await tickets.add(make))[0].ticket_id for _ in range(10)}
+    # Later than the feed begins, however long that takes.
+    async with transaction(engine) as connection:
+        await connection.execute(text("update tickets set update_time = now() + interval '1 hour'"))
+    await feed.start()
+    async with asyncio.timeout(60):
+        async for changed in feed.follow(lambda: None):
+            missing -= {ticket.ticket_id for ticket in changed}
+            if not missing:
+                break
+    await feed.stop()
