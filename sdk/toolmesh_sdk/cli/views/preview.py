@@ -63,9 +63,14 @@ def _print_next_step(preview: Preview, key: str) -> None:
     console = output.out()
     until = f" until {preview.expires:%Y-%m-%d %H:%M:%S} UTC" if preview.expires else ""
     if preview.approval_required:
-        console.print(output.text(("Nothing was done. The call needs the approval of a person: make it,", "yellow")))
-        console.print(output.text(("and repeat it with the ticket that it prints once that is approved.", "yellow")))
-        return
-    console.print(output.text(f"Nothing was done. To do it, repeat the call{until} with"))
+        console.print(
+            output.text(("Nothing was done. The call needs the approval of a person: it is refused with a", "yellow"))
+        )
+        console.print(
+            output.text(("ticket, and runs when repeated with --ticket once that is approved.", "yellow"))
+        )
+        console.print(output.text(f"Ask for it{until} with"))
+    else:
+        console.print(output.text(f"Nothing was done. To do it, repeat the call{until} with"))
     options = ["--key", key] if key else []
     console.print(output.text(f"  {shlex.join([*options, '--preview-token', preview.token])}"))
