@@ -66,9 +66,7 @@ def _print_next_step(preview: Preview, key: str) -> None:
         console.print(
             output.text(("Nothing was done. The call needs the approval of a person: it is refused with a", "yellow"))
         )
-        console.print(
-            output.text(("ticket, and runs when repeated with --ticket once that is approved.", "yellow"))
-        )
+        console.print(output.text(("ticket, and runs when repeated with --ticket once that is approved.", "yellow")))
         console.print(output.text(f"Ask for it{until} with"))
     else:
         console.print(output.text(f"Nothing was done. To do it, repeat the call{until} with"))
