@@ -10,6 +10,7 @@ from toolmesh.approval.v1 import approval_service_pb2 as pb
 from toolmesh.approval.v1 import approval_service_pb2_grpc as rpc
 
 from libs.common.call_context import serving
+from libs.common.rpc.stream_slots import StreamSlots, stream_holder
 from services.approval.convert import draft_from, person_of, query_from, redemption_from, review_from, ticket_to
 from services.approval.domain.approve_ticket import approve_ticket
 from services.approval.domain.cancel_ticket import cancel_ticket
@@ -35,6 +36,7 @@ class ApprovalHandlers(rpc.ApprovalServiceServicer):
     revocations: Revocations
     watchers: WatcherCheck
     rules: ApprovalRules
+    slots: StreamSlots
 
     async def CreateTicket(self, request: pb.CreateTicketRequest, context: Any) -> pb.CreateTicketResponse:
         ticket = await create_ticket(draft_from(request), self.tickets, self.rules)
@@ -53,9 +55,10 @@ class ApprovalHandlers(rpc.ApprovalServiceServicer):
         self, request: pb.WatchTicketsRequest, context: Any
     ) -> AsyncIterator[pb.WatchTicketsResponse]:
         query, check = query_from(request.view, 0, _reader()), self.watchers.check_of(serving().identity)
-        async for piece in watch_tickets(query, self.tickets, self.changes, check):
-            tickets = [ticket_to(ticket) for ticket in piece.tickets]
-            yield pb.WatchTicketsResponse(tickets=tickets, synced=piece.synced)
+        with self.slots.hold(*stream_holder()):
+            async for piece in watch_tickets(query, self.tickets, self.changes, check):
+                tickets = [ticket_to(ticket) for ticket in piece.tickets]
+                yield pb.WatchTicketsResponse(tickets=tickets, synced=piece.synced)
 
     async def ApproveTicket(self, request: pb.ApproveTicketRequest, context: Any) -> pb.ApproveTicketResponse:
         ticket = await approve_ticket(

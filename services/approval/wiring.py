@@ -10,6 +10,7 @@ from libs.authz_client.jwks import authz_channel, verifier_from
 from libs.common.rpc.application import Resource, RpcApplication, channel_resource, engine_resource
 from libs.common.rpc.client import channel_to
 from libs.common.rpc.server import Service
+from libs.common.rpc.stream_slots import StreamLimits, StreamSlots
 from libs.common.runtime.clock import SystemClock
 from libs.common.sql.engine import engine_for
 from libs.common.telemetry.log import Log
@@ -49,6 +50,7 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> RpcApplicatio
         revocations=FollowedRevocations(verifier.view),
         watchers=FollowedWatchers(verifier.view, SystemClock()),
         rules=settings.approval_rules,
+        slots=StreamSlots(StreamLimits()),
     )
     return RpcApplication(
         settings,

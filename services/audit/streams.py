@@ -1,4 +1,4 @@
-"""Streams that end when the process shuts down, and whom they are counted for."""
+"""Streams that end when the process shuts down."""
 
 from __future__ import annotations
 
@@ -6,16 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any, TypeVar
 
-from libs.common.call_context import serving
 from services.audit.domain.errors import shutting_down
 
 T = TypeVar("T")
-
-
-def stream_holder() -> tuple[str, str]:
-    """Return subject and tenant of the caller; both empty for a peer of the mesh."""
-    identity = serving().identity
-    return ("", "") if identity is None else (identity.subject, identity.tenant)
 
 
 class OpenStreams:

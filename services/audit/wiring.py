@@ -12,6 +12,7 @@ from toolmesh.audit.v1 import usage_service_pb2_grpc as usage_rpc
 from libs.authz_client.jwks import authz_channel, verifier_from
 from libs.common.rpc.application import Resource, RpcApplication, channel_resource, engine_resource
 from libs.common.rpc.server import Service
+from libs.common.rpc.stream_slots import StreamLimits, StreamSlots
 from libs.common.runtime.clock import SystemClock
 from libs.common.runtime.process import instance_id
 from libs.common.sql.engine import engine_for
@@ -47,7 +48,6 @@ from services.audit.domain.export.export_records import ExportRecords
 from services.audit.domain.log.append_buffer import AppendBufferReader
 from services.audit.domain.log.append_records import AppendRecords
 from services.audit.domain.log.shared_head import SharedHead
-from services.audit.domain.log.stream_slots import StreamLimits, StreamSlots
 from services.audit.domain.log.tail import Tail
 from services.audit.domain.log.watch_records import WatchRecords
 from services.audit.domain.merkle.note import Origin

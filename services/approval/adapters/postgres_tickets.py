@@ -109,19 +109,25 @@ class PostgresTickets:
                 await self._store(connection, stored, stored.at(now or stored.create_time))
         return len(rows)
 
-    async def changed_since(self, after: ChangeCursor | None, limit: int) -> tuple[list[Ticket], ChangeCursor]:
-        """Return tickets that changed behind a cursor of time and id, the oldest change first, and the last cursor.
+    async def changed_since(self, after: ChangeCursor | None, limit: int) -> tuple[dict[str, int], ChangeCursor]:
+        """Return the revisions of tickets that changed behind a cursor, the oldest change first, and the last cursor.
 
         Without a cursor it is that of now.
         """
         order = (tickets.c.update_time, tickets.c.ticket_id)
         async with separately(self._engine) as connection:
             if after is None:
-                return [], ChangeCursor(await _time(connection), "")
-            rows = select(tickets, _NOW).where(tuple_(*order) > tuple_(*after)).order_by(*order).limit(limit)
-            result = (await connection.execute(rows)).all()
+                return {}, ChangeCursor(await _time(connection), "")
+            rows = select(*order, tickets.c.revision).where(tuple_(*order) > tuple_(*after))
+            result = (await connection.execute(rows.order_by(*order).limit(limit))).all()
         last = ChangeCursor(result[-1].update_time, result[-1].ticket_id) if result else after
-        return [from_row(row).at(row[-1]) for row in result], last
+        return {row.ticket_id: row.revision for row in result}, last
+
+    async def load(self, ticket_ids: Sequence[str]) -> list[Ticket]:
+        """Return tickets as of now."""
+        rows = select(tickets, _NOW).where(tickets.c.ticket_id.in_(ticket_ids))
+        async with separately(self._engine) as connection:
+            return [from_row(row).at(row[-1]) for row in await connection.execute(rows)]
 
     async def _existing(self, connection: AsyncConnection, ticket: Ticket, now: datetime) -> Ticket | None:
         """Return the ticket that the insert met: of the same request id, or open for the same call."""

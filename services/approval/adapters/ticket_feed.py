@@ -14,6 +14,7 @@ from libs.common.runtime.poller import Poller
 from libs.common.telemetry.log import Log
 from services.approval.adapters.postgres_tickets import PostgresTickets
 from services.approval.domain.model import Ticket
+from services.approval.domain.page_bytes import READ_AT_ONCE
 from services.approval.domain.ports import ChangeCursor
 
 POLL_SECONDS = 0.5
@@ -21,7 +22,8 @@ POLL_SECONDS = 0.5
 OVERLAP = timedelta(seconds=5)
 BATCH = 1000
 _SEEN = 20_000
-_QUEUED = 100
+# Pieces that wait for a watcher, each of at most READ_AT_ONCE tickets. All watchers share them.
+_QUEUED = 16
 
 _polls = Counter("toolmesh_ticket_feed_polls_total", "Polls for changed tickets.", ["outcome"])
 
@@ -73,22 +75,27 @@ class TicketFeed:
             self._watchers.discard(queue)
 
     async def _poll(self) -> None:
-        tickets, last = await self._tickets.changed_since(self._after, BATCH)
-        fresh = [ticket for ticket in tickets if self._seen.get(ticket.ticket_id) != ticket.revision]
-        for ticket in fresh:
-            self._seen.put(ticket.ticket_id, ticket.revision)
-        if len(tickets) == BATCH:
+        revisions, last = await self._tickets.changed_since(self._after, BATCH)
+        fresh = [ticket_id for ticket_id, revision in revisions.items() if self._seen.get(ticket_id) != revision]
+        for start in range(0, len(fresh), READ_AT_ONCE):
+            piece = fresh[start : start + READ_AT_ONCE]
+            if self._watchers:
+                self._hand_out(await self._tickets.load(piece))
+            for ticket_id in piece:
+                self._seen.put(ticket_id, revisions[ticket_id])
+        if len(revisions) == BATCH:
             self._after = last
             self._poller.wake()
         else:
             self._since = max(self._since or last.update_time - OVERLAP, last.update_time - OVERLAP)
             self._after = ChangeCursor(self._since, "")
-        if fresh:
-            for queue in list(self._watchers):
-                if queue.full():
-                    _close(queue)
-                else:
-                    queue.put_nowait(fresh)
+
+    def _hand_out(self, changed: Sequence[Ticket]) -> None:
+        for queue in list(self._watchers):
+            if queue.full():
+                _close(queue)
+            else:
+                queue.put_nowait(changed)
 
 
 def _close(queue: asyncio.Queue[Sequence[Ticket] | None]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from libs.common import page_tokens
 from services.approval.domain.errors import page_token_invalid
 from services.approval.domain.model import Ticket
-from services.approval.domain.page_bytes import count_fitting
+from services.approval.domain.page_bytes import READ_AT_ONCE, count_fitting
 from services.approval.domain.ports import Cursor, TicketQuery, Tickets
 
 DEFAULT_PAGE = 100
@@ -26,12 +26,25 @@ async def list_tickets(
     after = _parse_cursor(page_tokens.decode(bound, page_token))
     size = page_size or DEFAULT_PAGE
     # One extra ticket shows whether there is a next page.
-    stored = await tickets.page(query, after, size + 1)
+    stored = await _read(query, after, size + 1, tickets)
     page = stored[: count_fitting(stored[:size])]
     if len(stored) == len(page):
         return page, ""
     last = page[-1]
     return page, page_tokens.encode(bound, [last.create_time.isoformat(), last.ticket_id])
+
+
+async def _read(query: TicketQuery, after: Cursor | None, wanted: int, tickets: Tickets) -> list[Ticket]:
+    """Read so many tickets in pieces, and no more than it takes to fill one answer."""
+    stored: list[Ticket] = []
+    while len(stored) < wanted:
+        limit = min(READ_AT_ONCE, wanted - len(stored))
+        piece = await tickets.page(query, after, limit)
+        stored += piece
+        if len(piece) < limit or count_fitting(stored) < len(stored):
+            break
+        after = Cursor(piece[-1].create_time, piece[-1].ticket_id)
+    return stored
 
 
 def _binding(query: TicketQuery) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from services.approval.domain.model import Ticket
 
 MAX_PAGE_BYTES = 3 * 1024 * 1024
+# The most tickets that are read from the store at once: about as many of the largest as fit into one answer.
+READ_AT_ONCE = 25
 # The rest of a ticket, beside the two documents: names, reasons, votes, history.
 _REST_BYTES = 16 * 1024
 

@@ -7,11 +7,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from services.approval.domain.model import Ticket
-from services.approval.domain.page_bytes import count_fitting
+from services.approval.domain.page_bytes import READ_AT_ONCE, count_fitting
 from services.approval.domain.ports import Cursor, TicketChanges, TicketQuery, Tickets
 from services.approval.domain.states import OPEN
-
-PAGE = 200
 
 
 class WatchedTickets(NamedTuple):
@@ -42,7 +40,7 @@ async def watch_tickets(
 async def _open_tickets(query: TicketQuery, tickets: Tickets) -> AsyncIterator[Sequence[Ticket]]:
     for state in sorted(OPEN):
         after: Cursor | None = None
-        while page := await tickets.page(replace(query, state=state), after, PAGE):
+        while page := await tickets.page(replace(query, state=state), after, READ_AT_ONCE):
             yield page
             after = Cursor(page[-1].create_time, page[-1].ticket_id)
 

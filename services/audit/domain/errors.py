@@ -51,15 +51,6 @@ def batch_out_of_order(expected: int) -> MeshError:
     return MeshError(Reason.INVALID_REQUEST, violations=[violation], metadata={"expected": str(expected)})
 
 
-def too_many_streams(scope: str, limit: int) -> MeshError:
-    """A subject, a tenant or the process has as many long reads as it may have."""
-    metadata = {"scope": scope, "limit_streams": str(limit)}
-    if scope == "process":
-        return MeshError(Reason.OVERLOADED, metadata=metadata, retry_after=1.0)
-    message = f"The {scope} has {limit} watches, exports and verifications open, and may have no more: end one first."
-    return MeshError(Reason.RATE_LIMITED, message=message, metadata=metadata, retry_after=1.0)
-
-
 def shutting_down() -> MeshError:
     """The process is shutting down; another replica or its successor continues the stream."""
     return MeshError(Reason.SERVICE_UNAVAILABLE, retry_after=0.2)

@@ -10,6 +10,7 @@ from toolmesh.audit.v1 import audit_service_pb2 as pb
 from toolmesh.audit.v1 import audit_service_pb2_grpc as rpc
 
 from libs.common.call_context import serving
+from libs.common.rpc.stream_slots import StreamSlots, stream_holder
 from services.audit.convert import audit as convert
 from services.audit.convert import export as convert_export
 from services.audit.domain.evidence.checkpoints import CheckpointSigner
@@ -18,11 +19,10 @@ from services.audit.domain.log.append_batch import append_accepted, append_all
 from services.audit.domain.log.append_records import AppendRecords, BatchSequence
 from services.audit.domain.log.get_record import get_record
 from services.audit.domain.log.query_records import query_records
-from services.audit.domain.log.stream_slots import StreamSlots
 from services.audit.domain.log.watch_records import WatchRecords
 from services.audit.domain.merkle.note import Origin
 from services.audit.domain.ports import LogReader
-from services.audit.streams import OpenStreams, stream_holder
+from services.audit.streams import OpenStreams
 
 
 @dataclass(frozen=True)

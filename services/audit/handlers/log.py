@@ -10,6 +10,7 @@ from toolmesh.audit.v1 import log_service_pb2_grpc as rpc
 
 from libs.common.call_context import serving
 from libs.common.rpc.holder_check import peer_thumbprint
+from libs.common.rpc.stream_slots import StreamSlots, stream_holder
 from services.audit.convert import log as convert
 from services.audit.convert.audit import checkpoint_message
 from services.audit.domain.evidence.checkpoints import CheckpointSigner
@@ -20,9 +21,7 @@ from services.audit.domain.evidence.ports import CheckpointStore, ShardStore
 from services.audit.domain.evidence.prove import Prover
 from services.audit.domain.evidence.retention import Retention
 from services.audit.domain.evidence.verify_range import VerifyRange
-from services.audit.domain.log.stream_slots import StreamSlots
 from services.audit.domain.merkle.note import Origin
-from services.audit.streams import stream_holder
 
 
 def _requester() -> Requester:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from toolmesh.approval.v1 import approval_service_pb2 as pb
 
+from libs.common.rpc.stream_slots import StreamSlots
 from libs.common.sealing import Seal
 from libs.common.telemetry.log import Log
 from services.gateway.console.approvals import PATH as APPROVALS
 from services.gateway.console.approvals import ApprovalPages
 from services.gateway.console.endpoint import ConsoleEndpoint, Route, path
-from services.gateway.console.live_events import StreamSlots, change_events
+from services.gateway.console.live_events import LIMITS, change_events
 from services.gateway.console.login import Login
 from services.gateway.console.oidc import OidcProvider
 from services.gateway.console.pages import Pages
@@ -43,16 +45,17 @@ def build_console(
     static, cookies = StaticFiles(), SealedCookies(seal)
     pages = Pages(static)
     login = Login(pages, cookies, approvals, tokens, provider)
-    room, slots = ApprovalPages(approvals, pages), StreamSlots()
+    room, slots = ApprovalPages(approvals, pages), StreamSlots(LIMITS)
 
     async def home(request: ConsoleRequest) -> Response:
         return redirect(APPROVALS)
 
     async def events(request: ConsoleRequest, ticket_id: str = "") -> EventStream:
-        release = slots.take(request.required_session().subject)
+        session, holding = request.required_session(), ExitStack()
+        holding.enter_context(slots.hold(session.subject, session.tenant))
         stream = approvals.WatchTickets(pb.WatchTicketsRequest())
         ticket = f"tickets/{ticket_id}" if ticket_id else ""
-        return EventStream(change_events(stream, ticket, lambda: in_flight.serving), release)
+        return EventStream(change_events(stream, ticket, lambda: in_flight.serving), holding.close)
 
     routes = (
         Route("GET", path("/console/?"), "home", home, public=True),

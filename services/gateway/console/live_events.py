@@ -3,43 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 import grpc.aio
 
-from libs.common.errors import MeshError, Reason
+from libs.common.rpc.stream_slots import StreamLimits
 
-# For all pages of a process, and for those of one person. Browsers open at most six connections to a host, so a person
-# with many open pages must keep some for requests; a page without a stream reads its list every half minute.
-MAX_STREAMS, MAX_STREAMS_PER_SUBJECT = 200, 4
+# Browsers open at most six connections to a host, so a person with many open pages must keep some for requests. A page
+# without a stream reads its list every half minute.
+LIMITS = StreamLimits(per_subject=4, per_tenant=50, per_process=200)
 # Changes that follow one another quickly are one event.
 _PAUSE_SECONDS = 0.3
 _TICK_SECONDS = 1.0
 _HEARTBEAT_TICKS = 15
 _CHANGED, _HEARTBEAT = b"event: changed\ndata: 1\n\n", b": open\n\n"
-
-
-class StreamSlots:
-    """Limits the open streams."""
-
-    def __init__(self) -> None:
-        self._by_subject: Counter[str] = Counter()
-
-    def take(self, subject: str) -> Callable[[], None]:
-        """Take a slot and return what releases it. Raises OVERLOADED when there is none."""
-        if self._by_subject.total() >= MAX_STREAMS or self._by_subject[subject] >= MAX_STREAMS_PER_SUBJECT:
-            raise MeshError(Reason.OVERLOADED, retry_after=30.0)
-        self._by_subject[subject] += 1
-        return partial(self._release, subject)
-
-    def _release(self, subject: str) -> None:
-        self._by_subject[subject] -= 1
-        if not self._by_subject[subject]:
-            del self._by_subject[subject]
 
 
 async def change_events(stream: Any, ticket: str, is_serving: Callable[[], bool]) -> AsyncGenerator[bytes, None]:

@@ -6,7 +6,7 @@ import secrets
 import time
 import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from libs.common.auth.jose import MAX_TOKEN_BYTES, header_of, payload_of
@@ -28,6 +28,7 @@ class Session:
 
     token: str = field(repr=False)
     subject: str
+    tenant: str
     scopes: frozenset[str]
     form_token: str = field(repr=False)
     """Every form of the session repeats it, so that another site cannot make up a form."""
@@ -48,10 +49,11 @@ def new_session(token: str, now: float | None = None) -> Session:
     if not isinstance(expires, int | float):
         raise MeshError(Reason.TOKEN_MALFORMED)
     moment = time.time() if now is None else now
-    subject, scope = claims.get("sub"), claims.get("scope")
+    subject, tenant, scope = (claims.get(name) for name in ("sub", "tenant", "scope"))
     return Session(
         token=token,
         subject=subject if isinstance(subject, str) else "",
+        tenant=tenant if isinstance(tenant, str) else "",
         scopes=frozenset(scope.split() if isinstance(scope, str) else ()),
         form_token=secrets.token_urlsafe(24),
         expires=int(min(expires, moment + SESSION_SECONDS)),
@@ -95,5 +97,4 @@ def open_session(cookies: SealedCookies, cookie: str) -> Session | None:
     record = cookies.open("session", cookie) if cookie else None
     if record is None:
         return None
-    session = new_session(record["token"])
-    return Session(session.token, session.subject, session.scopes, record["form_token"], record["expires"])
+    return replace(new_session(record["token"]), form_token=record["form_token"], expires=record["expires"])

@@ -10,7 +10,7 @@ from libs.common.rpc.limits import MAX_MESSAGE_BYTES
 from services.approval.convert import ticket_to
 from services.approval.domain.list_tickets import list_tickets
 from services.approval.domain.model import Ticket
-from services.approval.domain.page_bytes import count_fitting
+from services.approval.domain.page_bytes import READ_AT_ONCE, count_fitting
 from services.approval.domain.ports import Cursor, TicketQuery
 from services.approval.domain.states import TicketState
 from services.approval.domain.watch_tickets import watch_tickets
@@ -29,6 +29,8 @@ class Store:
         self.tickets = [ticket(made, ticket_id=f"t-{n}", create_time=time) for n, time in enumerate(times)]
 
     async def page(self, query: TicketQuery, after: Cursor | None, size: int) -> Sequence[Ticket]:
+        # Rows of many large tickets at once would take the memory of a process.
+        assert size <= READ_AT_ONCE
         if query.state not in (None, TicketState.PENDING):
             return []
         return [each for each in self.tickets if after is None or each.create_time < after.create_time][:size]

@@ -16,6 +16,7 @@ from toolmesh.common.v1 import caller_pb2
 
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.status import from_rpc_error
+from libs.common.rpc.stream_slots import StreamLimits
 from libs.common.runtime.settings import load
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
@@ -459,3 +460,16 @@ async def test_replicas_on_one_database_agree(environment: dict[str, str], stub_
         await channel.close()
     for replica in replicas:
         await replica.stop()
+
+
+async def test_one_caller_has_a_limited_number_of_watches(service: Any, approvers: Approvers) -> None:
+    stub, limit = service.stub("edge"), StreamLimits().per_subject
+    watches = [stub.WatchTickets(_watch(0), metadata=approvers.token(BOB)) for _ in range(limit)]
+    for watch in watches:
+        await watch.read()
+    one_more = stub.WatchTickets(_watch(0), metadata=approvers.token(BOB))
+    assert (await refusal(one_more.read())).reason is Reason.RATE_LIMITED
+    other = stub.WatchTickets(_watch(0), metadata=approvers.token(CAROL))
+    assert (await other.read()).synced
+    for watch in (*watches, other):
+        watch.cancel()

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import pytest
 from toolmesh.approval.v1 import approval_service_pb2 as pb
 
-from libs.common.errors import MeshError, Reason
-from services.gateway.console.live_events import MAX_STREAMS, MAX_STREAMS_PER_SUBJECT, StreamSlots, change_events
+from services.gateway.console.live_events import change_events
 
 CHANGED = b"event: changed\ndata: 1\n\n"
 
@@ -70,17 +68,3 @@ async def test_a_stream_ends_when_the_process_drains() -> None:
     stream = Stream()
     events = [event async for event in change_events(stream, "", lambda: False)]
     assert (events.count(CHANGED), stream.canceled) == (0, True)
-
-
-def test_streams_are_limited_for_each_person_and_in_all() -> None:
-    slots = StreamSlots()
-    releases = [slots.take("bob") for _ in range(MAX_STREAMS_PER_SUBJECT)]
-    with pytest.raises(MeshError) as caught:
-        slots.take("bob")
-    assert caught.value.reason is Reason.OVERLOADED
-    releases.pop()()
-    slots.take("bob")
-    for number in range(MAX_STREAMS - MAX_STREAMS_PER_SUBJECT):
-        slots.take(f"person {number}")
-    with pytest.raises(MeshError):
-        slots.take("carol")

@@ -1,4 +1,4 @@
-"""Counts the reads that may take long: watches, exports and verifications.
+"""Counts the streams of a process.
 
 Each holds a slot of its process, and on behalf of a caller one of the caller's subject and one of its tenant. A caller
 that opens too many is refused before anything is read; other callers keep their slots.
@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from services.audit.domain.errors import too_many_streams
+from libs.common.call_context import serving
+from libs.common.errors import MeshError, Reason
 
 
 @dataclass(frozen=True, slots=True)
 class StreamLimits:
-    """The number of long reads that may run at once."""
+    """The number of streams that may be open at once."""
 
     per_subject: int = 8
     per_tenant: int = 32
@@ -24,7 +25,7 @@ class StreamLimits:
 
 
 class StreamSlots:
-    """Admits long reads up to the limits."""
+    """Admits streams up to the limits."""
 
     def __init__(self, limits: StreamLimits) -> None:
         self._limits = limits
@@ -32,7 +33,7 @@ class StreamSlots:
 
     @contextmanager
     def hold(self, subject: str, tenant: str) -> Iterator[None]:
-        """Hold a slot for the time of a read by a caller; both names are empty for a peer of the mesh. Raises
+        """Hold a slot while a stream of a caller is open; both names are empty for a peer of the mesh. Raises
         RATE_LIMITED if the subject or the tenant has too many, OVERLOADED if the process has."""
         keys = self._admit(subject, tenant)
         self._held.update(keys)
@@ -52,5 +53,19 @@ class StreamSlots:
             wanted.append(("tenant", tenant, self._limits.per_tenant))
         for scope, name, limit in reversed(wanted):
             if self._held[scope, name] >= limit:
-                raise too_many_streams(scope, limit)
+                raise _too_many(scope, limit)
         return [(scope, name) for scope, name, _ in wanted]
+
+
+def stream_holder() -> tuple[str, str]:
+    """Return subject and tenant of the caller that is served; both empty for a peer of the mesh."""
+    identity = serving().identity
+    return ("", "") if identity is None else (identity.subject, identity.tenant)
+
+
+def _too_many(scope: str, limit: int) -> MeshError:
+    metadata = {"scope": scope, "limit_streams": str(limit)}
+    if scope == "process":
+        return MeshError(Reason.OVERLOADED, metadata=metadata, retry_after=1.0)
+    message = f"The {scope} has {limit} streams open here, and may have no more: end one first."
+    return MeshError(Reason.RATE_LIMITED, message=message, metadata=metadata, retry_after=1.0)

@@ -1,4 +1,4 @@
-"""Long reads are counted per subject, tenant and process."""
+"""Streams are counted per subject, tenant and process."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import pytest
 
 from libs.common.errors import MeshError, Reason
-from services.audit.domain.log.stream_slots import StreamLimits, StreamSlots
+from libs.common.rpc.stream_slots import StreamLimits, StreamSlots
 
 LIMITS = StreamLimits(per_subject=2, per_tenant=3, per_process=5)
 
