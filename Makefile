@@ -15,6 +15,8 @@ USE_GVISOR := if ls "$${XDG_CACHE_HOME:-$$HOME/.cache}"/toolmesh/runsc-* > /dev/
 	echo "gVisor is not built: its tests are skipped. Build it once with: make gvisor"; fi
 # Test files run in parallel. The files with the longest tests start first (`testpaths`), so that the workers finish together.
 WORKERS := 2
+# A worker that hangs where the time limit of a test cannot end it prints its stacks and is replaced.
+HANGS := --max-worker-restart 2 -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true
 
 .PHONY: help up down status setup test test-faults test-docs test-dist test-browser check dist proto proto-export lock format bench conformance profile gvisor clean
 
@@ -36,10 +38,11 @@ status:  ## Show the running mesh.
 test: check  ## Run the checks, then every test against real processes.
 	@# Where gVisor cannot be built, its tests are skipped and say so.
 	@$(USE_GVISOR)
-	@$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore tests/contract/test_checks.py $(PYTEST_ARGS)
+	@$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore tests/contract/test_checks.py \
+		$(HANGS) $(PYTEST_ARGS)
 
 test-faults: setup  ## Run the fault suites: load, with processes killed at random moments.
-	@$(BIN)/pytest -m faults tests/faults $(PYTEST_ARGS)
+	@$(BIN)/pytest -m faults tests $(PYTEST_ARGS)
 
 test-docs: setup  ## Run every command of the documentation on a mesh whose usual ports are taken.
 	@$(BIN)/pytest -m docs tests/scenarios/test_documented_commands.py $(PYTEST_ARGS)

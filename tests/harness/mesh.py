@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,8 +19,14 @@ import grpc
 import httpx
 from toolmesh.executor.v1 import executor_service_pb2 as executor_pb
 from toolmesh.executor.v1 import executor_service_pb2_grpc as executor_rpc
+from toolmesh_sdk.admin import mint_token
+from toolmesh_sdk.cli.inputs.options import split_list
+from toolmesh_sdk.cli.inputs.timestamps import parse_seconds
+from toolmesh_sdk.cli.inputs.token_bounds import build_bounds
 
 from localmesh.state.pki import Pki
+from localmesh.state.state import State
+from localmesh.view import status
 from tests.harness.stores import wait_until
 
 TOOLMESH = str(Path(sys.executable).parent / "toolmesh")
@@ -28,11 +36,12 @@ ALICE = "did:web:toolmesh.local:users:alice"
 def cli(
     *arguments: str, state: Path | None = None, check: bool = True, **environ: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command line and return what it printed."""
+    """Run the command line and return what it printed. One that hangs ends before the test's own time limit."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TOOLMESH_")} | environ
     if state is not None:
         environment["TOOLMESH_STATE"] = str(state)
-    done = subprocess.run([TOOLMESH, *arguments], capture_output=True, text=True, env=environment, check=False)
+    command = [TOOLMESH, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, timeout=500)
     assert not check or done.returncode == 0, (
         f"{arguments}: {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
     )
@@ -56,22 +65,43 @@ class Mesh:
         return str(self.runtime["grpc"]["address"])
 
     def status(self) -> dict[str, Any]:
-        """Ask for the state of the mesh as of now."""
-        return json.loads(cli("status", "--json", state=self.state).stdout)  # type: ignore[no-any-return]
+        """Ask for the state of the mesh as of now, as `toolmesh status --json` does."""
+        place = State(self.state)
+        # A thread of its own, because the test may run in an event loop.
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(asyncio.run, status.current(place.runtime(), place)).result()
 
     def part(self, name: str) -> dict[str, Any]:
         """Return what is known of one part as of now."""
         return next(part for part in self.status()["services"] if part["name"] == name)
 
     def token(
-        self, *, tools: str = "*", scopes: str = "tools:call,tools:read,audit:read", sub: str = ALICE, **more: str
+        self,
+        *,
+        tools: str = "*",
+        scopes: str = "tools:call,tools:read,audit:read",
+        sub: str = ALICE,
+        ttl: str = "1h",
+        tenant: str = "",
+        groups: str | None = None,
+        trust: str = "0",
+        audience: str | None = None,
+        **bounds: Any,
     ) -> str:
-        """Mint a token with the command line."""
-        extra = [part for key, value in more.items() for part in (f"--{key}", value)]
-        done = cli(
-            "token", "mint", "--sub", sub, "--tools", tools, "--scopes", scopes, *extra, "--raw", state=self.state
+        """Mint a token with the options of `toolmesh token mint`."""
+        return mint_token(
+            State(self.state).runtime(),
+            timeout=60,
+            sub=sub,
+            tools=split_list(tools),
+            scopes=split_list(scopes),
+            ttl_seconds=parse_seconds(ttl, "--ttl"),
+            tenant=tenant,
+            groups=split_list(groups),
+            trust=int(trust),
+            audience=split_list(audience),
+            bounds=build_bounds(**bounds),
         )
-        return done.stdout.strip()
 
     def rpc(
         self, method: str, params: Any, *, token: str = "", headers: dict[str, str] | None = None

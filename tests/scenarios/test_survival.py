@@ -22,8 +22,14 @@ from libs.common.ids import new_id
 from tests.harness.mesh import Mesh, cli, running_mesh
 from tests.harness.stores import wait_until
 
-SERVICES = ["registry", "authz", "executor", "approval", "audit", "gateway"]
-PARTS = [*SERVICES, "postgres", "valkey", "envoy"]
+
+def rest_as_faults(first: str, *rest: str) -> list[Any]:
+    """Return parameters of which `make test` runs the first, and `make test-faults` the rest."""
+    return [first, *(pytest.param(name, marks=pytest.mark.faults) for name in rest)]
+
+
+SERVICES = rest_as_faults("executor", "registry", "authz", "approval", "audit")
+PARTS = rest_as_faults("executor", "registry", "authz", "approval", "audit", "gateway", "postgres", "valkey", "envoy")
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +97,7 @@ def works(mesh: Mesh) -> bool:
     return "result" in answer.json()
 
 
-@pytest.mark.parametrize("name", ["registry", "authz", "executor", "approval", "audit"])
+@pytest.mark.parametrize("name", SERVICES)
 def test_a_service_that_is_asked_to_stop_under_load_fails_nobody(own_mesh: Mesh, name: str) -> None:
     with under_load(own_mesh) as load:
         began = time.monotonic()

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -45,14 +46,20 @@ def launchers(parent: int) -> list[int]:
     return [pid for pid in found if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"]
 
 
-def until(holds: Callable[[], bool]) -> None:
-    """Poll a condition that has no event; the test timeout bounds it."""
+def until(holds: Callable[[], bool], seconds: float = 300.0) -> None:
+    """Poll a condition that has no event. It is bounded here: the test timeout does not end a thread."""
+    last = time.monotonic() + seconds
     while not holds():
+        assert time.monotonic() < last
         os.sched_yield()
 
 
 def alive(pid: int) -> bool:
-    return Path(f"/proc/{pid}").exists()
+    """Return whether a process runs. One that ended but was not waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def inside(folder: str) -> list[Path]:
