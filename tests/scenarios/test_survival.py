@@ -85,7 +85,10 @@ def under_load(mesh: Mesh, callers: int = 6) -> Iterator[Load]:
     with ThreadPoolExecutor(callers) as pool:
         workers = [pool.submit(load.work) for _ in range(callers)]
         try:
+            wait_until(lambda: len(load.answers) > callers, "the first answers")
             yield load
+            enough = len(load.answers) + 2 * callers
+            wait_until(lambda: len(load.answers) > enough, "answers after the fault", 120)
         finally:
             load.stop.set()
     for worker in workers:
@@ -104,7 +107,6 @@ def test_a_service_that_is_asked_to_stop_under_load_fails_nobody(own_mesh: Mesh,
         pid = own_mesh.kill(name, signal.SIGTERM)
         own_mesh.wait_ready(name, other_than=pid)
         outage = time.monotonic() - began
-    assert len(load.answers) > 20
     # After five seconds without a heartbeat services refuse by design; only a busy machine restarts that slowly.
     failures = [a for _, a in load.failures() if outage < HEARTBEAT_SECONDS or not is_retryable(a)]
     assert [getattr(a, "text", a) for a in failures] == []
