@@ -41,6 +41,7 @@ class ActKind(StrEnum):
     TOOL_ALIAS_MOVED = auto()
     NAMESPACE_CHANGED = auto()
     KEY_SETTLED = auto()
+    UPSTREAM_CHANGED = auto()
     TICKET_CREATED = auto()
     TICKET_VOTED = auto()
     TICKET_ESCALATED = auto()

@@ -11,6 +11,7 @@ _NAMESPACE = "/toolmesh.registry.v1.NamespaceService/"
 _TRUST = "/toolmesh.registry.v1.TrustService/"
 _DISCOVERY = "/toolmesh.registry.v1.DiscoveryService/"
 _RUNNER = "/toolmesh.registry.v1.RunnerService/"
+_UPSTREAM = "/toolmesh.registry.v1.UpstreamService/"
 # Peers that call on behalf of a caller, whose token decides.
 _CARRIERS = (EDGE, ORCHESTRATOR, "gateway")
 _ITSELF: dict[str, Access] = dict.fromkeys((*SERVICES, OPERATOR), AS_PEER)
@@ -90,4 +91,21 @@ POLICY: Policy = {
     _DISCOVERY + "GetToolSchemas": Row(_READERS, deadline=10.0, idempotent=True, tenancy=Tenancy.SHARED),
     _RUNNER + "AnnounceRunners": Row({"executor": AS_PEER}, deadline=5.0, idempotent=True, tenancy=Tenancy.NO_CALLER),
     _RUNNER + "WithdrawRunners": Row({"executor": AS_PEER}, deadline=5.0, idempotent=True, tenancy=Tenancy.NO_CALLER),
+    # An upstream runs programs on executors' machines, so callers have no part in it.
+    **{
+        _UPSTREAM + verb: Row({OPERATOR: AS_PEER}, deadline=5.0, idempotent=True, tenancy=Tenancy.NO_CALLER)
+        for verb in ("AddUpstream", "RefreshUpstream")
+    },
+    # They change the state of every tool of the upstream.
+    **{
+        _UPSTREAM + verb: Row({OPERATOR: AS_PEER}, deadline=60.0, idempotent=True, tenancy=Tenancy.NO_CALLER)
+        for verb in ("AcceptChanges", "RemoveUpstream")
+    },
+    _UPSTREAM + "GetUpstream": Row(_ITSELF, deadline=5.0, idempotent=True, tenancy=Tenancy.NO_CALLER),
+    _UPSTREAM + "ListUpstreams": Row(_ITSELF, deadline=5.0, idempotent=True, tenancy=Tenancy.NO_CALLER),
+    _UPSTREAM + "WatchUpstreams": Row(
+        {OPERATOR: AS_PEER, "executor": AS_PEER}, deadline=None, idempotent=True, tenancy=Tenancy.NO_CALLER
+    ),
+    # Registers every tool that it discovered.
+    _UPSTREAM + "ReportUpstream": Row({"executor": AS_PEER}, deadline=60.0, idempotent=True, tenancy=Tenancy.NO_CALLER),
 }

@@ -13,6 +13,7 @@ from toolmesh.registry.v1 import namespace_service_pb2_grpc as namespace_rpc
 from toolmesh.registry.v1 import registry_service_pb2_grpc as rpc
 from toolmesh.registry.v1 import runner_service_pb2_grpc as runner_rpc
 from toolmesh.registry.v1 import trust_service_pb2_grpc as trust_rpc
+from toolmesh.registry.v1 import upstream_service_pb2_grpc as upstream_rpc
 
 from libs.audit_client.act import ActEncoder
 from libs.audit_client.outbox import ActDelivery, ActRecorder
@@ -33,6 +34,7 @@ from services.registry.adapters.postgres.catalogue import PostgresCatalogue
 from services.registry.adapters.postgres.change_feed import POLL_SECONDS, PolledChangeFeed
 from services.registry.adapters.postgres.change_log import PostgresChangeLog
 from services.registry.adapters.postgres.histories import PostgresHistories
+from services.registry.adapters.postgres.upstreams import PostgresUpstreams
 from services.registry.adapters.search.tool_directory import ToolDirectory
 from services.registry.adapters.search.vector_writer import SETTLE_SECONDS, VectorWriter
 from services.registry.adapters.search.vectors import PostgresVectors
@@ -47,6 +49,7 @@ from services.registry.domain.discovery.text import EMBEDDING_TEXT_VERSION
 from services.registry.domain.lifecycle.sweep_lifecycle import SweepReport, sweep_lifecycle
 from services.registry.domain.trust.compute_score import TrustScorer
 from services.registry.domain.trust.rescore import sweep_scores
+from services.registry.domain.upstreams.publishing import Publisher
 from services.registry.handlers.discovery import DiscoveryHandlers
 from services.registry.handlers.lifecycle import LifecycleHandlers
 from services.registry.handlers.namespace import NamespaceHandlers
@@ -54,6 +57,7 @@ from services.registry.handlers.registry import RegistryHandlers
 from services.registry.handlers.response_cache import CacheClearingWakeup, ResponseCache
 from services.registry.handlers.runners import RunnerHandlers
 from services.registry.handlers.trust import TrustHandlers
+from services.registry.handlers.upstreams import UpstreamHandlers
 from services.registry.migrations import SCHEMA
 from services.registry.policy import POLICY
 from services.registry.public_services import PUBLIC_SERVICES
@@ -119,13 +123,26 @@ async def build(
         journal=log,
         scan_policy=settings.scan_policy,
     )
+    publisher = Publisher(
+        catalogue, JsonSchemaChecker(), announcements, wakeup, clock, scan_policy=settings.scan_policy
+    )
+    upstreams = UpstreamHandlers(
+        upstreams=PostgresUpstreams(engine, acts), publisher=publisher, histories=histories, clock=clock, journal=log
+    )
+
+    def end_watches() -> None:
+        feed.end()
+        upstreams.end_watches()
+
     application = RegistryApplication(
         settings,
         log,
         tracing,
         policy=POLICY,
         verifier=verifier_from(authz, settings, log),
-        services=_services(handlers, lifecycle, namespaces, discovery.handlers, trust, RunnerHandlers(announcements)),
+        services=_services(
+            handlers, lifecycle, namespaces, discovery.handlers, trust, RunnerHandlers(announcements), upstreams
+        ),
         public_services=PUBLIC_SERVICES,
         resources=[
             channel_resource(authz),
@@ -139,7 +156,7 @@ async def build(
             *discovery.resources,
             *_act_delivery(settings, engine, acts, log),
         ],
-        before_drain=feed.end,
+        before_drain=end_watches,
     )
     application.wakeup, application.sweeper, application.language = bus, sweeper, discovery.language
     return application
@@ -210,6 +227,7 @@ def _services(
     discovery: DiscoveryHandlers,
     trust: TrustHandlers,
     runners: RunnerHandlers,
+    upstreams: UpstreamHandlers,
 ) -> list[Service]:
     """Return the gRPC services with their handlers."""
     package = "toolmesh.registry.v1."
@@ -226,4 +244,7 @@ def _services(
         ),
         Service(package + "TrustService", lambda s: trust_rpc.add_TrustServiceServicer_to_server(trust, s)),
         Service(package + "RunnerService", lambda s: runner_rpc.add_RunnerServiceServicer_to_server(runners, s)),
+        Service(
+            package + "UpstreamService", lambda s: upstream_rpc.add_UpstreamServiceServicer_to_server(upstreams, s)
+        ),
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from libs.common.errors import MeshError, Reason, Violation
 from libs.common.tool_names import ToolName
@@ -203,4 +203,50 @@ def watch_fell_behind() -> MeshError:
 def watch_ended() -> MeshError:
     return MeshError(
         Reason.SERVICE_UNAVAILABLE, message="this process is stopping; open the watch again", retry_after=0.1
+    )
+
+
+def upstream_not_found(upstream_id: str) -> MeshError:
+    return MeshError(Reason.NOT_FOUND, message="there is no such upstream", metadata={"upstream": upstream_id})
+
+
+def upstream_exists(upstream_id: str) -> MeshError:
+    return MeshError(
+        Reason.ALREADY_EXISTS,
+        message="another upstream has this id; remove it first, or choose another id",
+        metadata={"upstream": upstream_id},
+    )
+
+
+def upstream_invalid(violations: Sequence[Violation]) -> MeshError:
+    return MeshError(Reason.INVALID_REQUEST, violations=violations)
+
+
+def upstream_busy(upstream_id: str) -> MeshError:
+    return MeshError(
+        Reason.SERVICE_UNAVAILABLE,
+        message="others change the upstream at the same time",
+        metadata={"upstream": upstream_id},
+        retry_after=0.5,
+    )
+
+
+def too_many_upstreams(most: int) -> MeshError:
+    return MeshError(
+        Reason.FAILED_PRECONDITION,
+        message=f"there are {most} upstreams, which is the most; remove one",
+        metadata={"limit": str(most)},
+    )
+
+
+def changes_not_pending(upstream_id: str, pending: Mapping[str, str]) -> MeshError:
+    """The digests are not those that wait. The violations name those that do."""
+    return MeshError(
+        Reason.FAILED_PRECONDITION,
+        message="a digest is not the one that waits for acceptance; read the upstream again",
+        metadata={"upstream": upstream_id},
+        violations=[
+            Violation("changes", "digest.pending", f"{name[:100]} waits with {digest or 'nothing'}")
+            for name, digest in pending.items()
+        ],
     )

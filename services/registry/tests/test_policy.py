@@ -9,6 +9,7 @@ from toolmesh.registry.v1 import (
     namespace_service_pb2,
     runner_service_pb2,
     trust_service_pb2,
+    upstream_service_pb2,
 )
 from toolmesh.registry.v1 import registry_service_pb2 as pb
 
@@ -31,14 +32,16 @@ def test_every_method_has_a_row_and_every_row_a_method() -> None:
         namespace_service_pb2,
         runner_service_pb2,
         trust_service_pb2,
+        upstream_service_pb2,
     )
     services = [service for file in files for service in file.DESCRIPTOR.services_by_name.values()]
-    assert len(services) == 6
+    assert len(services) == 7
     assert set(POLICY) == {f"/{service.full_name}/{method.name}" for service in services for method in service.methods}
 
 
-def test_only_the_stream_has_no_deadline() -> None:
-    assert [method for method, row in POLICY.items() if row.deadline is None] == [f"/{SERVICE.full_name}/WatchTools"]
+def test_only_the_streams_have_no_deadline() -> None:
+    endless = [method for method, row in POLICY.items() if row.deadline is None]
+    assert [method.rpartition("/")[2] for method in endless] == ["WatchTools", "WatchUpstreams"]
 
 
 def test_who_may_register() -> None:

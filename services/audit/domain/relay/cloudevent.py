@@ -42,6 +42,7 @@ _FAMILIES = {
     "token": "token",
     "namespace": "namespace",
     "key": "key",
+    "upstream": "upstream",
     "ticket": "ticket",
 }
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from msgspec import to_builtins
+
 from libs.audit_client.act import Act, ActKind
 from libs.common.json.canonical import digest
 from libs.common.tool_names import ToolName
@@ -12,6 +14,7 @@ from services.registry.domain.model import VersionHead
 from services.registry.domain.namespaces.ownership import Namespace
 from services.registry.domain.trust.facts import Audit, Fact
 from services.registry.domain.trust.stages import StageChange
+from services.registry.domain.upstreams.upstream import Upstream
 
 _KINDS = {REGISTER: ActKind.TOOL_DECLARED, MOVE_ALIAS: ActKind.TOOL_ALIAS_MOVED}
 
@@ -42,6 +45,20 @@ def namespace_changed(before: Namespace | None, after: Namespace, now: datetime)
         before=_digest(before) if before is not None else "",
         after=_digest(after),
         details=_shown(after) | {"previous_owner": before.owner if before is not None else ""},
+    )
+
+
+def upstream_changed(upstream: Upstream, verb: str, reason: str = "") -> Act:
+    """Return the act that added, refreshed, accepted or removed an upstream. Its endpoint is named by a digest."""
+    accepted = sorted(f"{tool.native_name}={tool.accepted_digest}" for tool in upstream.tools if tool.accepted_digest)
+    return Act(
+        kind=ActKind.UPSTREAM_CHANGED,
+        resource=upstream.name,
+        time=upstream.update_time,
+        after=digest(to_builtins(upstream.endpoint)),
+        reason=reason,
+        state=upstream.state.value,
+        details={"verb": verb, "accepted": digest(accepted), "revision": upstream.revision},
     )
 
 

@@ -145,3 +145,12 @@ transitions = Table(
     Column("request_id", Text, nullable=False),
     Column("time", _MOMENT, nullable=False),
 )
+
+# Servers outside the mesh. The revision grows with every change and guards against lost updates.
+upstreams = Table(
+    "upstreams",
+    metadata,
+    Column("upstream_id", _NAME, primary_key=True),
+    Column("revision", BigInteger, nullable=False),
+    Column("document", LargeBinary, nullable=False),
+)

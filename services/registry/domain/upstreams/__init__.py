@@ -1,0 +1,1 @@
+"""Servers outside the mesh, and their tools."""

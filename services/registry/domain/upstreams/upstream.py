@@ -1,0 +1,152 @@
+"""The entities of upstreams: how a server is reached, whether it answers, and what became of each of its tools."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+
+from msgspec import Struct
+
+from services.registry.domain.publishing.manifest import MutationClass
+
+
+class UpstreamState(StrEnum):
+    """Whether an upstream answers."""
+
+    PENDING = "pending"
+    READY = "ready"
+    UNAVAILABLE = "unavailable"
+
+
+class ToolState(StrEnum):
+    """What became of a tool of an upstream."""
+
+    ADMITTED = "admitted"
+    REFUSED = "refused"
+    QUARANTINED = "quarantined"
+    MISSING = "missing"
+
+
+class Mount(Struct, frozen=True):
+    """A path of the executor's machine that a confined server sees."""
+
+    path: str
+    writable: bool = False
+
+
+class StdioEndpoint(Struct, frozen=True, tag="mcp_stdio"):
+    """An MCP server that executors run in a sandbox."""
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str] = {}
+    mounts: tuple[Mount, ...] = ()
+    allowed_hosts: tuple[str, ...] = ()
+    package: str = ""
+    lock_digest: str = ""
+
+
+class HttpEndpoint(Struct, frozen=True, tag="mcp_http"):
+    """An MCP server over Streamable HTTP."""
+
+    url: str
+
+
+Endpoint = StdioEndpoint | HttpEndpoint
+
+
+class Overlay(Struct, frozen=True):
+    """What the deployment says about one tool."""
+
+    native_name: str
+    mutation_class: MutationClass
+    compensation_tool: str = ""
+
+
+class Finding(Struct, frozen=True):
+    """One reason why a tool was refused."""
+
+    path: str
+    rule: str
+    message: str
+
+
+class UpstreamTool(Struct, frozen=True):
+    """One tool of an upstream, by its native name."""
+
+    native_name: str
+    state: ToolState
+    tool_version: str = ""
+    """The version that the mesh offers; empty if the tool was never admitted."""
+    mutation_class: str = ""
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
+    accepted_digest: str = ""
+    accepted_definition: str = ""
+    """JSON."""
+    pending_digest: str = ""
+    """The digest of the definition that the server offers, where it is not the accepted one."""
+    pending_definition: str = ""
+
+
+class Upstream(Struct, frozen=True):
+    """A server outside the mesh. The id is also the namespace of its tools."""
+
+    upstream_id: str
+    endpoint: Endpoint
+    added_by: str
+    create_time: datetime
+    update_time: datetime
+    overlays: tuple[Overlay, ...] = ()
+    state: UpstreamState = UpstreamState.PENDING
+    state_reason: str = ""
+    server_name: str = ""
+    server_version: str = ""
+    protocol_version: str = ""
+    tools: tuple[UpstreamTool, ...] = ()
+    last_answer_time: datetime | None = None
+    last_answer_instance: str = ""
+    """The executor that the server last answered."""
+    generation: int = 1
+    observed_generation: int = 0
+    revision: int = 1
+
+    @property
+    def name(self) -> str:
+        """The resource name."""
+        return f"upstreams/{self.upstream_id}"
+
+    @property
+    def etag(self) -> str:
+        """Differs after every change."""
+        return f"{self.revision:x}"
+
+    def overlay_of(self, native_name: str) -> Overlay | None:
+        """Return what the deployment says about a tool."""
+        return next((overlay for overlay in self.overlays if overlay.native_name == native_name), None)
+
+
+class DiscoveredTool(Struct, frozen=True):
+    """A tool as its server describes it."""
+
+    native_name: str
+    definition: bytes
+    """JSON."""
+
+
+class Discovery(Struct, frozen=True):
+    """What a server offers."""
+
+    server_name: str
+    server_version: str
+    protocol_version: str
+    tools: tuple[DiscoveredTool, ...]
+
+
+class Report(Struct, frozen=True):
+    """What an executor found out about an upstream. Without a discovery, the reason says why."""
+
+    instance: str
+    generation: int
+    discovery: Discovery | None
+    reason: str = ""
