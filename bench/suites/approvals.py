@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any
 
 import psycopg
+from google.protobuf.duration_pb2 import Duration
 from toolmesh.approval.v1 import approval_service_pb2 as pb
 from toolmesh.approval.v1 import approval_service_pb2_grpc as rpc
 from toolmesh.approval.v1 import ticket_pb2
@@ -31,7 +32,7 @@ MOST_SLOWER = 2.0
 
 
 def run(stage: Stage) -> Iterator[Row]:
-    """Measure the life of tickets, then lists and watches beside few and beside many open ones."""
+    """Measure the life of tickets, then lists, watches and escalation beside few and beside many open ones."""
     target = stage.floor(EMPTY)
     empty = offer(
         "approvals", "an empty call", target, [Body(b"")], concurrency=AT, pids=[stage.floor_pid], seconds=1.5, warm=0.5
@@ -40,10 +41,11 @@ def run(stage: Stage) -> Iterator[Row]:
     with ExitStack() as stack:
         desk = _Desk(stage, stack)
         yield _lives(desk, stage).against(empty)
-        few = [desk.list_row("few"), desk.watch_row("few")]
+        few = [desk.list_row("few"), desk.watch_row("few"), desk.escalation_row("few")]
         yield from few
         _copy_ticket(stage.database(), desk.create().name.removeprefix("tickets/"))
-        for row, before in zip((desk.list_row("10,000"), desk.watch_row("10,000")), few, strict=True):
+        many = [desk.list_row("10,000"), desk.watch_row("10,000"), desk.escalation_row("10,000")]
+        for row, before in zip(many, few, strict=True):
             slower = row.p50_ms / before.p50_ms if before.p50_ms else 0.0
             yield row.held(f"at most {MOST_SLOWER:g} times as long as beside few", met=slower <= MOST_SLOWER)
 
@@ -55,10 +57,11 @@ class _Desk:
         mesh = stage.mesh
         self._executor = rpc.ApprovalServiceStub(stack.enter_context(mesh.direct_channel("approval", "executor")))
         self._people = rpc.ApprovalServiceStub(stack.enter_context(mesh.direct_channel("approval")))
+        self._database = stack.enter_context(psycopg.connect(stage.database(), autocommit=True))
         token = mesh.token(sub="did:web:example.com:bob", scopes="approvals:decide", groups="approvers", tenant="bench")
         self._metadata: Any = [("authorization", f"Bearer {token}")]
 
-    def create(self) -> Any:
+    def create(self, **more: Any) -> Any:
         request = pb.CreateTicketRequest(
             request_id=new_id(),
             tool_version="tools/core.echo/versions/1.0.0",
@@ -67,6 +70,7 @@ class _Desk:
             requester=_requester(),
             invocation="invocations/bench",
             escalation_chain=["approvers", "owners"],
+            **more,
         )
         return self._executor.CreateTicket(request, timeout=60).ticket
 
@@ -106,6 +110,26 @@ class _Desk:
         watch.cancel()
         return Row("approvals", f"a new ticket at a watcher, beside {beside} open", p50_ms=took)
 
+    def escalation_row(self, beside: str) -> Row:
+        """Measure how long after its time the escalation of a ticket is stored. The sweeper runs every two seconds."""
+
+        def lateness() -> float:
+            # The second of two groups is asked after a quarter of the lifetime.
+            ticket = self.create(lifetime=Duration(seconds=4))
+            due, name = ticket.escalate_time.ToNanoseconds() / 1e9, ticket.name.removeprefix("tickets/")
+            while (stored := self._escalated(name)) is None:
+                time.sleep(0.02)
+            return (stored - due) * 1000
+
+        took = round(median(lateness() for _ in range(10)), 2)
+        return Row("approvals", f"an escalation stored after it is due, beside {beside} open", p50_ms=took)
+
+    def _escalated(self, ticket_id: str) -> float | None:
+        """Return when the escalation of a ticket was stored; None if it is not yet."""
+        found = "select extract(epoch from update_time)::float8 from approval.tickets where escalation_index = 1"
+        row = self._database.execute(f"{found} and ticket_id = %s", [ticket_id]).fetchone()
+        return None if row is None else float(row[0])
+
 
 def _copy_ticket(database: str, ticket_id: str) -> None:
     """Make many open tickets out of one, each for another call."""
@@ -119,6 +143,8 @@ def _copy_ticket(database: str, ticket_id: str) -> None:
         copies = f"from approval.tickets, generate_series(1, {OPEN}) n where ticket_id = %s"
         into = f"insert into approval.tickets ({', '.join(names)})"
         connection.execute(f"{into} select {', '.join(values)} {copies}", [ticket_id])
+        # As the database does by itself within a minute.
+        connection.execute("analyze approval.tickets")
 
 
 def _requester() -> caller_pb2.Caller:

@@ -83,6 +83,7 @@ def person_of(identity: Identity) -> Person:
         tenant=identity.tenant,
         groups=frozenset(identity.groups),
         scopes=identity.scopes,
+        token_id=identity.token_id,
         delegated=bool(identity.agent or identity.chain or identity.tier != "user"),
     )
 

@@ -18,9 +18,17 @@ from services.approval.domain.create_ticket import create_ticket
 from services.approval.domain.deny_ticket import deny_ticket
 from services.approval.domain.get_ticket import get_ticket
 from services.approval.domain.list_tickets import list_tickets
+from services.approval.domain.open_ticket_link import open_ticket_link
 from services.approval.domain.override_ticket import override_ticket, review_override
 from services.approval.domain.person import Person
-from services.approval.domain.ports import ApproverAuthority, Revocations, TicketChanges, Tickets, WatcherCheck
+from services.approval.domain.ports import (
+    ApproverAuthority,
+    Revocations,
+    TicketChanges,
+    TicketLinks,
+    Tickets,
+    WatcherCheck,
+)
 from services.approval.domain.redeem_ticket import redeem_ticket
 from services.approval.domain.rules import ApprovalRules
 from services.approval.domain.watch_tickets import watch_tickets
@@ -31,6 +39,7 @@ class ApprovalHandlers(rpc.ApprovalServiceServicer):
     """Converts, makes one call to the domain, and converts back."""
 
     tickets: Tickets
+    links: TicketLinks
     changes: TicketChanges
     authority: ApproverAuthority
     revocations: Revocations
@@ -91,6 +100,12 @@ class ApprovalHandlers(rpc.ApprovalServiceServicer):
         verdict = review_from(request.verdict)
         ticket = await review_override(request.name, verdict, request.finding, _person(), self.tickets, self.authority)
         return pb.ReviewOverrideResponse(ticket=ticket_to(ticket))
+
+    async def OpenTicketLink(self, request: pb.OpenTicketLinkRequest, context: Any) -> pb.OpenTicketLinkResponse:
+        ticket = await open_ticket_link(
+            request.name, request.token, _person(), self.links, self.tickets, self.authority
+        )
+        return pb.OpenTicketLinkResponse(ticket=ticket_to(ticket))
 
 
 def _reader() -> Person | None:

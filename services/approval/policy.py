@@ -32,4 +32,6 @@ POLICY: Policy = {
     _PREFIX + "RedeemTicket": Row({_EXECUTOR: AS_PEER}, deadline=5.0, idempotent=True, tenancy=Tenancy.NO_CALLER),
     _PREFIX + "OverrideTicket": Row(_OVERRIDERS, deadline=5.0, idempotent=True, tenancy=Tenancy.OWN),
     _PREFIX + "ReviewOverride": Row(_APPROVERS, deadline=5.0, idempotent=True, tenancy=Tenancy.OWN),
+    # Not idempotent: a link works once for each person.
+    _PREFIX + "OpenTicketLink": Row(_APPROVERS, deadline=5.0, idempotent=False, tenancy=Tenancy.OWN),
 }

@@ -16,6 +16,7 @@ from libs.common.sql.engine import engine_for
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 from libs.common.webhooks.sender import WebhookSender
+from services.approval.adapters.notifications.links import PostgresLinks
 from services.approval.adapters.notifications.queue import NotificationQueue
 from services.approval.adapters.notifications.sender import NotificationSender
 from services.approval.adapters.postgres_tickets import PostgresTickets
@@ -38,13 +39,13 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> RpcApplicatio
     delivery = ActDelivery(engine, acts, audit, log)
     webhooks = WebhookSender(settings.approval_notifications.destinations())
     channels = settings.approval_notifications.open(webhooks)
-    notifier = NotificationSender(
-        NotificationQueue(engine), channels, settings.approval_notifications.hourly_limit, log
-    ).task()
+    links, hourly_limit = PostgresLinks(engine), settings.approval_notifications.hourly_limit
+    notifier = NotificationSender(NotificationQueue(engine), links, channels, hourly_limit, log).task()
     tickets = PostgresTickets(engine, acts, channels, max_open=settings.approval_rules.max_open)
     feed, sweeper = TicketFeed(tickets, log), ticket_sweeper(tickets, log)
     handlers = ApprovalHandlers(
         tickets=tickets,
+        links=links,
         changes=feed,
         authority=IntrospectedAuthority(authz),
         revocations=FollowedRevocations(verifier.view),

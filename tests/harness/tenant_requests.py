@@ -94,6 +94,7 @@ NAMED: dict[str, Entry] = {
     "ApprovalService.ReviewOverride": lambda owner: {
         "name": owner.ticket, "verdict": ticket_pb2.REVIEW_STATE_UPHELD, "finding": "because",
     },
+    "ApprovalService.OpenTicketLink": lambda owner: {"name": owner.ticket, "token": "0" * 64},
     "AuditService.GetRecord": lambda owner: {"name": owner.record},
     "LogService.GetInclusionProof": lambda owner: {"sequence": int(owner.record.rpartition("/")[2])},
 }  # fmt: skip

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import httpx
 import pytest
 from toolmesh.approval.v1 import approval_service_pb2 as pb
 from toolmesh.approval.v1 import approval_service_pb2_grpc as rpc
@@ -139,11 +140,39 @@ def ended(office: Office, job: Any) -> dict[str, Any]:
     return content
 
 
+def by_mcp(office: Office, call: dict[str, Any]) -> dict[str, Any]:
+    """Call the tool as an MCP client does, without a session."""
+    meta = {
+        "dev.toolmesh/idempotencyKey": call["idempotency_key"],
+        "dev.toolmesh/ticket": call.get("ticket", ""),
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    name = SHRED.replace(".", "__")
+    params = {"name": name, "arguments": call["arguments"], "_meta": meta}
+    headers = {
+        "authorization": f"Bearer {office.token}",
+        "accept": "application/json, text/event-stream",
+        "mcp-protocol-version": "2026-07-28",
+        "mcp-method": "tools/call",
+        "mcp-name": name,
+    }
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    answer = httpx.post(f"{office.mesh.url}/mcp", json=body, headers=headers, timeout=60, trust_env=False).json()
+    result: dict[str, Any] = answer["result"]
+    if result.get("isError"):
+        return _failure(result["_meta"]["dev.toolmesh/error"])
+    content: dict[str, Any] = result["structuredContent"]
+    return content
+
+
 PATHS: dict[str, Path_] = {
     "grpc": by_grpc,
     "direct": directly,
     "json-rpc": by_json_rpc,
     "group": by_group,
+    "mcp": by_mcp,
 }
 
 
@@ -250,6 +279,14 @@ def test_each_wrong_use_of_a_ticket_has_its_own_reason(office: Office, tmp_path:
     cli("token", "revoke", asking, state=mesh.state)
     assert office.call("revoked", revoked)["reason"] == "TICKET_TOKEN_REVOKED"
 
+    assert office.call("revoked")["ticket"] != revoked
+    # The same holds for the token that approved.
+    approving = mesh.token(sub=BOB, scopes="approvals:decide", groups="approvers")
+    unfounded = ticket_for("unfounded")
+    assert office.approve(unfounded, approving) is None
+    cli("token", "revoke", approving, state=mesh.state)
+    assert office.call("unfounded", unfounded)["reason"] == "TICKET_APPROVER_REVOKED"
+
     register(mesh, tmp_path, "1.1.0")
     assert office.call("first", first)["reason"] == "TICKET_TOOL_CHANGED"
     assert office.call("first", first, version="1.0.0") == {"removed": False}
@@ -267,5 +304,5 @@ def test_each_wrong_use_of_a_ticket_has_its_own_reason(office: Office, tmp_path:
     assert refusals >= {
         *("SELF_APPROVAL", "APPROVER_NOT_ELIGIBLE", "TICKET_ARGUMENTS_CHANGED", "TICKET_CALLER_MISMATCH"),
         *("TICKET_CLOSED", "APPROVAL_REJECTED", "TICKET_TOKEN_REVOKED", "TICKET_TOOL_CHANGED"),
-        *("TICKET_POLICY_CHANGED", "TICKET_REDEEMED"),
+        *("TICKET_POLICY_CHANGED", "TICKET_REDEEMED", "TICKET_APPROVER_REVOKED"),
     }

@@ -7,10 +7,13 @@ import hashlib
 import html
 import json
 import re
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 
@@ -22,6 +25,7 @@ from services.authz.tests.adapters.issuers.test_trusted_issuers import entry
 from services.authz.tests.https_server import HttpsServer, serving
 from tests.harness.mesh import Mesh, cli, running_mesh
 from tests.harness.shredding import MANIFESTS, SHRED, register_shred_report
+from tests.harness.stores import wait_until
 
 ALICE, BOB = "did:web:example.com:alice", "did:web:example.com:bob"
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)> \u202egnp.exe\u202c \"'{{7*7}}"
@@ -130,6 +134,8 @@ class Desk:
     provider: LoginProvider
     token: str
     approver: str
+    links: dict[str, str]
+    """The path of the link to each ticket that approvers were notified of."""
 
     def call(self, name: str, ticket: str = "") -> dict[str, Any]:
         call = {"tool": SHRED, "arguments": {"name": name}, "idempotency_key": f"shred-{name}", "ticket": ticket}
@@ -153,10 +159,41 @@ class Desk:
         return browser
 
 
+class Notified(BaseHTTPRequestHandler):
+    """Receives the notifications of approvers."""
+
+    links: dict[str, str]
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        for each in body["notifications"]:
+            self.links[each["ticket"]] = each["link"].removeprefix("https://mesh.example.com")
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (the name is the base class's)
+        """Say nothing."""
+
+
+@contextmanager
+def notified(folder: Path) -> Iterator[tuple[Path, dict[str, str]]]:
+    """Receive notifications; yield the file that says so to the mesh, and the links by ticket."""
+    links: dict[str, str] = {}
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Receiver", (Notified,), {"links": links}))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    secret = "whsec_" + base64.b64encode(b"k" * 32).decode()
+    hook = {"name": "hook", "kind": "webhook", "url": f"http://localhost:{server.server_port}/", "secret": secret}
+    link = "https://mesh.example.com/console/approvals"
+    file = {"channels": [hook], "internal_hosts": ["localhost"], "hourly_limit": 10_000, "link": link}
+    (folder / "channels.json").write_text(json.dumps(file))
+    yield folder / "channels.json", links
+    server.shutdown()
+
+
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory, pki: Any) -> Iterator[Desk]:
     folder = tmp_path_factory.mktemp("console")
-    with serving(pki) as server:
+    with serving(pki) as server, notified(folder) as (channels, links):
         provider = LoginProvider(server, Provider())
         provider.describe()
         grant = {"tools": ["echo"], "scopes": ["approvals:decide"], "trust_level": 20, "lifetime_seconds": 600}
@@ -176,12 +213,13 @@ def desk(tmp_path_factory: pytest.TempPathFactory, pki: Any) -> Iterator[Desk]:
             "TOOLMESH_CONSOLE_OIDC_ISSUER": server.address,
             "TOOLMESH_CONSOLE_OIDC_CLIENT_ID": CLIENT,
             "TOOLMESH_CONSOLE_OIDC_CA": str(pki.ca),
+            "TOOLMESH_APPROVAL_NOTIFICATIONS": str(channels),
         }
         with running_mesh(folder / "state", **settings) as mesh:
             register_shred_report(mesh, folder)
             cli("tools", "register", str(MANIFESTS / "write_report.json"), state=mesh.state)
             approver = mesh.token(sub=BOB, scopes="approvals:decide", groups="approvers")
-            yield Desk(mesh, provider, mesh.token(sub=ALICE, trust="90"), approver)
+            yield Desk(mesh, provider, mesh.token(sub=ALICE, trust="90"), approver, links)
 
 
 def test_an_approver_sees_a_call_and_decides_about_it(desk: Desk) -> None:
@@ -272,6 +310,30 @@ def test_pages_show_what_the_token_may_see(desk: Desk) -> None:
     assert len(set(static)) == 5
     for url in set(static):
         assert "immutable" in desk.browser().get(url).headers["cache-control"]
+
+
+def test_the_link_of_a_notification_needs_the_login_and_works_once(desk: Desk) -> None:
+    ticket = desk.ticket("linked")
+    wait_until(lambda: ticket in desk.links, "the notification of approvers")
+    link = desk.links[ticket]
+    # Without the login it only leads there, however often it is opened.
+    browser = Browser(desk.mesh)
+    for _ in range(2):
+        login = browser.get(link)
+    form = dict(parse_qsl(urlsplit(login.headers["location"]).query))
+    assert form["next"] == link
+    accepted = browser.post("/console/login", {"token": desk.approver, **form})
+    opened = browser.get(accepted.headers["location"])
+    assert (opened.status_code, opened.headers["location"]) == (303, page(ticket))
+    assert browser.state(ticket) == "pending"
+    replayed = browser.get(link)
+    assert (replayed.status_code, "TICKET_LINK_USED" in replayed.text) == (409, True)
+    other = desk.browser(desk.mesh.token(sub=ALICE, scopes="approvals:decide", groups="approvers"))
+    assert "SELF_APPROVAL" in other.get(link).text
+    assert browser.get(f"{page(ticket)}?link={'0' * 64}").status_code == 404
+    acts = json.loads(cli("audit", "acts", ticket, "--json", state=desk.mesh.state).stdout)["records"]
+    refused = [act["record"]["act"]["reason"] for act in acts if act["record"]["event_class"] == "ticket_refused"]
+    assert sorted(refused) == ["SELF_APPROVAL", "TICKET_LINK_USED"]
 
 
 def test_an_open_page_hears_of_a_new_ticket(desk: Desk) -> None:

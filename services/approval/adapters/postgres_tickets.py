@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, and_, func, literal, not_, or_, select, tuple_, update
 from sqlalchemy.dialects.postgresql import ARRAY, insert
@@ -28,6 +28,16 @@ from services.approval.domain.states import OPEN, TicketState
 _ATTEMPTS = 5
 _NOW = func.statement_timestamp()
 _ASKING = frozenset({StepKind.CREATED, StepKind.ESCALATED})
+
+
+class TicketChangePage(NamedTuple):
+    """Tickets that changed."""
+
+    revisions: dict[str, int]
+    """The revision of each ticket, by its id."""
+    last: ChangeCursor
+    read_time: datetime
+    """When it was read: what committed before is in it or behind `last`."""
 
 
 class PostgresTickets:
@@ -109,19 +119,17 @@ class PostgresTickets:
                 await self._store(connection, stored, stored.at(now or stored.create_time))
         return len(rows)
 
-    async def changed_since(self, after: ChangeCursor | None, limit: int) -> tuple[dict[str, int], ChangeCursor]:
-        """Return the revisions of tickets that changed behind a cursor, the oldest change first, and the last cursor.
-
-        Without a cursor it is that of now.
-        """
+    async def changed_since(self, after: ChangeCursor | None, limit: int) -> TicketChangePage:
+        """Return the tickets that changed behind a cursor, the oldest change first; none without a cursor."""
         order = (tickets.c.update_time, tickets.c.ticket_id)
         async with separately(self._engine) as connection:
+            now = await _time(connection)
             if after is None:
-                return {}, ChangeCursor(await _time(connection), "")
+                return TicketChangePage({}, ChangeCursor(now, ""), now)
             rows = select(*order, tickets.c.revision).where(tuple_(*order) > tuple_(*after))
             result = (await connection.execute(rows.order_by(*order).limit(limit))).all()
         last = ChangeCursor(result[-1].update_time, result[-1].ticket_id) if result else after
-        return {row.ticket_id: row.revision for row in result}, last
+        return TicketChangePage({row.ticket_id: row.revision for row in result}, last, now)
 
     async def load(self, ticket_ids: Sequence[str]) -> list[Ticket]:
         """Return tickets as of now."""
@@ -200,16 +208,10 @@ def conditions_of(query: TicketQuery) -> list[ColumnElement[bool]]:
     if query.view is View.REQUESTER:
         conditions.append(own)
     elif query.view is View.APPROVER:
-        conditions += [_asks(reader), not_(_takes_part(reader))]
+        conditions += [tickets.c.asked_groups.overlap(_texts(reader)), not_(_takes_part(reader))]
     elif READ_SCOPE not in reader.scopes:
         conditions.append(or_(own, tickets.c.escalation_chain.overlap(_texts(reader))))
     return conditions
-
-
-def _asks(reader: Person) -> ColumnElement[bool]:
-    """Return the condition that a group of the reader is asked by now."""
-    asked = tickets.c.escalation_chain[1 : tickets.c.escalation_index + 1]
-    return asked.op("&&", is_comparison=True)(_texts(reader))
 
 
 def _takes_part(reader: Person) -> ColumnElement[bool]:

@@ -34,6 +34,7 @@ tickets = Table(
     Column("policies", ARRAY(Text), nullable=False),
     Column("escalation_chain", ARRAY(Text), nullable=False),
     Column("escalation_index", Integer, nullable=False),
+    Column("asked_groups", ARRAY(Text), Computed("escalation_chain[1:escalation_index + 1]", persisted=True)),
     Column("escalate_times", ARRAY(_MOMENT), nullable=False),
     Column("quorum", Integer, nullable=False),
     Column("lifetime", INTERVAL),
@@ -49,6 +50,16 @@ tickets = Table(
     Column("redemption_id", Text, nullable=False),
     Column("redeem_invocation", Text, nullable=False),
     Column("update_time", _MOMENT, nullable=False),
+)
+
+ticket_links = Table(
+    "ticket_links",
+    metadata,
+    Column("token_digest", LargeBinary, primary_key=True),
+    Column("ticket_id", Text(collation="C"), nullable=False),
+    Column("approver_group", Text, nullable=False),
+    Column("used_by", ARRAY(Text), nullable=False),
+    Column("expire_time", _MOMENT, nullable=False),
 )
 
 notifications = Table(

@@ -33,8 +33,8 @@ class TicketFeed:
 
     def __init__(self, tickets: PostgresTickets, log: Log) -> None:
         self._tickets = tickets
-        self._since: datetime | None = None
-        """Where the next round begins."""
+        self._round_began: datetime | None = None
+        """When this round was begun; None between rounds."""
         self._after: ChangeCursor | None = None
         """Where this round goes on. Many changes may have the same time, so it is a time and an id."""
         self._seen: BoundedCache[str, int] = BoundedCache(_SEEN)
@@ -75,7 +75,8 @@ class TicketFeed:
             self._watchers.discard(queue)
 
     async def _poll(self) -> None:
-        revisions, last = await self._tickets.changed_since(self._after, BATCH)
+        revisions, last, read_time = await self._tickets.changed_since(self._after, BATCH)
+        self._round_began = self._round_began or read_time
         fresh = [ticket_id for ticket_id, revision in revisions.items() if self._seen.get(ticket_id) != revision]
         for start in range(0, len(fresh), READ_AT_ONCE):
             piece = fresh[start : start + READ_AT_ONCE]
@@ -87,8 +88,8 @@ class TicketFeed:
             self._after = last
             self._poller.wake()
         else:
-            self._since = max(self._since or last.update_time - OVERLAP, last.update_time - OVERLAP)
-            self._after = ChangeCursor(self._since, "")
+            # By the clock, not by the last change: otherwise a burst that nothing follows is read again and again.
+            self._after, self._round_began = ChangeCursor(self._round_began - OVERLAP, ""), None
 
     def _hand_out(self, changed: Sequence[Ticket]) -> None:
         for queue in list(self._watchers):

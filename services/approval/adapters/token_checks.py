@@ -1,8 +1,8 @@
-"""Asks authz about the tokens of approvers, and looks up revocations of requesters' tokens."""
+"""Asks authz about the tokens of approvers, and looks up revocations of tokens that a ticket relies on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 import grpc.aio
@@ -15,7 +15,7 @@ from libs.common.call_context import serving
 from libs.common.errors import MeshError, Reason
 from libs.common.runtime.clock import Clock
 from services.approval.domain.errors import revocations_unknown
-from services.approval.domain.model import Requester
+from services.approval.domain.model import Ticket
 
 _ASK_SECONDS = 2.0
 
@@ -43,16 +43,25 @@ class FollowedRevocations:
     def __init__(self, view: RevocationView) -> None:
         self._view = view
 
-    def revoked(self, requester: Requester, since: datetime) -> bool:
-        chain = requester.delegation_chain
-        marks = {f"token:{token_id}" for token_id in (requester.token_id, *(t for _, t in chain)) if token_id}
+    def find_revoked(self, ticket: Ticket) -> Reason | None:
+        requester = ticket.draft.requester
+        token_ids = [requester.token_id, *(token_id for _, token_id in requester.delegation_chain)]
         # Every token of the chain was made before the ticket, so a later revocation of a holder concerns it.
-        holders = tuple((holder, since.timestamp()) for holder in sorted(requester.participants))
-        if self._view.refuses(TokenLineage(frozenset(marks), holders, requester.tenant)):
-            return True
+        holders = [(holder, ticket.create_time) for holder in sorted(requester.participants)]
+        if self._refuses(token_ids, holders, requester.tenant):
+            return Reason.TICKET_TOKEN_REVOKED
+        approvals = ticket.approvals
+        voters = [(approver, time) for approver, _, time in approvals]
+        if self._refuses([token_id for _, token_id, _ in approvals], voters, requester.tenant):
+            return Reason.TICKET_APPROVER_REVOKED
         if not self._view.believed():
             raise revocations_unknown()
-        return False
+        return None
+
+    def _refuses(self, token_ids: Sequence[str], holders: Sequence[tuple[str, datetime]], tenant: str) -> bool:
+        marks = frozenset(f"token:{token_id}" for token_id in token_ids if token_id)
+        made = tuple((holder, time.timestamp()) for holder, time in holders)
+        return self._view.refuses(TokenLineage(marks, made, tenant))
 
 
 class FollowedWatchers:

@@ -76,6 +76,16 @@ def not_redeemable(reason: Reason, name: str) -> MeshError:
     return MeshError(reason, metadata={"ticket": name})
 
 
+def link_used(name: str) -> MeshError:
+    """The person has used the link before."""
+    return MeshError(Reason.TICKET_LINK_USED, metadata={"ticket": name})
+
+
+def link_expired(name: str) -> MeshError:
+    """The link is too old."""
+    return MeshError(Reason.TICKET_LINK_EXPIRED, metadata={"ticket": name})
+
+
 def revocations_unknown() -> MeshError:
     """The revocations are not known at present, so no approval is used."""
     return MeshError(Reason.SERVICE_UNAVAILABLE, message="revocations are not known at present", retry_after=1.0)

@@ -58,6 +58,8 @@ class Verdict:
     approved: bool
     comment: str
     decide_time: datetime
+    token_id: str = ""
+    """The token that the vote was cast with."""
 
 
 class StepKind(StrEnum):
@@ -106,6 +108,8 @@ class Override:
     reviewer: str = ""
     finding: str = ""
     review_time: datetime | None = None
+    token_id: str = ""
+    """The token that the override was made with."""
 
 
 class CallBinding:
@@ -213,6 +217,13 @@ class Ticket:
     def groups(self) -> tuple[str, ...]:
         """The groups that are asked by now."""
         return self.draft.escalation_chain[: self.escalation_index + 1]
+
+    @property
+    def approvals(self) -> tuple[tuple[str, str, datetime], ...]:
+        """Who approved it: subject, token id and time of each."""
+        votes = tuple((vote.approver, vote.token_id, vote.decide_time) for vote in self.verdicts if vote.approved)
+        made = self.override
+        return votes if made is None else (*votes, (made.actor, made.token_id, made.override_time))
 
     @property
     def next_time(self) -> datetime | None:

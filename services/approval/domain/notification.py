@@ -17,6 +17,8 @@ class Notification:
     ticket: Ticket
     step: int
     group: str
+    link_token: str = ""
+    """Leads an approver to the ticket, after a login."""
 
     @property
     def notification_id(self) -> str:

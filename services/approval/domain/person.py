@@ -18,6 +18,7 @@ class Person:
     tenant: str = ""
     groups: frozenset[str] = frozenset()
     scopes: frozenset[str] = frozenset()
+    token_id: str = ""
     delegated: bool = False
     """True if an agent acts for the person. Decisions are made in person."""
 

@@ -9,10 +9,11 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from libs.common.auth.identity import Identity
-from libs.common.errors import MeshError
-from services.approval.domain.model import Requester, Ticket
+from libs.common.errors import MeshError, Reason
+from services.approval.domain.model import Ticket
 from services.approval.domain.person import Person
 from services.approval.domain.states import TicketState
+from services.approval.domain.ticket_link import TicketLink
 
 Change = Callable[[Ticket, datetime], Ticket]
 """Computes the ticket after a change, from the stored one and the time of the store. May raise MeshError."""
@@ -92,6 +93,19 @@ class Tickets(Protocol):
         ...
 
 
+LinkCheck = Callable[[TicketLink, datetime], None]
+"""Returns if a link may be used at a time of the store, else raises MeshError."""
+
+
+class TicketLinks(Protocol):
+    """The links of notifications."""
+
+    async def use(self, ticket_id: str, token: str, person: Person, check: LinkCheck) -> bool:
+        """Note that a person uses a link, unless `check` raises; return False if the ticket has no such link. One of
+        concurrent uses comes first."""
+        ...
+
+
 class TicketChanges(Protocol):
     """The changes of all tickets."""
 
@@ -112,9 +126,10 @@ class ApproverAuthority(Protocol):
 class Revocations(Protocol):
     """The revocations of tokens."""
 
-    def revoked(self, requester: Requester, since: datetime) -> bool:
-        """Return whether a token in the requester's chain was revoked since then. Raises SERVICE_UNAVAILABLE while that
-        is not known."""
+    def find_revoked(self, ticket: Ticket) -> Reason | None:
+        """Return TICKET_TOKEN_REVOKED if a token in the requester's chain was revoked since the ticket was created,
+        TICKET_APPROVER_REVOKED if that of an approver was since its vote, else None. Raises SERVICE_UNAVAILABLE while
+        that is not known."""
         ...
 
 

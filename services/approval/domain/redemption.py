@@ -11,16 +11,17 @@ from services.approval.domain.model import Redemption, StepKind, Ticket
 from services.approval.domain.states import TicketState, Verb
 
 
-def redeem(ticket: Ticket, use: Redemption, now: datetime, *, revoked: bool) -> Ticket:
+def redeem(ticket: Ticket, use: Redemption, now: datetime, *, revoked: Reason | None) -> Ticket:
     """Return the redeemed ticket, or raise why the approval does not hold for this call.
 
-    The same use may redeem again while the approval would hold, so that a call that was interrupted goes on.
+    `revoked` is the reason if a token that the approval relies on was revoked. The same use may redeem again while the
+    approval would hold, so that a call that was interrupted goes on.
     """
     ticket = ticket.at(now)
     if (reason := _mismatch(ticket, use)) is not None:
         raise not_redeemable(reason, ticket.name)
-    if revoked:
-        raise not_redeemable(Reason.TICKET_TOKEN_REVOKED, ticket.name)
+    if revoked is not None:
+        raise not_redeemable(revoked, ticket.name)
     if (error := _unusable(ticket, use, now)) is not None:
         raise error
     participants = use.requester.participants

@@ -41,7 +41,7 @@ def deny(ticket: Ticket, person: Person, reason: str, etag: str, now: datetime) 
         raise ticket_closed(ticket.state, Verb.DENY)
     check_etag(ticket, etag)
     denied = ticket.moved(Verb.DENY, StepKind.VOTE_DENIED, now, actor=person.subject, detail=reason)
-    verdict = Verdict(person.subject, False, reason, now)
+    verdict = Verdict(person.subject, False, reason, now, person.token_id)
     return replace(denied, verdicts=(*ticket.verdicts, verdict), approval_expire_time=None)
 
 
@@ -56,7 +56,8 @@ def override(ticket: Ticket, person: Person, reason: str, etag: str, rules: Appr
     check_etag(ticket, etag)
     made = ticket.moved(Verb.APPROVE, StepKind.OVERRIDDEN, now, actor=person.subject, detail=reason)
     expires = now + rules.approval_lifetime
-    return replace(made, override=Override(person.subject, reason, now), approval_expire_time=expires)
+    by = Override(person.subject, reason, now, token_id=person.token_id)
+    return replace(made, override=by, approval_expire_time=expires)
 
 
 def review(ticket: Ticket, person: Person, verdict: ReviewState, finding: str, now: datetime) -> Ticket:
@@ -83,4 +84,5 @@ def _has_approved(ticket: Ticket, person: Person) -> bool:
 
 def _voted(ticket: Ticket, person: Person, reason: str, now: datetime) -> Ticket:
     noted = ticket.noted(StepKind.VOTE_APPROVED, now, actor=person.subject, detail=reason)
-    return replace(noted, verdicts=(*ticket.verdicts, Verdict(person.subject, True, reason, now)))
+    verdict = Verdict(person.subject, True, reason, now, person.token_id)
+    return replace(noted, verdicts=(*ticket.verdicts, verdict))

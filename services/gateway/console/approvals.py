@@ -58,7 +58,11 @@ class ApprovalPages:
         )
 
     async def show_ticket(self, request: ConsoleRequest, ticket_id: str) -> Response:
-        """Serve the page of a ticket."""
+        """Serve the page of a ticket. The link of a notification is used first, and leaves the address of the page."""
+        token = request.query.get("link", "")
+        if token and request.method == "GET":
+            await self._approvals.OpenTicketLink(pb.OpenTicketLinkRequest(name=f"tickets/{ticket_id}", token=token))
+            return redirect(f"{PATH}/{ticket_id}")
         template = "approvals/ticket_body.html" if request.partial else "approvals/ticket.html"
         return await self._ticket(request, f"tickets/{ticket_id}", template)
 

@@ -56,7 +56,7 @@ class ConsoleRequest:
 
 
 # The parameters of pages that survive a login.
-_KEPT = frozenset({"view", "state"})
+_KEPT = frozenset({"view", "state", "link"})
 
 
 def parse_query(raw: bytes) -> dict[str, str]:

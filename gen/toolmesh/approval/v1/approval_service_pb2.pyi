@@ -685,3 +685,53 @@ class ReviewOverrideResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReviewOverrideResponse: _TypeAlias = ReviewOverrideResponse  # noqa: Y015
+
+@_typing.final
+class OpenTicketLinkRequest(_message.Message):
+    """Asks to use the link of a notification."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    TOKEN_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The ticket's resource name."""
+    token: _builtins.str
+    """The token of the link."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "token", b"token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OpenTicketLinkRequest: _TypeAlias = OpenTicketLinkRequest  # noqa: Y015
+
+@_typing.final
+class OpenTicketLinkResponse(_message.Message):
+    """Answers with the ticket."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TICKET_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def ticket(self) -> _ticket_pb2.Ticket:
+        """The ticket."""
+
+    def __init__(
+        self,
+        *,
+        ticket: _ticket_pb2.Ticket | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ticket", b"ticket"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ticket", b"ticket"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OpenTicketLinkResponse: _TypeAlias = OpenTicketLinkResponse  # noqa: Y015

@@ -86,6 +86,11 @@ class ApprovalServiceStub:
                 request_serializer=toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.ReviewOverrideRequest.SerializeToString,
                 response_deserializer=toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.ReviewOverrideResponse.FromString,
                 _registered_method=True)
+        self.OpenTicketLink = channel.unary_unary(
+                '/toolmesh.approval.v1.ApprovalService/OpenTicketLink',
+                request_serializer=toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.OpenTicketLinkRequest.SerializeToString,
+                response_deserializer=toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.OpenTicketLinkResponse.FromString,
+                _registered_method=True)
 
 
 class ApprovalServiceServicer:
@@ -157,8 +162,8 @@ class ApprovalServiceServicer:
         as the approval holds, so that a call that was interrupted goes on.
 
         Fails with APPROVAL_REQUIRED while the ticket is pending, APPROVAL_REJECTED after a denial, TICKET_CLOSED after a cancellation,
-        TICKET_REDEEMED, TICKET_EXPIRED, TICKET_CALLER_MISMATCH, TICKET_ARGUMENTS_CHANGED, TICKET_TOOL_CHANGED, TICKET_POLICY_CHANGED
-        and TICKET_TOKEN_REVOKED.
+        TICKET_REDEEMED, TICKET_EXPIRED, TICKET_CALLER_MISMATCH, TICKET_ARGUMENTS_CHANGED, TICKET_TOOL_CHANGED, TICKET_POLICY_CHANGED,
+        TICKET_TOKEN_REVOKED and TICKET_APPROVER_REVOKED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -175,6 +180,17 @@ class ApprovalServiceServicer:
     def ReviewOverride(self, request, context):
         """Closes the review of an override. Callable like ApproveTicket by members of a group of the ticket, never by the person who overrode it. Fails with
         FAILED_PRECONDITION where no review is open.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def OpenTicketLink(self, request, context):
+        """Uses the link of a notification: returns its ticket. Callable with scope `approvals:decide` by members of the group that was notified. The token
+        of a link has no authority of its own: it works for one ticket, once for each person, until it expires.
+
+        Fails with TICKET_LINK_USED when the same person uses it again, TICKET_LINK_EXPIRED, NOT_FOUND for an unknown link, and SELF_APPROVAL and
+        APPROVER_NOT_ELIGIBLE like ApproveTicket.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -232,6 +248,11 @@ def add_ApprovalServiceServicer_to_server(servicer, server):
                     servicer.ReviewOverride,
                     request_deserializer=toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.ReviewOverrideRequest.FromString,
                     response_serializer=toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.ReviewOverrideResponse.SerializeToString,
+            ),
+            'OpenTicketLink': grpc.unary_unary_rpc_method_handler(
+                    servicer.OpenTicketLink,
+                    request_deserializer=toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.OpenTicketLinkRequest.FromString,
+                    response_serializer=toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.OpenTicketLinkResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -506,6 +527,33 @@ class ApprovalService:
             '/toolmesh.approval.v1.ApprovalService/ReviewOverride',
             toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.ReviewOverrideRequest.SerializeToString,
             toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.ReviewOverrideResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def OpenTicketLink(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolmesh.approval.v1.ApprovalService/OpenTicketLink',
+            toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.OpenTicketLinkRequest.SerializeToString,
+            toolmesh_dot_approval_dot_v1_dot_approval__service__pb2.OpenTicketLinkResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -69,8 +69,8 @@ class ApprovalServiceStub:
     as the approval holds, so that a call that was interrupted goes on.
 
     Fails with APPROVAL_REQUIRED while the ticket is pending, APPROVAL_REJECTED after a denial, TICKET_CLOSED after a cancellation,
-    TICKET_REDEEMED, TICKET_EXPIRED, TICKET_CALLER_MISMATCH, TICKET_ARGUMENTS_CHANGED, TICKET_TOOL_CHANGED, TICKET_POLICY_CHANGED
-    and TICKET_TOKEN_REVOKED.
+    TICKET_REDEEMED, TICKET_EXPIRED, TICKET_CALLER_MISMATCH, TICKET_ARGUMENTS_CHANGED, TICKET_TOOL_CHANGED, TICKET_POLICY_CHANGED,
+    TICKET_TOKEN_REVOKED and TICKET_APPROVER_REVOKED.
     """
     OverrideTicket: _grpc.UnaryUnaryMultiCallable[_approval_service_pb2.OverrideTicketRequest, _approval_service_pb2.OverrideTicketResponse]
     """Approves a pending ticket without its quorum, in an emergency (break glass). Callable like ApproveTicket, with scope `approvals:override` and a group of
@@ -79,6 +79,13 @@ class ApprovalServiceStub:
     ReviewOverride: _grpc.UnaryUnaryMultiCallable[_approval_service_pb2.ReviewOverrideRequest, _approval_service_pb2.ReviewOverrideResponse]
     """Closes the review of an override. Callable like ApproveTicket by members of a group of the ticket, never by the person who overrode it. Fails with
     FAILED_PRECONDITION where no review is open.
+    """
+    OpenTicketLink: _grpc.UnaryUnaryMultiCallable[_approval_service_pb2.OpenTicketLinkRequest, _approval_service_pb2.OpenTicketLinkResponse]
+    """Uses the link of a notification: returns its ticket. Callable with scope `approvals:decide` by members of the group that was notified. The token
+    of a link has no authority of its own: it works for one ticket, once for each person, until it expires.
+
+    Fails with TICKET_LINK_USED when the same person uses it again, TICKET_LINK_EXPIRED, NOT_FOUND for an unknown link, and SELF_APPROVAL and
+    APPROVER_NOT_ELIGIBLE like ApproveTicket.
     """
 
 @_typing.type_check_only
@@ -122,8 +129,8 @@ class ApprovalServiceAsyncStub(ApprovalServiceStub):
     as the approval holds, so that a call that was interrupted goes on.
 
     Fails with APPROVAL_REQUIRED while the ticket is pending, APPROVAL_REJECTED after a denial, TICKET_CLOSED after a cancellation,
-    TICKET_REDEEMED, TICKET_EXPIRED, TICKET_CALLER_MISMATCH, TICKET_ARGUMENTS_CHANGED, TICKET_TOOL_CHANGED, TICKET_POLICY_CHANGED
-    and TICKET_TOKEN_REVOKED.
+    TICKET_REDEEMED, TICKET_EXPIRED, TICKET_CALLER_MISMATCH, TICKET_ARGUMENTS_CHANGED, TICKET_TOOL_CHANGED, TICKET_POLICY_CHANGED,
+    TICKET_TOKEN_REVOKED and TICKET_APPROVER_REVOKED.
     """
     OverrideTicket: _aio.UnaryUnaryMultiCallable[_approval_service_pb2.OverrideTicketRequest, _approval_service_pb2.OverrideTicketResponse]  # type: ignore[assignment]
     """Approves a pending ticket without its quorum, in an emergency (break glass). Callable like ApproveTicket, with scope `approvals:override` and a group of
@@ -132,6 +139,13 @@ class ApprovalServiceAsyncStub(ApprovalServiceStub):
     ReviewOverride: _aio.UnaryUnaryMultiCallable[_approval_service_pb2.ReviewOverrideRequest, _approval_service_pb2.ReviewOverrideResponse]  # type: ignore[assignment]
     """Closes the review of an override. Callable like ApproveTicket by members of a group of the ticket, never by the person who overrode it. Fails with
     FAILED_PRECONDITION where no review is open.
+    """
+    OpenTicketLink: _aio.UnaryUnaryMultiCallable[_approval_service_pb2.OpenTicketLinkRequest, _approval_service_pb2.OpenTicketLinkResponse]  # type: ignore[assignment]
+    """Uses the link of a notification: returns its ticket. Callable with scope `approvals:decide` by members of the group that was notified. The token
+    of a link has no authority of its own: it works for one ticket, once for each person, until it expires.
+
+    Fails with TICKET_LINK_USED when the same person uses it again, TICKET_LINK_EXPIRED, NOT_FOUND for an unknown link, and SELF_APPROVAL and
+    APPROVER_NOT_ELIGIBLE like ApproveTicket.
     """
 
 class ApprovalServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -220,8 +234,8 @@ class ApprovalServiceServicer(metaclass=_abc_1.ABCMeta):
         as the approval holds, so that a call that was interrupted goes on.
 
         Fails with APPROVAL_REQUIRED while the ticket is pending, APPROVAL_REJECTED after a denial, TICKET_CLOSED after a cancellation,
-        TICKET_REDEEMED, TICKET_EXPIRED, TICKET_CALLER_MISMATCH, TICKET_ARGUMENTS_CHANGED, TICKET_TOOL_CHANGED, TICKET_POLICY_CHANGED
-        and TICKET_TOKEN_REVOKED.
+        TICKET_REDEEMED, TICKET_EXPIRED, TICKET_CALLER_MISMATCH, TICKET_ARGUMENTS_CHANGED, TICKET_TOOL_CHANGED, TICKET_POLICY_CHANGED,
+        TICKET_TOKEN_REVOKED and TICKET_APPROVER_REVOKED.
         """
 
     @_abc_1.abstractmethod
@@ -242,6 +256,19 @@ class ApprovalServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_approval_service_pb2.ReviewOverrideResponse, _abc.Awaitable[_approval_service_pb2.ReviewOverrideResponse]]:
         """Closes the review of an override. Callable like ApproveTicket by members of a group of the ticket, never by the person who overrode it. Fails with
         FAILED_PRECONDITION where no review is open.
+        """
+
+    @_abc_1.abstractmethod
+    def OpenTicketLink(
+        self,
+        request: _approval_service_pb2.OpenTicketLinkRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_approval_service_pb2.OpenTicketLinkResponse, _abc.Awaitable[_approval_service_pb2.OpenTicketLinkResponse]]:
+        """Uses the link of a notification: returns its ticket. Callable with scope `approvals:decide` by members of the group that was notified. The token
+        of a link has no authority of its own: it works for one ticket, once for each person, until it expires.
+
+        Fails with TICKET_LINK_USED when the same person uses it again, TICKET_LINK_EXPIRED, NOT_FOUND for an unknown link, and SELF_APPROVAL and
+        APPROVER_NOT_ELIGIBLE like ApproveTicket.
         """
 
 def add_ApprovalServiceServicer_to_server(servicer: ApprovalServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -348,6 +348,12 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """The ticket is already decided, canceled or over."""
     ERROR_REASON_APPROVER_NOT_ELIGIBLE: _ErrorReason.ValueType  # 3239
     """The person may not decide about this ticket."""
+    ERROR_REASON_TICKET_APPROVER_REVOKED: _ErrorReason.ValueType  # 3240
+    """The token of a person who approved the call was revoked afterwards."""
+    ERROR_REASON_TICKET_LINK_USED: _ErrorReason.ValueType  # 3241
+    """The link of a notification was already opened by this person."""
+    ERROR_REASON_TICKET_LINK_EXPIRED: _ErrorReason.ValueType  # 3242
+    """The link of a notification is too old."""
     ERROR_REASON_ARGUMENTS_INVALID: _ErrorReason.ValueType  # 3301
     """The arguments do not satisfy the tool's input schema."""
     ERROR_REASON_COERCION_FAILED: _ErrorReason.ValueType  # 3302
@@ -562,6 +568,12 @@ ERROR_REASON_TICKET_CLOSED: ErrorReason.ValueType  # 3238
 """The ticket is already decided, canceled or over."""
 ERROR_REASON_APPROVER_NOT_ELIGIBLE: ErrorReason.ValueType  # 3239
 """The person may not decide about this ticket."""
+ERROR_REASON_TICKET_APPROVER_REVOKED: ErrorReason.ValueType  # 3240
+"""The token of a person who approved the call was revoked afterwards."""
+ERROR_REASON_TICKET_LINK_USED: ErrorReason.ValueType  # 3241
+"""The link of a notification was already opened by this person."""
+ERROR_REASON_TICKET_LINK_EXPIRED: ErrorReason.ValueType  # 3242
+"""The link of a notification is too old."""
 ERROR_REASON_ARGUMENTS_INVALID: ErrorReason.ValueType  # 3301
 """The arguments do not satisfy the tool's input schema."""
 ERROR_REASON_COERCION_FAILED: ErrorReason.ValueType  # 3302

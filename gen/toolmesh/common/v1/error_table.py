@@ -74,6 +74,9 @@ class Reason(IntEnum):
     SELF_APPROVAL = 3237
     TICKET_CLOSED = 3238
     APPROVER_NOT_ELIGIBLE = 3239
+    TICKET_APPROVER_REVOKED = 3240
+    TICKET_LINK_USED = 3241
+    TICKET_LINK_EXPIRED = 3242
     ARGUMENTS_INVALID = 3301
     COERCION_FAILED = 3302
     RESULT_INVALID = 3303
@@ -180,6 +183,9 @@ ROWS: dict[Reason, Row] = {
     Reason.SELF_APPROVAL: Row('E3237', 'AUTHORIZATION_DENIED', 'permission_denied', 7, 403, -32003, True, False, 'A person with a part in the call cannot decide about it.', 'Ask another member of the approver groups.'),
     Reason.TICKET_CLOSED: Row('E3238', 'PRECONDITION_FAILED', 'policy_blocked', 9, 409, -32020, True, False, 'The ticket is already decided, canceled or over.', 'Read the ticket; a new decision needs a new ticket.'),
     Reason.APPROVER_NOT_ELIGIBLE: Row('E3239', 'AUTHORIZATION_DENIED', 'permission_denied', 7, 403, -32003, True, False, 'The person may not decide about this ticket.', 'Use a token of your own, not delegated, with a group that the ticket asks.'),
+    Reason.TICKET_APPROVER_REVOKED: Row('E3240', 'AUTHORIZATION_DENIED', 'approval_rejected', 7, 403, -32003, True, False, 'The token of a person who approved the call was revoked afterwards.', 'Send the call without a ticket to ask for a new approval.'),
+    Reason.TICKET_LINK_USED: Row('E3241', 'CONFLICT', 'permission_denied', 9, 409, -32020, True, False, 'The link was already used.', 'Open the ticket from the list of approvals.'),
+    Reason.TICKET_LINK_EXPIRED: Row('E3242', 'PRECONDITION_FAILED', 'permission_denied', 9, 409, -32020, True, False, 'The link has expired.', 'Open the ticket from the list of approvals.'),
     Reason.ARGUMENTS_INVALID: Row('E3301', 'INVALID_INPUT', 'schema_validation_failed', 3, 400, -32602, True, False, "The arguments do not satisfy the tool's input schema.", 'Mend every violation in the details; each names its place.'),
     Reason.COERCION_FAILED: Row('E3302', 'INVALID_INPUT', 'invalid_arguments', 3, 400, -32602, True, False, 'A value cannot become the declared type without loss.', 'Send the declared type.'),
     Reason.RESULT_INVALID: Row('E3303', 'INTERNAL_TOOL_ERROR', 'execution_failed', 13, 500, -32040, True, False, 'The tool returned something its own output schema forbids.', "Report it to the tool's author; the result was withheld."),

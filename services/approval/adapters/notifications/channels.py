@@ -99,7 +99,7 @@ def _form(notification: Notification, link: str) -> dict[str, Any]:
         "reason": draft.reason,
         "expire_time": ticket.expire_time.isoformat(),
         "escalation": ticket.draft.escalation_chain.index(notification.group),
-        "link": f"{link}/{ticket.ticket_id}" if link else "",
+        "link": f"{link}/{ticket.ticket_id}?link={notification.link_token}" if link else "",
     }
 
 

@@ -9,6 +9,7 @@ from prometheus_client import Counter
 
 from libs.common.runtime.tasks import PeriodicTask
 from libs.common.telemetry.log import Log
+from services.approval.adapters.notifications.links import PostgresLinks
 from services.approval.adapters.notifications.queue import ClaimedNotification, NotificationQueue
 from services.approval.domain.notification import Channel, Message
 
@@ -25,8 +26,10 @@ _outcomes = Counter(
 class NotificationSender:
     """Sends what the queue holds. Safe in any number of replicas."""
 
-    def __init__(self, queue: NotificationQueue, channels: Sequence[Channel], hourly_limit: int, log: Log) -> None:
-        self._queue, self._log, self._hourly_limit = queue, log, hourly_limit
+    def __init__(
+        self, queue: NotificationQueue, links: PostgresLinks, channels: Sequence[Channel], hourly_limit: int, log: Log
+    ) -> None:
+        self._queue, self._links, self._log, self._hourly_limit = queue, links, log, hourly_limit
         self._channels = {channel.name: channel for channel in channels}
 
     def task(self, interval: float = INTERVAL_SECONDS) -> PeriodicTask:
@@ -54,7 +57,8 @@ class NotificationSender:
             _outcomes.labels(name, "postponed").inc(len(batch))
             await self._queue.postpone(batch, _POSTPONE_SECONDS)
             return
-        failure = await channel.send(Message(group, [one.notification for one in batch]))
+        linked = await self._links.issue([one.notification for one in batch])
+        failure = await channel.send(Message(group, linked))
         _outcomes.labels(name, "failed" if failure else "sent").inc(len(batch))
         if failure:
             self._log.warning("approvers not notified", channel=name, group=group, why=failure)

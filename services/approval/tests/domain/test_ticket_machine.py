@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from libs.common.errors import MeshError
+from libs.common.errors import MeshError, Reason
 from services.approval.domain.cancel_ticket import cancel
 from services.approval.domain.create_ticket import new_ticket
 from services.approval.domain.model import Redemption, ReviewState, StepKind, Ticket
@@ -33,6 +33,7 @@ PEOPLE = [
     Person(ALICE, groups=frozenset({"leads", "owners", "oncall"}), scopes=frozenset({OVERRIDE_SCOPE})),
     Person(AGENT, groups=frozenset({"leads"})),
 ]
+REVOKED = [None, None, Reason.TICKET_TOKEN_REVOKED, Reason.TICKET_APPROVER_REVOKED]
 people, uses = st.sampled_from(PEOPLE), st.sampled_from(["key-1", "key-2"])
 
 
@@ -81,8 +82,12 @@ class TicketMachine(RuleBasedStateMachine):
     def cancel(self) -> None:
         self._apply(lambda ticket: cancel(ticket, None, self.now))
 
-    @rule(use=uses, revoked=st.booleans(), change=st.sampled_from(["", "arguments", "policy", "tool", "caller"]))
-    def redeem(self, use: str, revoked: bool, change: str) -> None:
+    @rule(
+        use=uses,
+        revoked=st.sampled_from(REVOKED),
+        change=st.sampled_from(["", "arguments", "policy", "tool", "caller"]),
+    )
+    def redeem(self, use: str, revoked: Reason | None, change: str) -> None:
         made = self.ticket.draft
         exact = Redemption(
             made.requester,

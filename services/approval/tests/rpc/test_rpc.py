@@ -230,13 +230,14 @@ async def test_an_approval_is_redeemed_once_by_its_own_call(service: Any, approv
 
 async def test_approvals_end_by_denial_expiry_revocation_and_cancellation(service: Any, approvers: Approvers) -> None:
     stub = service.stub("executor")
-    denied, expired, revoked, canceled, late = [
+    denied, expired, revoked, canceled, late, unfounded = [
         await create(stub, quorum=1, requester=caller_pb2.Caller(subject=ALICE, tenant="acme", token_id=f"t-{n}"))
-        for n in range(5)
+        for n in range(6)
     ]
     await approvers.deny(denied, BOB)
     for ticket in (expired, revoked, canceled):
         await approvers.approve(ticket, BOB)
+    await approvers.approve(unfounded, CAROL, jti="t-carol")
     await service.age(expired.name, 1800)
     await stub.CancelTicket(pb.CancelTicketRequest(name=canceled.name))
     await service.age(late.name, 5 * 3600)
@@ -244,7 +245,16 @@ async def test_approvals_end_by_denial_expiry_revocation_and_cancellation(servic
     async with asyncio.timeout(30):
         while await succeeds(stub.RedeemTicket(redemption(revoked, validate_only=True))):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
+    assert (await stub.RedeemTicket(redemption(unfounded, validate_only=True))).ticket == (
+        await stub.GetTicket(pb.GetTicketRequest(name=unfounded.name))
+    ).ticket
+    # An approval counts only as long as the token of its approver.
+    service.authz.invalidations.revoke(token_id="t-carol")
+    async with asyncio.timeout(30):
+        while await succeeds(stub.RedeemTicket(redemption(unfounded, validate_only=True))):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
     expected = [
+        (unfounded, Reason.TICKET_APPROVER_REVOKED),
         (denied, Reason.APPROVAL_REJECTED),
         (expired, Reason.TICKET_EXPIRED),
         (revoked, Reason.TICKET_TOKEN_REVOKED),
@@ -259,13 +269,17 @@ async def test_approvals_end_by_denial_expiry_revocation_and_cancellation(servic
         states[name] = [ticket.name for ticket in page.tickets]
     assert states == {
         "PENDING": [],
-        "APPROVED": [revoked.name],
+        "APPROVED": [],
         "DENIED": [denied.name],
         "AUTO_DENIED": [late.name],
-        "CANCELED": [canceled.name],
+        # What can never be used is closed, so that the call can ask again.
+        "CANCELED": [unfounded.name, canceled.name, revoked.name],
         "EXPIRED": [expired.name],
     }
     assert (await refusal(approvers.approve(late, BOB))).reason is Reason.TICKET_CLOSED
+    for ticket, reason in expected:
+        acts = await service.acts(ticket.name)
+        assert reason.name in {act["act"]["reason"] for act in acts if act["event_class"] == "ticket_refused"}
 
 
 async def test_the_sweeper_stores_each_step_once(service: Any, environment: dict[str, str]) -> None:

@@ -23,6 +23,7 @@ from services.executor.tests.peers import ApprovalPeer, AuditPeer, AuthzPeer
 from services.executor.tests.rpc.replicas import Replicas, running_replicas
 from tests.harness import booking_executor
 from tests.harness.booking_executor import entries
+from tests.harness.stepping_tool import effects
 
 WAITING = ipb.INVOCATION_STATE_AWAITING_APPROVAL
 
@@ -132,3 +133,25 @@ async def test_the_same_key_is_the_same_waiting_job_and_asks_no_one_again(
     again = (await guarded.ask(1, "StartInvocation", request)).invocation
     assert (again.name, again.state) == (first.name, ipb.INVOCATION_STATE_SUCCEEDED)
     assert len(approval.tickets) == 1
+
+
+async def test_a_resumed_run_needs_an_approval_of_its_own(guarded: Replicas, approval: ApprovalPeer) -> None:
+    arguments = b'{"steps":3,"fail_at":3}'
+    call = call_pb.InvokeRequest(tool="step_once", arguments=arguments, idempotency_key=new_id())
+    first = (await guarded.ask(0, "StartInvocation", pb.StartInvocationRequest(request=call))).invocation
+    assert first.state == WAITING
+    approval.put(first.ticket, "APPROVED")
+    assert (await guarded.ended(0, first.name)).state == ipb.INVOCATION_STATE_FAILED
+    ran = effects(guarded.folder, call.idempotency_key)
+    assert ran == [1, 2]
+    request = pb.ResumeInvocationRequest(name=first.name, checkpoint=pb.ResumePoint())
+    resumed = (await guarded.ask(1, "ResumeInvocation", request)).invocation
+    # The approval was for one run; nothing runs before another one.
+    assert (resumed.state, resumed.ticket != first.ticket) == (WAITING, True)
+    looks = approval.looks
+    while approval.looks < looks + 5:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    assert effects(guarded.folder, call.idempotency_key) == ran
+    approval.put(resumed.ticket, "APPROVED")
+    assert (await guarded.ended(1, resumed.name)).state == ipb.INVOCATION_STATE_SUCCEEDED
+    assert effects(guarded.folder, call.idempotency_key) == [1, 2, 3]

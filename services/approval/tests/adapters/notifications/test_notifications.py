@@ -7,10 +7,12 @@ import hashlib
 import hmac
 import json
 from base64 import b64decode, b64encode
+from collections import Counter
 from collections.abc import AsyncIterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from sqlalchemy import text
@@ -18,16 +20,20 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from libs.audit_client.act import ActEncoder
 from libs.audit_client.outbox import ActRecorder
+from libs.common.errors import MeshError, Reason
 from libs.common.sql.engine import transaction
 from libs.common.telemetry.log import Log
 from libs.common.webhooks.sender import WebhookSender
 from services.approval.adapters.notifications.channels_file import ChannelsFile, read_channels_file
+from services.approval.adapters.notifications.links import PostgresLinks
 from services.approval.adapters.notifications.queue import NotificationQueue
 from services.approval.adapters.notifications.sender import NotificationSender
 from services.approval.adapters.postgres_tickets import PostgresTickets
 from services.approval.domain.cancel_ticket import cancel
 from services.approval.domain.create_ticket import new_ticket
 from services.approval.domain.model import Ticket
+from services.approval.domain.open_ticket_link import open_ticket_link
+from services.approval.domain.person import Person
 from services.approval.domain.rules import ApprovalRules
 from services.approval.tests.drafts import draft
 
@@ -111,7 +117,8 @@ class Desk:
         channels = file.open(self.webhooks)
         self.tickets = PostgresTickets(engine, ActRecorder(ActEncoder("approval")), channels)
         self.senders = [
-            NotificationSender(NotificationQueue(engine), channels, file.hourly_limit, LOG) for _ in range(2)
+            NotificationSender(NotificationQueue(engine), PostgresLinks(engine), channels, file.hourly_limit, LOG)
+            for _ in range(2)
         ]
 
     async def ask(self, number: int) -> list[Ticket]:
@@ -175,6 +182,53 @@ async def test_groups_are_told_once_in_batches_and_again_with_the_same_id(
     await desk.run("update notifications set due_time = clock_timestamp() where due_time is not null")
     await desk.send()
     assert [each["ticket"] for each in receiver.posts[-1][1]["notifications"]] == [more[1].name]
+    await desk.webhooks.close()
+
+
+class Confirming:
+    """Confirms every token."""
+
+    async def confirm(self) -> None:
+        return
+
+
+async def test_a_link_leads_each_person_of_its_group_to_its_ticket_once(
+    engine: AsyncEngine, receiver: Receiver, tmp_path: Path
+) -> None:
+    desk, links = Desk(engine, a_file(receiver, tmp_path)), PostgresLinks(engine)
+    ticket, other = await desk.ask(2)
+    await desk.send()
+    [(_, body)] = receiver.posts
+    tokens = {each["ticket"]: parse_qs(urlsplit(each["link"]).query)["link"][0] for each in body["notifications"]}
+    token = tokens[ticket.name]
+
+    async def attempt(name: str, who: str, token: str = token, groups: str = "leads") -> Reason | None:
+        person = Person(who, "acme", frozenset({groups}), frozenset({"approvals:decide"}))
+        try:
+            opened = await open_ticket_link(name, token, person, links, desk.tickets, Confirming())
+        except MeshError as error:
+            return error.reason
+        assert opened.name == name
+        return None
+
+    bob, carol = "did:web:example.com:bob", "did:web:example.com:carol"
+    assert await attempt(ticket.name, bob, groups="guests") is Reason.APPROVER_NOT_ELIGIBLE
+    assert await attempt(ticket.name, ticket.draft.requester.subject) is Reason.SELF_APPROVAL
+    assert await attempt(other.name, bob) is Reason.NOT_FOUND
+    assert await attempt(ticket.name, bob, "0" * 64) is Reason.NOT_FOUND
+    at_once = await asyncio.gather(*(attempt(ticket.name, bob) for _ in range(4)))
+    assert Counter(at_once) == {None: 1, Reason.TICKET_LINK_USED: 3}
+    assert await attempt(ticket.name, carol) is None
+    await desk.run("update ticket_links set expire_time = clock_timestamp()")
+    assert await attempt(other.name, bob, tokens[other.name]) is Reason.TICKET_LINK_EXPIRED
+    # The store has no token that could be used.
+    async with transaction(engine) as connection:
+        stored = str((await connection.execute(text("select * from ticket_links"))).all())
+        forms = [json.loads(form) for form in await connection.scalars(text("select form from act_outbox"))]
+    assert token not in stored
+    refused = Counter(form["act"]["reason"] for form in forms if form["event_class"] == "ticket_refused")
+    reasons = ("APPROVER_NOT_ELIGIBLE", "SELF_APPROVAL", "TICKET_LINK_EXPIRED")
+    assert refused == {**dict.fromkeys(reasons, 1), "TICKET_LINK_USED": 3}
     await desk.webhooks.close()
 
 
