@@ -14,6 +14,7 @@ from toolmesh_sdk.cli.failures import report_errors
 from toolmesh_sdk.cli.inputs.target import Target
 from toolmesh_sdk.cli.inputs.target_options import add_target_options
 
+from localmesh import secrets_command
 from localmesh.backup.commands import backup, restore
 from localmesh.exit_codes import FAILED, WRONG_STATE
 from localmesh.options import JsonOption, StateOption, print_outcome
@@ -32,6 +33,7 @@ def register(app: typer.Typer) -> None:
     """Adds the commands of the local mesh, in the order of `--help`."""
     for command in (up, down, env, status, logs, restart, backup, restore, reset):
         app.command()(command)
+    app.add_typer(secrets_command.app, name="secrets")
 
 
 def up(

@@ -63,7 +63,10 @@ def compose(mesh: Mesh) -> Sequence[Part]:
         *_service(
             mesh,
             "executor",
-            {"TOOLMESH_SEALING_KEYS": str(mesh.secrets.sealing_keys)}
+            {
+                "TOOLMESH_SEALING_KEYS": str(mesh.secrets.sealing_keys),
+                "TOOLMESH_SECRET_STORE": str(mesh.secrets.tool_secrets),
+            }
             | _redis(mesh, "executor")
             | _sandboxes(mesh)
             | _peers(mesh, "registry", "authz", "audit", "approval"),

@@ -25,6 +25,7 @@ def ensure_secrets(state: State) -> None:
     for name in VALKEY_USERS:
         _ensure(files.valkey_user(name), _password)
     _ensure(files.checkpoint_key, _ed25519_pem)
+    files.tool_secrets.mkdir(mode=0o700, parents=True, exist_ok=True)
     for folder in (files.sealing_keys, files.console_keys):
         if not any(folder.glob("*.key")):
             _ensure(folder / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}.key", _sealing_key)

@@ -32,6 +32,10 @@ class SecretFiles:
         return self.folder / "sealing-keys"
 
     @property
+    def tool_secrets(self) -> Path:
+        return self.folder / "tool-secrets"
+
+    @property
     def console_keys(self) -> Path:
         return self.folder / "console-keys"
 
@@ -60,6 +64,7 @@ class Secrets:
     valkey_users: dict[str, str]
     signing_keys: Path
     sealing_keys: Path
+    tool_secrets: Path
     console_keys: Path
     checkpoint_key: Path
 
@@ -76,6 +81,7 @@ def read_secrets(state: State) -> Secrets:
         valkey_users={name: files.valkey_user(name).read_text() for name in VALKEY_USERS},
         signing_keys=files.signing_keys,
         sealing_keys=files.sealing_keys,
+        tool_secrets=files.tool_secrets,
         console_keys=files.console_keys,
         checkpoint_key=files.checkpoint_key,
     )

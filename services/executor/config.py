@@ -7,7 +7,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, FilePath, PlainValidator, WithJsonSchema
+from pydantic import DirectoryPath, Field, FilePath, PlainValidator, WithJsonSchema
 
 from libs.common.redaction.tenant_scanners import TenantScanners, read_tenant_scanners_file
 from libs.common.runtime.setting_types import Peer, PostgresUrl, RedisUrl, SealingKeys
@@ -112,7 +112,15 @@ class Settings(ProcessSettings):
         default_factory=TenantScanners, description="JSON file with the tenants' own redaction rules. Empty: none."
     )
     egress_internal: Networks = Field(
-        (), description="Private networks that confined tools may connect to. Metadata services stay blocked."
+        (), description="Private networks that tools may connect to. Metadata services stay blocked."
+    )
+    secret_store: DirectoryPath | None = Field(
+        None, description="Folder of encrypted credentials that `toolmesh secrets` writes. Empty: none."
+    )
+    secret_files: DirectoryPath | None = Field(
+        None,
+        description="Folder of mounted credentials: `name` has the value, `name.json` its hosts and namespaces."
+        " Empty: none.",
     )
     runsc: FilePath | None = Field(
         None, description="gVisor's program. Empty: what `make gvisor` built, else `runsc` on the PATH."

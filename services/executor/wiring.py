@@ -82,6 +82,7 @@ from services.executor.domain.tool_logs.list_tool_logs import ListToolLogs
 from services.executor.handlers.executor import ExecutorHandlers
 from services.executor.handlers.key import KeyHandlers
 from services.executor.handlers.tool_log import ToolLogHandlers
+from services.executor.http_wiring import build_http_runner
 from services.executor.job_wiring import build_jobs
 from services.executor.migrations import SCHEMA
 from services.executor.policy import POLICY
@@ -123,6 +124,7 @@ def compose(
     store = PostgresResultStore(database, settings.sealing_keys)
     hooks, heavy_work = read_hooks_file(settings.hooks), HeavyWork()
     sandboxed = build_sandboxed_runners(settings, log)
+    http = build_http_runner(settings, clock, log)
     scheduler = build_scheduler(settings, clock)
     encoder = RecordEncoder(instance_id(settings), settings.redaction_rules)
     trail = build_trail(settings, audit, database, log, in_flight, encoder)
@@ -141,7 +143,7 @@ def compose(
         tools=quarantine,
         authorizer=PolicyAuthorizer(authz, clock, verifier.view),
         audit=trail,
-        runner=DispatchingRunner({"builtin": builtin_runner(tools, log), **sandboxed.by_kind}),
+        runner=DispatchingRunner({"builtin": builtin_runner(tools, log), "http": http.runner, **sandboxed.by_kind}),
         claims=claims,
         commits=sandboxed.volumes,
         spending=budget,
@@ -216,6 +218,7 @@ def compose(
             Resource(trail.start, trail.stop),
             Resource(stop=refused.stop),
             Resource(sandboxed.start, sandboxed.stop),
+            Resource(stop=http.close),
             Resource(announcer.start, announcer.stop),
             Resource(registrar.start, registrar.stop),
             Resource(view.start, view.stop),
@@ -322,11 +325,11 @@ def build_sandboxed_runners(settings: Settings, log: Log) -> SandboxedRunners:
 def build_announcer(
     settings: Settings, registry: grpc.aio.Channel, sandboxed: SandboxedRunners, log: Log
 ) -> RunnerAnnouncer:
-    """Build the announcer of the built-in tools and the sandboxed runners."""
+    """Build the announcer of the built-in tools, HTTP endpoints and the sandboxed runners."""
 
     def capabilities() -> Capabilities:
         confined = sandboxed.capabilities()
-        return replace(confined, runners=("builtin", *confined.runners))
+        return replace(confined, runners=("builtin", "http", *confined.runners))
 
     return RunnerAnnouncer(registry, instance_id(settings), capabilities, log)
 

@@ -490,3 +490,62 @@ def stream_only() -> MeshError:
 def invocation_not_found(invocation_id: str) -> MeshError:
     """There is no such invocation, or it is another caller's: the error is the same for both."""
     return MeshError(Reason.INVOCATION_NOT_FOUND, metadata={"invocation": f"invocations/{invocation_id}"})
+
+
+def secret_store_unavailable(name: str) -> MeshError:
+    """The store of credentials does not answer. Nothing was sent."""
+    return MeshError(Reason.SECRET_STORE_UNAVAILABLE, metadata={"secret": name, "effect": "none"}, retry_after=1.0)
+
+
+def credential_not_found(name: str) -> MeshError:
+    """There is no such credential, for this tenant or for all."""
+    return MeshError(Reason.CREDENTIAL_NOT_FOUND, metadata={"secret": name, "effect": "none"})
+
+
+def credential_not_bound(name: str, unbound: str) -> MeshError:
+    """The credential may not be used there: `unbound` is the host or the namespace that it does not name."""
+    message = "The credential exists, but it may not be used by this tool or sent to this host."
+    metadata = {"secret": name, "not_bound_to": unbound, "effect": "none"}
+    return MeshError(Reason.CREDENTIAL_NOT_FOUND, message=message, metadata=metadata)
+
+
+def credential_expired(name: str) -> MeshError:
+    return MeshError(Reason.CREDENTIAL_EXPIRED, metadata={"secret": name, "effect": "none"})
+
+
+def credential_refused(name: str, status: int) -> MeshError:
+    """The service does not accept the credential: it has expired there, or was replaced."""
+    message = "The service refused the credential of the tool."
+    metadata = {"secret": name, "http_status": str(status), "effect": "none"}
+    return MeshError(Reason.CREDENTIAL_EXPIRED, message=message, metadata=metadata)
+
+
+def credential_unreadable(name: str) -> MeshError:
+    return MeshError(Reason.CREDENTIAL_UNREADABLE, metadata={"secret": name, "effect": "none"})
+
+
+def external_unavailable(origin: str, cause: str, effect: str) -> MeshError:
+    """A service cannot be reached, broke off, or answered that it cannot serve. `effect` is none or unknown."""
+    return MeshError(Reason.EXTERNAL_UNAVAILABLE, metadata={"service": origin, "cause": cause, "effect": effect})
+
+
+def external_timeout(origin: str, effect: str) -> MeshError:
+    """A service did not answer before the end of the call's time."""
+    return MeshError(Reason.EXTERNAL_TIMEOUT, metadata={"service": origin, "effect": effect})
+
+
+def external_rate_limited(origin: str, retry_after: float | None) -> MeshError:
+    """A service limits our rate. It did not serve the request."""
+    metadata = {"service": origin, "effect": "none"}
+    return MeshError(Reason.EXTERNAL_RATE_LIMITED, metadata=metadata, retry_after=retry_after)
+
+
+def external_refused(origin: str, status: int) -> MeshError:
+    """A service refused the request: its answer is the outcome. Its text is in the log of the tool."""
+    message = f"The service answered with status {status}; the log of the tool has its text."
+    return MeshError(Reason.EXECUTION_FAILED, message=message, metadata={"service": origin, "http_status": str(status)})
+
+
+def external_answer_invalid(problem: str) -> MeshError:
+    """A service answered with success, and not with a result."""
+    return result_invalid([Violation("", "http", problem)])

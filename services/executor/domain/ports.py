@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Protocol
 
 from libs.common.redaction.scanner import Scanner
+from libs.common.secret_store.secret import Secret
 from services.executor.domain.idempotency.stored_key import KeyFilter, StoredKey
 from services.executor.domain.invocation import Invocation, StartSpan
 from services.executor.domain.model import (
@@ -180,6 +181,17 @@ class ToolLogSink(Protocol):
 
     def put(self, log: ToolLog) -> None:
         """Queue a log without waiting for it. It may be dropped where too many are queued."""
+        ...
+
+
+class SecretStore(Protocol):
+    """The credentials of tools."""
+
+    async def get(self, name: str, tenant: str) -> Secret:
+        """Return a credential as it is now: the tenant's own, or else the one for all.
+
+        Raises SECRET_STORE_UNAVAILABLE, CREDENTIAL_NOT_FOUND, CREDENTIAL_EXPIRED or CREDENTIAL_UNREADABLE.
+        """
         ...
 
 

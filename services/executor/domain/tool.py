@@ -12,6 +12,8 @@ from libs.common.errors import Violation
 from libs.common.redaction.declared import Declared
 from services.executor.domain.argument_spec import ArgumentSpec
 from services.executor.domain.checkpoints.checkpoint import CheckpointConfig
+from services.executor.domain.http.endpoint import HttpEndpoint
+from services.executor.domain.resilience.retry import RetryPolicy
 from services.executor.domain.validation_cost import ValidationCost
 
 VOLUMES = "/volumes"
@@ -234,3 +236,7 @@ class Tool:
     rendering: Rendering = Rendering()
     checkpoint: CheckpointConfig | None = None
     """How its runs save their state; None for a tool that cannot resume."""
+    http: HttpEndpoint | None = None
+    """The endpoint of a tool of the runner http."""
+    retry: RetryPolicy | None = None
+    """How failed requests are sent again; None for never."""

@@ -18,6 +18,7 @@ from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from toolmesh.registry.v1 import http_endpoint_pb2 as _http_endpoint_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -354,6 +355,8 @@ class _RunnerKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RunnerKind
     under `/usr/bin` or `pack:pack/file`, and its arguments. `{name}` in one of them stands for the argument of that name; what is put there
     stays one argument whatever it holds. All arguments are on its standard input as JSON, and its standard output is the result as JSON.
     """
+    RUNNER_KIND_HTTP: _RunnerKind.ValueType  # 14
+    """One HTTP endpoint, called by the executor itself under the tool's network policy: see HttpEndpoint. There is no entry point."""
 
 class RunnerKind(_RunnerKind, metaclass=_RunnerKindEnumTypeWrapper):
     """Names the runner that executes a tool."""
@@ -389,6 +392,8 @@ RUNNER_KIND_COMMAND: RunnerKind.ValueType  # 13
 under `/usr/bin` or `pack:pack/file`, and its arguments. `{name}` in one of them stands for the argument of that name; what is put there
 stays one argument whatever it holds. All arguments are on its standard input as JSON, and its standard output is the result as JSON.
 """
+RUNNER_KIND_HTTP: RunnerKind.ValueType  # 14
+"""One HTTP endpoint, called by the executor itself under the tool's network policy: see HttpEndpoint. There is no entry point."""
 Global___RunnerKind: _TypeAlias = RunnerKind  # noqa: Y015
 
 class _TimeoutClass:
@@ -1252,6 +1257,7 @@ class ExecutionProfile(_message.Message):
     MAX_CONCURRENCY_FIELD_NUMBER: _builtins.int
     ACCESS_TIER_FIELD_NUMBER: _builtins.int
     SHARES_WORKERS_FIELD_NUMBER: _builtins.int
+    HTTP_FIELD_NUMBER: _builtins.int
     runner: Global___RunnerKind.ValueType
     """Which runner executes it."""
     entry_point: _builtins.str
@@ -1304,6 +1310,10 @@ class ExecutionProfile(_message.Message):
     def cache_ttl(self) -> _duration_pb2.Duration:
         """How long a result of a read-only tool may be reused. Unset means never."""
 
+    @_builtins.property
+    def http(self) -> _http_endpoint_pb2.HttpEndpoint:
+        """The endpoint of a tool of the runner HTTP; of no other."""
+
     def __init__(
         self,
         *,
@@ -1324,10 +1334,11 @@ class ExecutionProfile(_message.Message):
         max_concurrency: _builtins.int = ...,
         access_tier: Global___AccessTier.ValueType = ...,
         shares_workers: _builtins.bool = ...,
+        http: _http_endpoint_pb2.HttpEndpoint | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cache_ttl", b"cache_ttl", "checkpoint", b"checkpoint", "circuit_breaker", b"circuit_breaker", "network_policy", b"network_policy", "resource_limits", b"resource_limits", "retry_policy", b"retry_policy", "timeout_default", b"timeout_default", "timeout_max", b"timeout_max"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cache_ttl", b"cache_ttl", "checkpoint", b"checkpoint", "circuit_breaker", b"circuit_breaker", "http", b"http", "network_policy", b"network_policy", "resource_limits", b"resource_limits", "retry_policy", b"retry_policy", "timeout_default", b"timeout_default", "timeout_max", b"timeout_max"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["access_tier", b"access_tier", "cache_ttl", b"cache_ttl", "cancellation_supported", b"cancellation_supported", "checkpoint", b"checkpoint", "circuit_breaker", b"circuit_breaker", "entry_point", b"entry_point", "external_service", b"external_service", "max_concurrency", b"max_concurrency", "network_policy", b"network_policy", "progress_supported", b"progress_supported", "resource_limits", b"resource_limits", "retry_policy", b"retry_policy", "runner", b"runner", "shares_workers", b"shares_workers", "timeout_class", b"timeout_class", "timeout_default", b"timeout_default", "timeout_max", b"timeout_max"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["access_tier", b"access_tier", "cache_ttl", b"cache_ttl", "cancellation_supported", b"cancellation_supported", "checkpoint", b"checkpoint", "circuit_breaker", b"circuit_breaker", "entry_point", b"entry_point", "external_service", b"external_service", "http", b"http", "max_concurrency", b"max_concurrency", "network_policy", b"network_policy", "progress_supported", b"progress_supported", "resource_limits", b"resource_limits", "retry_policy", b"retry_policy", "runner", b"runner", "shares_workers", b"shares_workers", "timeout_class", b"timeout_class", "timeout_default", b"timeout_default", "timeout_max", b"timeout_max"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -14,6 +14,7 @@ from libs.common.errors import MeshError
 from libs.common.semver import Version
 from libs.common.tool_names import ToolName, split_version_name
 from services.executor.adapters.registry.compile_arguments import compile_arguments
+from services.executor.adapters.registry.http_profiles import http_endpoint_of, retry_policy_of
 from services.executor.adapters.registry.json_schema import (
     SchemaError,
     defaults_of,
@@ -140,6 +141,8 @@ def _compile(version: vpb.ToolVersion, name: ToolName, number: str, deprecation:
         placement=placement_of(manifest),
         rendering=rendering_of(manifest),
         checkpoint=checkpoint_of(manifest),
+        http=http_endpoint_of(manifest),
+        retry=retry_policy_of(manifest),
     )
 
 

@@ -48,7 +48,11 @@ def effect_of_failure(invocation: Invocation, error: MeshError, *, held: bool = 
     tool = invocation.tool
     if not invocation.attempts or invocation.preview or tool is None or tool.mutation is Mutation.READ_ONLY:
         return FailureEffect.NONE
-    if held and error.reason not in _UNCERTAIN:
+    known = error.metadata.get("effect")
+    if held and known == FailureEffect.NONE:
+        # The runner knows that nothing reached the service.
+        return FailureEffect.NONE
+    if held and error.reason not in _UNCERTAIN and known != FailureEffect.UNKNOWN:
         return FailureEffect.DECIDED
     if tool.volumes_only and (not invocation.committing or _applied_nothing(error)):
         return FailureEffect.NONE

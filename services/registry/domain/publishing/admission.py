@@ -12,7 +12,7 @@ from typing import TypeAlias
 from libs.common.errors import Violation
 from services.registry.domain.ports import SchemaChecker
 from services.registry.domain.publishing.manifest import Manifest
-from services.registry.domain.publishing.rules import access, effects, form, honoured, schemas, timing
+from services.registry.domain.publishing.rules import access, effects, form, honoured, http_endpoint, schemas, timing
 
 AdmissionRule: TypeAlias = Callable[[Manifest], Iterator[Violation]]
 SchemaAdmissionRule: TypeAlias = Callable[[Manifest, SchemaChecker], Iterator[Violation]]
@@ -31,6 +31,7 @@ RULES: tuple[AdmissionRule, ...] = (
     access.reserve_builtin_code,
     honoured.refuse_unhonoured,
     honoured.check_entry_point,
+    http_endpoint.check_http_endpoint,
     effects.check_side_effects,
     effects.check_safety_claims,
     effects.require_idempotency,

@@ -1,0 +1,1 @@
+"""The credentials of tools: their form, an encrypted folder, and mounted files."""

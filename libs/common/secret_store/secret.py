@@ -1,0 +1,115 @@
+"""A credential and where it may be used. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+SCHEME = "secret://"
+MAX_VALUE = 8192
+MAX_ENTRIES = 64
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+_HOST = re.compile(r"(\*\.)?[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9_])?")
+_NAMESPACE = re.compile(r"[a-z][a-z0-9-]{1,62}")
+
+
+class SecretFormError(ValueError):
+    """A secret, its name or its binding is malformed. The message never holds the value."""
+
+
+class Binding(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where a secret may be used. An empty list allows nothing."""
+
+    hosts: tuple[str, ...] = ()
+    """Host names that it may be sent to; `*.example.com` covers one level."""
+    namespaces: tuple[str, ...] = ()
+    """The namespaces of the tools that may use it."""
+    expires: datetime | None = None
+
+    def check(self) -> Binding:
+        """Return the binding with canonical hosts. Raises SecretFormError."""
+        hosts = tuple(dict.fromkeys(host.lower().removesuffix(".") for host in self.hosts))
+        namespaces = tuple(dict.fromkeys(self.namespaces))
+        if not 1 <= len(hosts) <= MAX_ENTRIES or not all(_HOST.fullmatch(host) for host in hosts):
+            raise SecretFormError("hosts is not a list of host names such as api.example.com or *.example.com")
+        if not 1 <= len(namespaces) <= MAX_ENTRIES or not all(_NAMESPACE.fullmatch(name) for name in namespaces):
+            raise SecretFormError("namespaces is not a list of namespaces of tools")
+        if self.expires is not None and self.expires.tzinfo is None:
+            raise SecretFormError("expires has no time zone")
+        return Binding(hosts, namespaces, self.expires)
+
+
+class Secret(Struct, frozen=True):
+    """One credential. Its value is never shown."""
+
+    name: str
+    value: str
+    binding: Binding
+    tenant: str = ""
+    """The tenant whose calls use it; empty for all that have none of their own."""
+    set_time: datetime | None = None
+
+    def __repr__(self) -> str:
+        return f"Secret({self.name!r})"
+
+    def is_expired(self, now: datetime) -> bool:
+        """Return whether its time is over."""
+        return self.binding.expires is not None and self.binding.expires <= now
+
+
+def secret_name(reference: str) -> str | None:
+    """Return the name in `secret://name`; None for any other text."""
+    name = reference.removeprefix(SCHEME)
+    return name if reference.startswith(SCHEME) and _NAME.fullmatch(name) else None
+
+
+def check_name(name: str) -> str:
+    """Return a valid name. Raises SecretFormError."""
+    if not _NAME.fullmatch(name):
+        raise SecretFormError("a name has lower case letters, digits, dashes and underscores, and begins with a letter")
+    return name
+
+
+def check_value(text: str) -> str:
+    """Return a value that a header can carry, without the line end of a file. Raises SecretFormError."""
+    value = text.removesuffix("\n").removesuffix("\r")
+    if not 1 <= len(value) <= MAX_VALUE or not value.isascii() or not value.isprintable():
+        raise SecretFormError(f"a value has 1 to {MAX_VALUE} printable ASCII characters")
+    return value
+
+
+def parse_binding(document: bytes) -> Binding:
+    """Parse the JSON of a binding. Raises SecretFormError."""
+    try:
+        return msgspec.json.decode(document, type=Binding).check()
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise SecretFormError("the binding is not JSON with hosts, namespaces and optionally expires") from error
+
+
+def parse_expiry(text: str) -> datetime:
+    """Parse an RFC 3339 time; a date alone ends at its midnight in UTC. Raises SecretFormError."""
+    try:
+        parsed = datetime.fromisoformat(text)
+    except ValueError:
+        raise SecretFormError("is not a time such as 2027-01-31 or 2027-01-31T12:00:00Z") from None
+    return parsed if parsed.tzinfo is not None else parsed.replace(tzinfo=UTC)
+
+
+def describe(secrets: Iterable[Secret]) -> list[dict[str, Any]]:
+    """Return all but the values."""
+    return [
+        {
+            "name": secret.name,
+            "tenant": secret.tenant,
+            "hosts": list(secret.binding.hosts),
+            "namespaces": list(secret.binding.namespaces),
+            "expires": secret.binding.expires.isoformat() if secret.binding.expires else None,
+            "set_time": secret.set_time.isoformat() if secret.set_time else None,
+        }
+        for secret in secrets
+    ]

@@ -1,0 +1,1 @@
+"""Runs tools that are HTTP endpoints, from the executor itself."""

@@ -1,0 +1,120 @@
+"""Reads the answer of an HTTP service, which is untrusted input, and says what it means for the call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import httpcore
+
+from libs.common.errors import MeshError
+from libs.common.json.jsonio import dump, parse
+from services.executor.domain import errors
+
+_REDACTED = b"[redacted]"
+_MAX_SHOWN = 2000
+_LONGEST_DELAY = 86_400.0
+# The service says that it did not serve the request.
+_NOT_SERVED = frozenset({429, 503})
+_UNAUTHORIZED, _NO_CONTENT, _RATE_LIMITED = 401, 204, 429
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAnswer:
+    """A complete answer, without the values of the secrets that the request carried."""
+
+    status: int
+    media_type: str
+    encoding: str
+    location: str
+    retry_after: float | None
+    body: bytes
+
+    @property
+    def is_success(self) -> bool:
+        return 200 <= self.status < 300
+
+    @property
+    def is_redirect(self) -> bool:
+        return self.status in (301, 302, 303, 307, 308) and bool(self.location)
+
+    def value(self, limit: int) -> Any:
+        """Return the result in the answer. Raises RESULT_INVALID."""
+        if self.status == _NO_CONTENT or not self.body:
+            return None
+        if self.encoding not in ("", "identity"):
+            raise errors.external_answer_invalid("the answer is compressed although that was not asked for")
+        if self.media_type == "application/json" or self.media_type.endswith("+json"):
+            try:
+                return parse(self.body, max_bytes=limit)
+            except MeshError:
+                raise errors.external_answer_invalid("the answer is not strict JSON") from None
+        if self.media_type.startswith("text/"):
+            try:
+                return self.body.decode()
+            except UnicodeDecodeError:
+                raise errors.external_answer_invalid("the text of the answer is not UTF-8") from None
+        raise errors.external_answer_invalid("the answer is neither JSON nor text")
+
+    def failure(self, origin: str, secrets: Sequence[str], *, repeatable: bool) -> MeshError:
+        """Return the error of an answer without success."""
+        if self.status == _RATE_LIMITED:
+            return errors.external_rate_limited(origin, self.retry_after)
+        if self.status == _UNAUTHORIZED and secrets:
+            return errors.credential_refused(secrets[0], self.status)
+        if self.status < 500:
+            return errors.external_refused(origin, self.status)
+        effect = "none" if self.status in _NOT_SERVED or repeatable else "unknown"
+        error = errors.external_unavailable(origin, f"http_{self.status}", effect)
+        error.retry_after = self.retry_after
+        return error
+
+    @property
+    def text(self) -> str:
+        """The beginning of the content, for the log of the tool."""
+        return self.body[:_MAX_SHOWN].decode(errors="replace")
+
+
+async def read_answer(response: httpcore.Response, limit: int, secrets: Sequence[str], now: datetime) -> HttpAnswer:
+    """Read an answer of at most `limit` bytes. Raises RESULT_TOO_LARGE and the errors of the connection.
+
+    Values of secrets are removed from the content: a service may repeat what it was sent.
+    """
+    headers = {name.lower(): value.decode("latin-1") for name, value in response.headers}
+    body = bytearray()
+    async for chunk in response.aiter_stream():
+        body += chunk
+        if len(body) > limit:
+            raise errors.result_too_large(len(body), limit)
+    return HttpAnswer(
+        status=response.status,
+        media_type=headers.get(b"content-type", "").partition(";")[0].strip().lower(),
+        encoding=headers.get(b"content-encoding", "").strip().lower(),
+        location=headers.get(b"location", ""),
+        retry_after=parse_retry_after(headers.get(b"retry-after", ""), now),
+        body=remove_values(bytes(body), secrets),
+    )
+
+
+def remove_values(content: bytes, secrets: Sequence[str]) -> bytes:
+    """Return the content without the values, also as JSON spells them."""
+    for value in secrets:
+        for spelled in {value.encode(), dump(value)[1:-1]}:
+            content = content.replace(spelled, _REDACTED)
+    return content
+
+
+def parse_retry_after(text: str, now: datetime) -> float | None:
+    """Return the seconds of a Retry-After header, as a number or a date; None if there are none."""
+    text = text.strip()
+    if text.isascii() and text.isdigit():
+        return min(float(text[:9]), _LONGEST_DELAY)
+    try:
+        at = parsedate_to_datetime(text)
+    except (TypeError, ValueError):
+        return None
+    at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+    return min(max((at - now).total_seconds(), 0.0), _LONGEST_DELAY)

@@ -1,0 +1,102 @@
+"""Calls the HTTP endpoints of tools: bounded, retried only where that is safe, with secrets put in last."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from libs.common.runtime.bounded_cache import BoundedCache
+from libs.common.runtime.clock import Clock
+from libs.common.telemetry.log import Log
+from services.executor.adapters.runners.http.connections import HttpConnections
+from services.executor.adapters.runners.http.exchange import AttemptError, Exchange
+from services.executor.adapters.runners.http.secret_headers import bind_secrets
+from services.executor.adapters.runners.worker.answer import log_failure
+from services.executor.adapters.telemetry.http_metrics import http_requests, http_retries
+from services.executor.domain import errors
+from services.executor.domain.http.build_request import build_request, describe_request
+from services.executor.domain.http.endpoint import HttpEndpoint
+from services.executor.domain.model import Forecast, RunRequest, RunResult
+from services.executor.domain.ports import SecretStore
+from services.executor.domain.resilience.retry import RetryBudget, RetrySchedule
+from services.executor.domain.tool import Tool
+
+_BUDGETS = 4096
+# What is left of a call's time to answer its caller, as a share and at most.
+_MARGIN, _MOST_MARGIN = 0.05, 0.1
+
+
+class HttpClient:
+    """Makes the requests of all calls of one executor."""
+
+    def __init__(
+        self, connections: HttpConnections, secrets: SecretStore, clock: Clock, log: Log, *, output_bytes: int
+    ) -> None:
+        self._connections, self._secrets, self._clock, self._log = connections, secrets, clock, log
+        self._output_bytes = output_bytes
+        self._budgets: BoundedCache[str, RetryBudget] = BoundedCache(_BUDGETS)
+
+    async def call(self, tool: Tool, endpoint: HttpEndpoint, work: RunRequest) -> RunResult:
+        """Call the endpoint. When canceled, the connection is closed at once."""
+        request = build_request(endpoint, work.arguments, work.idempotency_key)
+        if work.preview:
+            work.begin()
+            return RunResult(None, forecast=Forecast(tool.effects, impact=describe_request(endpoint, request)))
+        bound = await bind_secrets(endpoint, tool, work.tenant, self._secrets)
+        seconds = work.begin()
+        until = asyncio.get_running_loop().time() + seconds - min(seconds * _MARGIN, _MOST_MARGIN)
+        limit = self._output_bytes if tool.persists else min(self._output_bytes, tool.max_result_bytes)
+        exchange = Exchange(self._connections, tool.confinement, endpoint, request, bound, limit, self._clock)
+        return await _run_cancelable(self._attempts(tool, endpoint, work, exchange, until), work)
+
+    async def _attempts(
+        self, tool: Tool, endpoint: HttpEndpoint, work: RunRequest, exchange: Exchange, until: float
+    ) -> RunResult:
+        loop, budget = asyncio.get_running_loop(), self._budget(endpoint)
+        budget.earn()
+        repeatable = endpoint.is_repeatable(work.idempotency_key)
+        schedule = RetrySchedule(tool.retry, budget, until)
+        while True:
+            try:
+                value = await exchange.send(until, repeatable=repeatable)
+            except AttemptError as attempt:
+                http_requests.labels(attempt.error.reason.name.lower()).inc()
+                retried = attempt.retryable and (tool.retry is None or attempt.matches(tool.retry.statuses))
+                safe = retried and (repeatable or not attempt.sent)
+                delay = schedule.next_delay(loop.time(), safe=safe, asked=attempt.error.retry_after)
+                if delay is None:
+                    log_failure(self._log, tool, work, attempt.error, attempt.detail)
+                    raise attempt.error from None
+                http_retries.inc()
+                await asyncio.sleep(delay)
+            else:
+                http_requests.labels("succeeded").inc()
+                return RunResult(value)
+
+    def _budget(self, endpoint: HttpEndpoint) -> RetryBudget:
+        origin = endpoint.url.origin
+        if origin in self._budgets:
+            return self._budgets[origin]
+        return self._budgets.put(origin, RetryBudget())
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._connections.close()
+
+
+async def _run_cancelable(run: Coroutine[Any, Any, RunResult], work: RunRequest) -> RunResult:
+    """Return the result of a run, unless its job is canceled first. Raises INVOCATION_CANCELED then."""
+    if work.channel is None:
+        return await run
+    task = asyncio.create_task(run, name="http-run")
+    try:
+        ends: set[asyncio.Future[Any]] = {task, work.channel.canceled}
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        raise errors.canceled("terminated")
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task})

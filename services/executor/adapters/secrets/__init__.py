@@ -1,0 +1,1 @@
+"""Where the credentials of tools come from."""

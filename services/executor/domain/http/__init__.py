@@ -1,0 +1,1 @@
+"""HTTP endpoints as tools: how arguments become a request."""

@@ -1,0 +1,1 @@
+"""How calls of external services are retried, and when those services are left alone."""

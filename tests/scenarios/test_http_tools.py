@@ -1,0 +1,175 @@
+"""An HTTP service as a governed tool: registered, called with a secret, the secret rotated, and no trace of it left."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localmesh.wheels import postgres_programs
+from tests.harness.mesh import TOOLMESH, Mesh, cli, running_mesh
+from tests.harness.planted import files_below, found_in
+from tests.harness.stores import wait_until
+
+FIRST, SECOND = "f1rst-s3cret-value-0198c", "s3cond-s3cret-value-0198d"
+SCOPES = "tools:call,tools:read,audit:read"
+
+
+class Orders(BaseHTTPRequestHandler):
+    """A service of orders that repeats the credential it was sent, as careless services do."""
+
+    seen: list[tuple[str, str, str]] = []
+
+    def do_GET(self) -> None:
+        self._answer(b"")
+
+    def do_POST(self) -> None:
+        self._answer(self.rfile.read(int(self.headers["content-length"])))
+
+    def _answer(self, body: bytes) -> None:
+        authorization = self.headers.get("authorization", "")
+        self.seen.append((self.command, self.path, authorization))
+        answer = {
+            "path": self.path,
+            "body": body.decode(),
+            "you": authorization,
+            "lang": self.headers.get("x-lang", ""),
+        }
+        content = json.dumps(answer).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: Any) -> None:
+        """Print nothing."""
+
+
+@pytest.fixture(scope="module")
+def orders() -> Iterator[ThreadingHTTPServer]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Orders)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
+    state = tmp_path_factory.mktemp("http-tools") / "state"
+    with running_mesh(state, TOOLMESH_EGRESS_INTERNAL="127.0.0.0/8") as running:
+        yield running
+
+
+def manifest(port: int) -> dict[str, Any]:
+    strings = {name: {"type": "string"} for name in ("id", "lang")}
+    return {
+        "schema_version": "0.2.0",
+        "tool_id": "find_order",
+        "namespace": "shop",
+        "version": "1.0.0",
+        "title": "Find an order",
+        "description": "Finds an order of the shop by its id.",
+        "provider": "shop",
+        "kind": "custom",
+        "protocol": "custom",
+        "input": {
+            "schema": {
+                "type": "object",
+                "properties": {**strings, "tags": {"type": "array", "items": {"type": "string"}}},
+                "required": ["id"],
+            }
+        },
+        "output": {
+            "schema": {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path", "lang"]}
+        },
+        "execution": {
+            "runner": "http",
+            "timeout_class": "standard",
+            "access_tier": "network",
+            "network_policy": {"allowed_domains": ["127.0.0.1"], "allowed_ports": [port]},
+            "http": {
+                "method": "get",
+                "url": f"http://127.0.0.1:{port}/orders/{{id}}",
+                "parameters": [
+                    {"argument": "tags", "place": "query", "name": "tag"},
+                    {"argument": "lang", "place": "header", "name": "X-Lang"},
+                ],
+                "secrets": [
+                    {"secret": "secret://shop_key", "place": "header", "name": "Authorization", "prefix": "Bearer "}
+                ],
+            },
+            "retry_policy": {"max_attempts": 2},
+        },
+        "permission": {"required_scopes": ["tools:call"]},
+        "mutation_class": "read_only",
+        "observability": {"audit_detail": "summary"},
+    }
+
+
+def secrets(mesh: Mesh, *arguments: str, value: str) -> None:
+    command = [TOOLMESH, "secrets", *arguments, "--state", str(mesh.state)]
+    done = subprocess.run(command, input=value, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert value not in done.stdout + done.stderr
+
+
+def call(mesh: Mesh, token: str, **arguments: Any) -> dict[str, Any]:
+    done = cli(
+        "call", "shop.find_order", json.dumps(arguments), "--json", state=mesh.state, TOOLMESH_TOKEN=token, check=False
+    )
+    return json.loads(done.stdout or done.stderr)  # type: ignore[no-any-return]
+
+
+def test_a_service_is_called_with_its_secret_and_the_rotated_one_next(
+    mesh: Mesh, orders: ThreadingHTTPServer, tmp_path: Path
+) -> None:
+    file = tmp_path / "find_order.json"
+    file.write_text(json.dumps(manifest(orders.server_port)))
+    cli("tools", "register", str(file), state=mesh.state)
+    token = mesh.token(scopes=SCOPES)
+    wait_until(
+        lambda: "CREDENTIAL_NOT_FOUND" in json.dumps(call(mesh, token, id="1")), "a tool without its secret", 120
+    )
+    assert Orders.seen == []
+
+    secrets(mesh, "set", "shop_key", "--host", "127.0.0.1", "--namespace", "shop", value=FIRST)
+    answer = json.dumps(call(mesh, token, id="a/b", tags=["x", "y"], lang="de"))
+    assert Orders.seen[-1] == ("GET", "/orders/a%2Fb?tag=x&tag=y", f"Bearer {FIRST}")
+    assert "/orders/a%2Fb?tag=x&tag=y" in answer
+    secrets(mesh, "rotate", "shop_key", value=SECOND)
+    answer += json.dumps(call(mesh, token, id="2"))
+    assert Orders.seen[-1][2] == f"Bearer {SECOND}"
+
+    assert found_in(answer.encode(), {"first": FIRST, "second": SECOND}) == set()
+    assert found_in(everything_stored(mesh), {"first": FIRST, "second": SECOND, "visible": "find_order"}) == {"visible"}
+
+
+def everything_stored(mesh: Mesh) -> bytes:
+    """Return what the databases, the logs and the process list hold."""
+    port = mesh.part("postgres")["address"].rpartition(":")[2]
+    password = (mesh.state / "secrets" / "database" / "postgres").read_text()
+    dump = subprocess.run(
+        [str(postgres_programs() / "pg_dump"), "-h", "127.0.0.1", "-p", port, "-U", "postgres", "toolmesh"],
+        capture_output=True,
+        env={**os.environ, "PGPASSWORD": password},
+        check=True,
+    ).stdout
+    return dump + process_list() + b"".join(files_below(mesh.state / "logs").values())
+
+
+def process_list() -> bytes:
+    lines = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        # A process may end meanwhile.
+        with suppress(OSError):
+            lines.append(path.read_bytes())
+    return b"".join(lines)
