@@ -17,10 +17,10 @@ from services.executor.config import Settings
 from services.executor.domain.callbacks.callback_rules import CallbackRules
 from services.executor.domain.callbacks.deliver_callbacks import CallbackDeliveries
 from services.executor.domain.checkpoints.checkpoint import CheckpointBounds
-from services.executor.domain.checkpoints.run_checkpoints import RunCheckpoints
 from services.executor.domain.checkpoints.stored_checkpoints import StoredCheckpoints
 from services.executor.domain.jobs.job import ClaimedJob
 from services.executor.domain.jobs.ports import JobSignals
+from services.executor.domain.jobs.worker.run_checkpoints import RunCheckpoints
 from services.executor.domain.ports import Observer
 from services.executor.domain.scheduling.heavy_work import HeavyWork
 

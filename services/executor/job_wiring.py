@@ -27,23 +27,23 @@ from services.executor.adapters.jobs.signals import EVENTS, JOBS, RedisJobSignal
 from services.executor.checkpoint_wiring import build_callbacks, build_checkpoints
 from services.executor.config import Settings
 from services.executor.domain.callbacks.find_deliveries import FindDeliveries
-from services.executor.domain.checkpoints.find_checkpoints import FindCheckpoints
-from services.executor.domain.checkpoints.resume_invocation import ResumeInvocation
-from services.executor.domain.invoke import Invoke
-from services.executor.domain.jobs.answer_question import AnswerQuestion
-from services.executor.domain.jobs.attached_streams import RENEW_SECONDS, AttachedStreams
-from services.executor.domain.jobs.await_approvals import LOOK_SECONDS, AwaitApprovals
-from services.executor.domain.jobs.cancel_invocation import CancelInvocation
-from services.executor.domain.jobs.find_invocations import FindInvocations
+from services.executor.domain.invoke.invoke import Invoke
 from services.executor.domain.jobs.job import JobBounds
 from services.executor.domain.jobs.reports.job_channel import JobChannels
 from services.executor.domain.jobs.reports.report_writer import ReportWriter
-from services.executor.domain.jobs.run_jobs import JobRunner
-from services.executor.domain.jobs.start_invocation import StartInvocation
+from services.executor.domain.jobs.requests.answer_question import AnswerQuestion
+from services.executor.domain.jobs.requests.attached_streams import RENEW_SECONDS, AttachedStreams
+from services.executor.domain.jobs.requests.cancel_invocation import CancelInvocation
+from services.executor.domain.jobs.requests.find_checkpoints import FindCheckpoints
+from services.executor.domain.jobs.requests.find_invocations import FindInvocations
+from services.executor.domain.jobs.requests.resume_invocation import ResumeInvocation
+from services.executor.domain.jobs.requests.start_invocation import StartInvocation
+from services.executor.domain.jobs.requests.stream_invocation import StreamInvocation
+from services.executor.domain.jobs.requests.watch_invocation import WatchInvocation
+from services.executor.domain.jobs.requests.watched_jobs import WatchedJobs
 from services.executor.domain.jobs.state_records import StateRecords
-from services.executor.domain.jobs.stream_invocation import StreamInvocation
-from services.executor.domain.jobs.watch_invocation import WatchInvocation
-from services.executor.domain.jobs.watched_jobs import WatchedJobs
+from services.executor.domain.jobs.worker.await_approvals import LOOK_SECONDS, AwaitApprovals
+from services.executor.domain.jobs.worker.run_jobs import JobRunner
 from services.executor.domain.phases.pipeline import Pipeline
 from services.executor.domain.scheduling.caller_limits import CallerLimits, LimitedCalls
 from services.executor.domain.scheduling.refused_calls import RefusedCalls

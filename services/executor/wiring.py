@@ -62,16 +62,16 @@ from services.executor.builtin.clock_now import ClockNow
 from services.executor.builtin.echo import Echo
 from services.executor.builtin.tool import BuiltinTool
 from services.executor.config import Settings
-from services.executor.domain.fetch_result import FetchResult
 from services.executor.domain.idempotency.list_keys import ListKeys
 from services.executor.domain.idempotency.settle_key import SettleKey
-from services.executor.domain.invoke import Invoke
+from services.executor.domain.invoke.invoke import Invoke
 from services.executor.domain.invoke_group.invoke_group import InvokeGroup
 from services.executor.domain.model import Caller
 from services.executor.domain.phases.pipeline import Pipeline, Ports
 from services.executor.domain.phases.supervise import InFlight, Supervisor
 from services.executor.domain.ports import Runner
 from services.executor.domain.preview.preview_invocation import PreviewInvocation
+from services.executor.domain.results.fetch_result import FetchResult
 from services.executor.domain.results.store import LargeResults
 from services.executor.domain.scheduling.caller_limits import CallerBounds, CallerLimits, LimitedCalls
 from services.executor.domain.scheduling.heavy_work import HeavyWork

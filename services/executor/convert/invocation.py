@@ -15,7 +15,6 @@ from libs.common.auth.identity import Identity
 from libs.common.auth.tokens import CLOCK_SKEW
 from libs.common.call_context import Call
 from services.executor.domain.argument_spec import Change
-from services.executor.domain.fetch_result import Piece
 from services.executor.domain.model import (
     PLAIN,
     Caller,
@@ -26,6 +25,7 @@ from services.executor.domain.model import (
     Source,
     StoredResult,
 )
+from services.executor.domain.results.fetch_result import Piece
 from services.executor.domain.results.size_limits import truncate_effects
 from services.executor.domain.tool import Deprecation, Effect
 

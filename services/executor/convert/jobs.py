@@ -18,16 +18,16 @@ from libs.common.rpc.status import envelope
 from services.executor.convert.checkpoints import callback_of, checkpoint_of
 from services.executor.convert.invocation import envelope_of, request_of
 from services.executor.domain import errors
-from services.executor.domain.jobs.job import Job, JobFilter, JobOwner, JobPage
-from services.executor.domain.jobs.reports.event import (
+from services.executor.domain.jobs.event import (
     InputAsked,
     JobEvent,
     LogEntry,
     PartialContent,
     ProgressMade,
 )
-from services.executor.domain.jobs.start_invocation import StartRequest
-from services.executor.domain.jobs.stream_invocation import Acknowledge, Answer, Cancel, ClientMessage
+from services.executor.domain.jobs.job import Job, JobFilter, JobOwner, JobPage
+from services.executor.domain.jobs.requests.start_invocation import StartRequest
+from services.executor.domain.jobs.requests.stream_invocation import Acknowledge, Answer, Cancel, ClientMessage
 from services.executor.domain.model import Result
 from services.executor.domain.states import State
 

@@ -13,9 +13,9 @@ from services.executor.convert import checkpoints as convert
 from services.executor.convert.invocation import request_of
 from services.executor.convert.jobs import DEFAULT_PAGE, invocation_id_of
 from services.executor.domain.callbacks.find_deliveries import FindDeliveries
-from services.executor.domain.checkpoints.find_checkpoints import FindCheckpoints
-from services.executor.domain.checkpoints.resume_invocation import ResumeInvocation
 from services.executor.domain.jobs.job import Job, JobOwner
+from services.executor.domain.jobs.requests.find_checkpoints import FindCheckpoints
+from services.executor.domain.jobs.requests.resume_invocation import ResumeInvocation
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ from libs.common.call_context import serving
 from services.executor.convert import group as convert_group
 from services.executor.convert import invocation as convert
 from services.executor.convert import tool_logs as convert_logs
-from services.executor.domain.fetch_result import FetchResult
 from services.executor.domain.invoke_group.invoke_group import GroupOutcome
 from services.executor.domain.invoke_group.plan import GroupCall
 from services.executor.domain.model import PreviewResult, Request, Result
+from services.executor.domain.results.fetch_result import FetchResult
 from services.executor.domain.scheduling.caller_limits import LimitedCalls
 from services.executor.domain.tool_logs.list_tool_logs import ListToolLogs
 

@@ -15,14 +15,14 @@ from libs.common.rpc.status import envelope
 from libs.common.runtime.clock import Clock
 from services.executor.convert import jobs as convert_jobs
 from services.executor.domain import errors
-from services.executor.domain.jobs.answer_question import AnswerQuestion
-from services.executor.domain.jobs.cancel_invocation import CancelInvocation
-from services.executor.domain.jobs.find_invocations import FindInvocations
+from services.executor.domain.jobs.event import JobEvent
 from services.executor.domain.jobs.job import Job, JobOwner
-from services.executor.domain.jobs.reports.event import JobEvent
-from services.executor.domain.jobs.start_invocation import StartRequest
-from services.executor.domain.jobs.stream_invocation import Refusal, StreamInvocation
-from services.executor.domain.jobs.watch_invocation import WatchInvocation
+from services.executor.domain.jobs.requests.answer_question import AnswerQuestion
+from services.executor.domain.jobs.requests.cancel_invocation import CancelInvocation
+from services.executor.domain.jobs.requests.find_invocations import FindInvocations
+from services.executor.domain.jobs.requests.start_invocation import StartRequest
+from services.executor.domain.jobs.requests.stream_invocation import Refusal, StreamInvocation
+from services.executor.domain.jobs.requests.watch_invocation import WatchInvocation
 from services.executor.domain.scheduling.caller_limits import CallerLimits, LimitedCalls
 from services.executor.domain.states import TERMINAL
 from services.executor.handlers.checkpoints import CheckpointHandlers

@@ -23,7 +23,7 @@ from services.executor.domain.approvals.ticket import Redemption, Ticket, Ticket
 from services.executor.domain.hooks.hooks import Hook, Hooks
 from services.executor.domain.idempotency.unknown_outcome import ClaimLostError, PreparedResult, UnresolvedClaim
 from services.executor.domain.invocation import Invocation, StartSpan
-from services.executor.domain.invoke import Invoke
+from services.executor.domain.invoke.invoke import Invoke
 from services.executor.domain.model import (
     Caller,
     Claim,

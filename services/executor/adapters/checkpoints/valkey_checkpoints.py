@@ -16,7 +16,7 @@ from services.executor.adapters.checkpoints.postgres_checkpoints import seal_con
 from services.executor.domain.checkpoints import errors
 from services.executor.domain.checkpoints.checkpoint import Checkpoint
 from services.executor.domain.checkpoints.ports import AddOutcome
-from services.executor.domain.checkpoints.run_checkpoints import MICRO_SECONDS
+from services.executor.domain.jobs.worker.run_checkpoints import MICRO_SECONDS
 
 if TYPE_CHECKING:
     import redis.asyncio

@@ -18,8 +18,8 @@ from services.executor.adapters.checkpoints.postgres_checkpoints import checkpoi
 from services.executor.adapters.jobs.job_rows import JobRows
 from services.executor.convert.invocation import envelope_of, result_of
 from services.executor.domain import errors
-from services.executor.domain.checkpoints.resume_invocation import ResumableRequest
 from services.executor.domain.jobs.job import ClaimedJob, Job, JobBounds, JobFilter, JobOwner, JobPage, NewJob, Renewal
+from services.executor.domain.jobs.requests.resume_invocation import ResumableRequest
 from services.executor.domain.model import Caller, Request, Result
 from services.executor.domain.states import State
 

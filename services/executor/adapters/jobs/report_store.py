@@ -12,8 +12,8 @@ from sqlalchemy import Row
 from libs.common.sealing import Seal, SealError
 from services.executor.adapters.jobs.report_rows import NumberedReport, ReportRows
 from services.executor.domain import errors
+from services.executor.domain.jobs.event import InputAsked, JobEvent, LogEntry, Report, ReportBatch, kind_of
 from services.executor.domain.jobs.job import ClaimedJob, JobOwner, PendingQuestion
-from services.executor.domain.jobs.reports.event import InputAsked, JobEvent, LogEntry, Report, ReportBatch, kind_of
 from services.executor.domain.states import State
 
 _ENCODER = msgspec.msgpack.Encoder()

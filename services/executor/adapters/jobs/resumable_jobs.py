@@ -9,8 +9,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from libs.common.sealing import Seal, SealError
 from libs.common.sql.engine import separately
 from services.executor.adapters.jobs.job_store import resumable_context
-from services.executor.domain.checkpoints.resume_invocation import ResumableJob, ResumableRequest
 from services.executor.domain.jobs.job import JobOwner
+from services.executor.domain.jobs.requests.resume_invocation import ResumableJob, ResumableRequest
 from services.executor.domain.states import State
 
 _FIND = text("""

@@ -19,8 +19,8 @@ from services.executor.domain.idempotency.effect import FailureEffect, effect_of
 from services.executor.domain.idempotency.unknown_outcome import ClaimLostError, UnresolvedClaim
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.model import Claim, ClaimOutcome, EncodedRecord, Record, Result
-from services.executor.domain.phases.shielded import ShieldedSteps
 from services.executor.domain.ports import AuditTrail, ClaimStore, Observer
+from services.executor.domain.scheduling.shielded import ShieldedSteps
 from services.executor.domain.scheduling.time_limit import limit_wait
 from services.executor.domain.tool import Tool, UncertainOutcome
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from libs.common.errors import MeshError
 from services.executor.domain.checkpoints.checkpoint import Checkpoint
-from services.executor.domain.jobs.reports.event import InputAsked
+from services.executor.domain.jobs.event import InputAsked
 from services.executor.domain.model import Caller, Request, Result
 from services.executor.domain.states import State
 

@@ -9,6 +9,7 @@ from typing import Protocol, TypeAlias
 
 from libs.common.errors import MeshError
 from services.executor.domain.checkpoints.checkpoint import Checkpoint
+from services.executor.domain.jobs.event import InputAsked, JobEvent, ReportBatch
 from services.executor.domain.jobs.job import (
     AwaitingJob,
     ClaimedJob,
@@ -20,7 +21,6 @@ from services.executor.domain.jobs.job import (
     PendingQuestion,
     Renewal,
 )
-from services.executor.domain.jobs.reports.event import InputAsked, JobEvent, ReportBatch
 from services.executor.domain.model import Caller, Request, Result
 from services.executor.domain.run_channel import CheckpointState
 from services.executor.domain.states import State

@@ -12,10 +12,10 @@ from services.executor.domain.idempotency.effect import describe_effect
 from services.executor.domain.idempotency.unknown_outcome import ClaimLostError, late_owner_error
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.model import Claim, ClaimOutcome, Record, Result
-from services.executor.domain.phases.shielded import ShieldedSteps
 from services.executor.domain.ports import AuditTrail
 from services.executor.domain.results.build_result import build_result
 from services.executor.domain.results.check import VerifiedResult
+from services.executor.domain.scheduling.shielded import ShieldedSteps
 from services.executor.domain.states import State
 from services.executor.domain.tool import Tool
 

@@ -16,7 +16,6 @@ from services.executor.domain.phases.authorize import Authorization
 from services.executor.domain.phases.execute import Execution
 from services.executor.domain.phases.finish import Completion
 from services.executor.domain.phases.preflight import Preflight
-from services.executor.domain.phases.shielded import ShieldedSteps
 from services.executor.domain.phases.supervise import InFlight, Supervisor
 from services.executor.domain.phases.verify import Verifier
 from services.executor.domain.ports import (
@@ -38,6 +37,7 @@ from services.executor.domain.results.store import LargeResults
 from services.executor.domain.scheduling.budget import BudgetReservations
 from services.executor.domain.scheduling.heavy_work import HeavyWork
 from services.executor.domain.scheduling.offload import Offload
+from services.executor.domain.scheduling.shielded import ShieldedSteps
 from services.executor.domain.scheduling.slots import SlotPool
 
 

@@ -15,10 +15,10 @@ from services.executor.domain.idempotency.effect import describe_effect
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.model import Caller, Request
 from services.executor.domain.phases.finish import Completion
-from services.executor.domain.phases.shielded import ShieldedSteps
 from services.executor.domain.ports import Observer
 from services.executor.domain.results.repeated_values import hide_in_error
 from services.executor.domain.scheduling.budget import BudgetReservations
+from services.executor.domain.scheduling.shielded import ShieldedSteps
 from services.executor.domain.tool import UncertainOutcome
 
 T = TypeVar("T")

@@ -17,7 +17,6 @@ from services.executor.domain.idempotency.claim import IdempotencyClaims
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.model import Claim, RunResult
 from services.executor.domain.payload_summary import scans_inline
-from services.executor.domain.phases.shielded import ShieldedSteps
 from services.executor.domain.ports import Quarantine
 from services.executor.domain.results.build_result import build_result
 from services.executor.domain.results.check import CheckedResult, VerifiedResult, check_result
@@ -30,6 +29,7 @@ from services.executor.domain.results.effects import (
 from services.executor.domain.results.size_limits import UNDO_BYTES
 from services.executor.domain.results.store import LargeResults
 from services.executor.domain.scheduling.heavy_work import HeavyWork
+from services.executor.domain.scheduling.shielded import ShieldedSteps
 from services.executor.domain.tool import Tool
 from services.executor.domain.validation_cost import LIGHT_BYTES, is_small, size_of_value
 

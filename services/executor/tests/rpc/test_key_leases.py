@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from libs.common.runtime.clock import SystemClock
 from libs.common.sealing import Seal
 from services.executor.adapters.idempotency.claims import LEASE_SECONDS, PostgresClaims
-from services.executor.domain.invoke import Invoke
+from services.executor.domain.invoke.invoke import Invoke
 from services.executor.domain.phases.pipeline import Pipeline
 from services.executor.domain.scheduling.scheduler import Scheduler
 from services.executor.domain.scheduling.slots import SlotPool

@@ -15,9 +15,9 @@ from libs.common.runtime.retry import retry_until
 from services.executor.domain import errors
 from services.executor.domain.checkpoints.checkpoint import Checkpoint
 from services.executor.domain.invocation import Invocation
+from services.executor.domain.jobs.event import CheckpointMade, InputAsked
 from services.executor.domain.jobs.job import ClaimedJob
 from services.executor.domain.jobs.ports import CompileSchema, JobReports, JobSignals, RunCheckpoints
-from services.executor.domain.jobs.reports.event import CheckpointMade, InputAsked
 from services.executor.domain.jobs.reports.redact import redact
 from services.executor.domain.jobs.reports.report_queue import ReportQueue
 from services.executor.domain.jobs.reports.report_writer import ReportWriter

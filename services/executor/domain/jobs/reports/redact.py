@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from libs.common.errors import MeshError
 from libs.common.json.jsonio import dump, parse
 from libs.common.redaction.scanner import Scanner
-from services.executor.domain.jobs.reports.event import InputAsked, LogEntry, PartialContent, ProgressMade, Report
+from services.executor.domain.jobs.event import InputAsked, LogEntry, PartialContent, ProgressMade, Report
 
 
 def redact(reports: Sequence[Report], scanner: Scanner) -> tuple[Report, ...]:

@@ -11,8 +11,7 @@ from msgspec import Struct
 
 from libs.common.redaction.scanner import Scanner
 from libs.common.runtime.clock import Clock
-from services.executor.domain.jobs.job import ClaimedJob
-from services.executor.domain.jobs.reports.event import (
+from services.executor.domain.jobs.event import (
     InputAsked,
     LogEntry,
     PartialContent,
@@ -20,6 +19,7 @@ from services.executor.domain.jobs.reports.event import (
     Report,
     ReportBatch,
 )
+from services.executor.domain.jobs.job import ClaimedJob
 from services.executor.domain.run_channel import ProgressReport
 
 

@@ -9,9 +9,9 @@ from contextlib import suppress
 from libs.common.redaction.scanner import Scanner
 from libs.common.runtime.backoff import Backoff
 from libs.common.runtime.clock import Clock
+from services.executor.domain.jobs.event import LogEntry, Report, ReportBatch
 from services.executor.domain.jobs.job import ClaimedJob
 from services.executor.domain.jobs.ports import JobReports, JobSignals
-from services.executor.domain.jobs.reports.event import LogEntry, Report, ReportBatch
 from services.executor.domain.jobs.reports.redact import redact
 from services.executor.domain.jobs.reports.report_queue import ReportQueue
 from services.executor.domain.ports import Observer

@@ -21,9 +21,9 @@ from services.executor.adapters.checkpoints.postgres_checkpoints import Postgres
 from services.executor.adapters.checkpoints.valkey_checkpoints import ValkeyCheckpoints
 from services.executor.domain.checkpoints.checkpoint import CheckpointBounds, CheckpointConfig, CheckpointKind
 from services.executor.domain.checkpoints.ports import AddOutcome
-from services.executor.domain.checkpoints.run_checkpoints import RunCheckpoints
 from services.executor.domain.checkpoints.stored_checkpoints import StoredCheckpoints
 from services.executor.domain.jobs.job import ClaimedJob
+from services.executor.domain.jobs.worker.run_checkpoints import RunCheckpoints
 from services.executor.domain.run_channel import CheckpointState
 from services.executor.domain.scheduling.heavy_work import HeavyWork
 from services.executor.domain.tool import Tool

@@ -12,8 +12,8 @@ from libs.common.sealing import Seal
 from services.executor.adapters.jobs.job_store import PostgresJobs
 from services.executor.adapters.jobs.report_rows import ReportRows
 from services.executor.adapters.jobs.report_store import PostgresReports
+from services.executor.domain.jobs.event import InputAsked, LogEntry, PartialContent, ReportBatch
 from services.executor.domain.jobs.job import ClaimedJob, JobOwner, PendingQuestion, Renewal
-from services.executor.domain.jobs.reports.event import InputAsked, LogEntry, PartialContent, ReportBatch
 from services.executor.domain.states import State
 from services.executor.tests.adapters.jobs.test_job_store import OWNER, a_job, a_store, execute
 from services.executor.tests.keys import KEY

@@ -14,8 +14,8 @@ from libs.common.sealing import Seal
 from libs.common.sql.engine import engine_for
 from services.executor.adapters.results.postgres_store import PostgresResultStore
 from services.executor.adapters.tables import result_pieces, results
-from services.executor.domain.fetch_result import FetchResult
 from services.executor.domain.model import StoredResult
+from services.executor.domain.results.fetch_result import FetchResult
 from services.executor.domain.results.store import PIECE_BYTES, LargeResults
 from services.executor.tests.samples import a_caller, a_tool
 

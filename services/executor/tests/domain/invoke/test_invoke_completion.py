@@ -134,7 +134,7 @@ async def test_when_the_time_is_over_meanwhile_the_record_has_its_own() -> None:
 
 
 async def test_whoever_leaves_is_not_held_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.executor.domain.phases.shielded.CANCEL_WAIT_SECONDS", 0.05)
+    monkeypatch.setattr("services.executor.domain.scheduling.shielded.CANCEL_WAIT_SECONDS", 0.05)
     world = Keeping()
     first = await world.begun(idempotency_key="k")
     first.cancel()

@@ -14,7 +14,7 @@ from libs.common.runtime.clock import SystemClock
 from services.executor.domain import errors
 from services.executor.domain.argument_spec import Change
 from services.executor.domain.hooks.hooks import Hook, Phase
-from services.executor.domain.invoke import Invoke
+from services.executor.domain.invoke.invoke import Invoke
 from services.executor.domain.model import Decision, Event, Obligation, Result, Verdict
 from services.executor.domain.phases.pipeline import Pipeline
 from services.executor.domain.scheduling.scheduler import Bounds, Scheduler

@@ -13,7 +13,7 @@ from libs.common.json.jsonio import dump
 from libs.common.runtime.clock import SystemClock
 from services.executor.adapters.registry.json_schema import output_contract
 from services.executor.domain.hooks.hooks import Hook, Hooks, Phase
-from services.executor.domain.invoke import Invoke
+from services.executor.domain.invoke.invoke import Invoke
 from services.executor.domain.model import Event, Obligation
 from services.executor.domain.phases.pipeline import Pipeline
 from services.executor.domain.states import State

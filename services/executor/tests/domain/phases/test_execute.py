@@ -10,7 +10,7 @@ import pytest
 
 from libs.common.errors import MeshError, Reason
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.invoke import Invoke
+from services.executor.domain.invoke.invoke import Invoke
 from services.executor.domain.model import RunRequest, RunResult
 from services.executor.domain.phases.pipeline import Pipeline
 from services.executor.domain.states import State

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from libs.common.redaction.scanner import Scanner
-from services.executor.domain.jobs.reports.event import InputAsked, LogEntry, PartialContent, ProgressMade, Report
+from services.executor.domain.jobs.event import InputAsked, LogEntry, PartialContent, ProgressMade, Report
 from services.executor.domain.jobs.reports.redact import redact
 from services.executor.domain.run_channel import ProgressReport
 

@@ -7,8 +7,8 @@ import asyncio
 from libs.common.redaction.scanner import Scanner
 from libs.common.testing.clock import ManualClock
 from services.executor.domain.checkpoints.checkpoint import Checkpoint, CheckpointKind
+from services.executor.domain.jobs.event import CheckpointMade, LogEntry, PartialContent, ProgressMade
 from services.executor.domain.jobs.job import ClaimedJob
-from services.executor.domain.jobs.reports.event import CheckpointMade, LogEntry, PartialContent, ProgressMade
 from services.executor.domain.jobs.reports.report_queue import OMITTED_LINE, OMITTED_PART, ReportBounds, ReportQueue
 from services.executor.domain.run_channel import ProgressReport
 from services.executor.tests.samples import a_request

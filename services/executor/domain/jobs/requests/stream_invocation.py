@@ -11,12 +11,12 @@ from typing import Any, TypeAlias, TypeVar
 from msgspec import Struct
 
 from libs.common.errors import MeshError
-from services.executor.domain.jobs.answer_question import AnswerQuestion
-from services.executor.domain.jobs.attached_streams import AttachedStreams
-from services.executor.domain.jobs.cancel_invocation import CancelInvocation
+from services.executor.domain.jobs.event import JobEvent
 from services.executor.domain.jobs.job import Job, JobOwner
-from services.executor.domain.jobs.reports.event import JobEvent
-from services.executor.domain.jobs.watch_invocation import HEARTBEAT_SECONDS, WatchInvocation
+from services.executor.domain.jobs.requests.answer_question import AnswerQuestion
+from services.executor.domain.jobs.requests.attached_streams import AttachedStreams
+from services.executor.domain.jobs.requests.cancel_invocation import CancelInvocation
+from services.executor.domain.jobs.requests.watch_invocation import HEARTBEAT_SECONDS, WatchInvocation
 from services.executor.domain.states import TERMINAL
 
 T = TypeVar("T")

@@ -20,14 +20,14 @@ from libs.common.runtime.retry import retry_until
 from services.executor.domain import errors
 from services.executor.domain.checkpoints.checkpoint import RestoredState
 from services.executor.domain.checkpoints.errors import checkpoint_corrupted
-from services.executor.domain.checkpoints.run_checkpoints import RunCheckpoints
 from services.executor.domain.idempotency.unknown_outcome import MOST_RUNS
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.invoke import Invoke
-from services.executor.domain.jobs.await_approvals import AwaitApprovals
+from services.executor.domain.invoke.invoke import Invoke
 from services.executor.domain.jobs.job import ClaimedJob, Renewal
 from services.executor.domain.jobs.ports import CallerSessions, JobLeases, JobSignals
 from services.executor.domain.jobs.reports.job_channel import JobChannel, JobChannels
+from services.executor.domain.jobs.worker.await_approvals import AwaitApprovals
+from services.executor.domain.jobs.worker.run_checkpoints import RunCheckpoints
 from services.executor.domain.model import Request, Result
 from services.executor.domain.ports import Observer
 from services.executor.domain.states import State

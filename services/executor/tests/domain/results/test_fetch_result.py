@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from libs.common.errors import MeshError, Reason
-from services.executor.domain.fetch_result import FetchResult
 from services.executor.domain.model import StoredResult
+from services.executor.domain.results.fetch_result import FetchResult
 from services.executor.domain.results.store import PIECE_BYTES, LargeResults
 from services.executor.tests.memory_results import MemoryResults
 from services.executor.tests.samples import a_caller, a_tool

@@ -13,7 +13,7 @@ from services.executor.domain.checkpoints import errors
 from services.executor.domain.checkpoints.encoding import CheckpointDamagedError
 from services.executor.domain.checkpoints.stored_checkpoints import StoredCheckpoints
 from services.executor.domain.jobs.job import Job, JobOwner
-from services.executor.domain.jobs.start_invocation import ResumedRun, StartRequest
+from services.executor.domain.jobs.requests.start_invocation import ResumedRun, StartRequest
 from services.executor.domain.model import Caller, Request
 from services.executor.domain.states import State
 

@@ -9,8 +9,8 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
 from libs.common.errors import MeshError
+from services.executor.domain.jobs.event import JobEvent
 from services.executor.domain.jobs.ports import JobEvents, JobSignals
-from services.executor.domain.jobs.reports.event import JobEvent
 
 # Looks begin at least this far apart: their number depends neither on the signals nor on the readers.
 MIN_INTERVAL_SECONDS = 0.05

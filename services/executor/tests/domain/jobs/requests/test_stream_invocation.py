@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from libs.common.errors import MeshError, Reason
-from services.executor.domain.jobs.attached_streams import AttachedStreams
+from services.executor.domain.jobs.event import JobEvent
 from services.executor.domain.jobs.job import Job, JobOwner
-from services.executor.domain.jobs.reports.event import JobEvent
-from services.executor.domain.jobs.stream_invocation import (
+from services.executor.domain.jobs.requests.attached_streams import AttachedStreams
+from services.executor.domain.jobs.requests.stream_invocation import (
     WINDOW,
     Acknowledge,
     Answer,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 
 from libs.common.runtime.clock import Clock
-from services.executor.domain.jobs.find_invocations import FindInvocations
+from services.executor.domain.jobs.event import JobEvent
 from services.executor.domain.jobs.job import Job, JobOwner
 from services.executor.domain.jobs.ports import JobEvents
-from services.executor.domain.jobs.reports.event import JobEvent
-from services.executor.domain.jobs.watched_jobs import WatchedJobs
+from services.executor.domain.jobs.requests.find_invocations import FindInvocations
+from services.executor.domain.jobs.requests.watched_jobs import WatchedJobs
 from services.executor.domain.states import TERMINAL
 
 PAGE_SIZE = 200

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from libs.common.errors import MeshError, Reason
-from services.executor.domain.jobs.reports.event import JobEvent
-from services.executor.domain.jobs.watched_jobs import WatchedJobs
+from services.executor.domain.jobs.event import JobEvent
+from services.executor.domain.jobs.requests.watched_jobs import WatchedJobs
 from services.executor.domain.states import State
 from services.executor.tests.waiting import until
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from libs.common.json.jsonio import parse, refuse_many_containers
 from services.executor.domain import errors
-from services.executor.domain.jobs.find_invocations import FindInvocations
 from services.executor.domain.jobs.job import Job, JobOwner
 from services.executor.domain.jobs.ports import CompileSchema, JobQuestions, JobSignals
+from services.executor.domain.jobs.requests.find_invocations import FindInvocations
 
 
 class AnswerQuestion:

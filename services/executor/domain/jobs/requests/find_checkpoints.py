@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from services.executor.domain.checkpoints.checkpoint import Checkpoint
 from services.executor.domain.checkpoints.stored_checkpoints import StoredCheckpoints
-from services.executor.domain.jobs.find_invocations import FindInvocations
 from services.executor.domain.jobs.job import JobOwner
+from services.executor.domain.jobs.requests.find_invocations import FindInvocations
 
 
 class FindCheckpoints:
