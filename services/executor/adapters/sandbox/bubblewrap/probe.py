@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +67,17 @@ def _run(config: dict[str, Any], plan: Plan) -> ExitFacts:
         return {"failed": f"the launcher did not answer: {type(error).__name__}"}
     finally:
         os.close(devnull)
-        process.wait()
+        _end(process)
     return {"failed": "the launcher ended"}
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Wait for the launcher, which ends with its control socket; kill one that does not."""
+    try:
+        process.wait(_TIMEOUT_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _disabling_sysctls() -> list[str]:
