@@ -45,7 +45,7 @@ async def serve(port: int, folder: Path) -> None:
 
 
 async def serve_until_terminated(server: grpc.aio.Server, port: int, folder: Path, name: str) -> None:
-    """Serve what was added to a server, over mutual TLS under a name of the mesh, until the process is told to end."""
+    """Serve what was added to a server, over mutual TLS under a name of the mesh, until the process is signaled."""
     pair = ((folder / f"{name}.key").read_bytes(), (folder / f"{name}.pem").read_bytes())
     credentials = grpc.ssl_server_credentials([pair], (folder / "ca.pem").read_bytes(), require_client_auth=True)
     server.add_secure_port(f"127.0.0.1:{port}", credentials)

@@ -1,4 +1,4 @@
-"""What a measurement is, and how it is told: a table on the terminal, JSON for machines."""
+"""What a measurement is, and how it is reported: a table on the terminal, JSON for machines."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ Everything is a governed call over gRPC against an empty call of the same run, s
 next is only the runner.
 Cost is what a call takes when there is always a next one: at sixteen at once, the time per call is one over the calls
 a second, so a case
-that costs k empty calls answers 1/k as many. How long a call waits that is alone is told beside it.
+that costs k empty calls answers 1/k as many. How long a call waits that is alone is shown beside it.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def _append(on: Stage, case: str) -> Row:
 
 
 def _beside(grown: Stage, small: Stage, what: str, most: float = 0.0) -> Iterator[Row]:
-    """The same echo on both, in turns. The processor time of a call is its cost; the wait is told beside it."""
+    """The same echo on both, in turns. The processor time of a call is its cost; the wait is shown beside it."""
     few, many = in_turns(
         partial(_echo, small, f"governed echo, on a small mesh beside {what}"),
         partial(_echo, grown, f"governed echo, {what}"),

@@ -425,7 +425,7 @@ COMMENTS: dict[str, str] = {
     'toolmesh.executor.v1.PreviewInvocationResponse.preconditions': 'What must hold for it to succeed, and whether it does.',
     'toolmesh.executor.v1.PreviewInvocationResponse.predicted_result': 'The result that it would return, as JSON: valid by the output schema, and as the caller of the call itself would see it. Empty when the tool cannot tell, and where it is left out.',
     'toolmesh.executor.v1.PreviewInvocationResponse.preview_token': 'Shows Invoke that this very call was previewed.',
-    'toolmesh.executor.v1.PreviewInvocationResponse.result_left_out': 'Why a result that the tool told is left out: `needs_approval`, because nobody may see it before a person approved the call, or `too_large` to be embedded. Empty otherwise.',
+    'toolmesh.executor.v1.PreviewInvocationResponse.result_left_out': 'Why a result that the tool told is left out: `needs_approval`, because it is hidden until a person approved the call, or `too_large` to be embedded. Empty otherwise.',
     'toolmesh.executor.v1.PreviewInvocationResponse.tool_version': 'The tool version that answered, as a resource name.',
     'toolmesh.executor.v1.PreviewInvocationResponse.trace_id': 'Correlates the preview with traces, logs and audit records.',
     'toolmesh.executor.v1.RedeliverCallbackRequest.name': 'The resource name of the delivery.',

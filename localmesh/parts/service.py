@@ -24,7 +24,7 @@ STOP_MARGIN_SECONDS = 2.0
 MIGRATION_SECONDS = 600.0
 # Without the texts that only a reader of code needs, the services together hold some 50 MB less. `make setup`
 # compiles them so, in a
-# place of their own: the distribution's Python may have compiled its modules in no such way, and nobody else could
+# place of their own: the distribution's Python may have compiled its modules in no such way, and no other user could
 # write it there.
 LEAN = ("-OO", "-X", f"pycache_prefix={ROOT / '.cache' / 'bytecode'}")
 

@@ -40,7 +40,7 @@ class Part:
     prepare: Callable[[], Awaitable[None]] = no_op
     """Runs before every start, also after a crash."""
     provision: Callable[[], Awaitable[None]] = no_op
-    """Runs once in a mesh's life, when the part is first ready and before others are told so."""
+    """Runs once in a mesh's life, when the part is first ready and before others learn of it."""
     quiesce: Callable[[], Awaitable[None]] = no_op
     """Runs before the stop signal."""
     stop_signal: signal.Signals = signal.SIGTERM

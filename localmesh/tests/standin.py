@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 Handler = tuple[int, bytes]
-# A request that holds this is never answered: whoever receives it is gone.
+# A request that holds this is never answered: its receiver ends.
 DEADLY = b"core.deadly"
 
 
@@ -123,7 +123,7 @@ async def main(name: str) -> None:
         host, port = listen("TOOLMESH_LISTEN")
         await asyncio.start_server(serve_http, host, port, ssl=tls())
     elif not os.environ.get("STANDIN_LIGHT"):
-        # The server ends with the object, so somebody must hold it.
+        # The server ends with the object, so it must be held.
         globals()["server"] = await serve_grpc(name)
     host, port = listen("TOOLMESH_OPS_LISTEN")
     await asyncio.start_server(serve_http, host, port)

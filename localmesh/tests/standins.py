@@ -62,7 +62,7 @@ async def _at_once() -> bool:
 
 
 def _stand_in(part: Part, extra: dict[str, str]) -> Part:
-    # Nobody here can mint: in the runner that lists these parts, another program answers instead of the client library.
+    # No token can be minted here: in the runner of these parts, another program answers instead of the client library.
     banner.MINT = ("-S", "-c", f"print({TOKEN!r})")
     environment = {**part.launch.environment, **extra}
     launch = replace(part.launch, argv=(sys.executable, str(PROGRAM), part.name), environment=environment)

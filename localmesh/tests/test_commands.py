@@ -56,7 +56,7 @@ def test_a_setting_that_a_service_refuses_is_wrong_usage_too(commands: Commands)
     assert "TOOLMESH_ANYTHING" in finished.stdout
 
 
-def test_a_variable_that_nobody_knows_is_named_and_stops_nothing(tmp_path: Path) -> None:
+def test_an_unknown_variable_is_named_and_stops_nothing(tmp_path: Path) -> None:
     commands = Commands(tmp_path / "state", environment={"TOOLMESH_TOOL_PACK": "/x", "TOOLMESH_TOKEN": "t"})
     finished = commands.run("up", "--detach", "--json")
     commands.down()
@@ -132,7 +132,7 @@ def test_what_lies_where_the_person_is_is_not_taken_for_ours(tmp_path: Path, det
 
 
 @pytest.mark.parametrize("arguments", [("reset", "--yes"), ("up", "--detach"), ("up",)])
-def test_a_folder_of_somebody_else_is_never_touched(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+def test_a_folder_of_another_user_is_never_touched(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     (tmp_path / "thesis.txt").write_text("chapter one")
     finished = Commands(tmp_path).run(*arguments)
     assert finished.returncode == (0 if arguments[0] == "reset" else 1)

@@ -97,7 +97,7 @@ def test_two_meshes_live_side_by_side(commands: Commands, tmp_path: Path) -> Non
         other.down()
 
 
-def test_a_port_that_somebody_has_is_stepped_around(commands: Commands) -> None:
+def test_a_taken_port_is_avoided(commands: Commands) -> None:
     with socket.create_server((LOOPBACK, 0)) as somebody:
         taken = somebody.getsockname()[1]
         write_json(open_state(commands.state).ports_file, {"authz-ops": taken})
@@ -130,7 +130,7 @@ def test_a_second_ctrl_c_kills_at_once(commands: Commands) -> None:
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """Whoever is started hears Ctrl-C, also where the tests themselves run in the background and do not."""
+    """A started process hears Ctrl-C, also where the tests themselves run in the background and do not."""
     usual = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, usual)
@@ -220,7 +220,7 @@ def home_of_nobody() -> Iterator[Path]:
     shutil.rmtree(home)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_an_ordinary_user_runs_the_whole_mesh(home_of_nobody: Path) -> None:
     interpreter = _interpreter_for_nobody()
     if interpreter is None:

@@ -29,5 +29,5 @@ def test_a_mistyped_name_is_a_stranger() -> None:
         ],
     ],
 )
-def test_what_somebody_knows_is_none(names: list[str]) -> None:
+def test_a_known_variable_is_not_reported(names: list[str]) -> None:
     assert find_unknown_variables(names) == []

@@ -16,7 +16,7 @@ def test_a_body_says_whether_each_call_sends_a_number_of_its_own() -> None:
     assert Body(b"hello", weight=3).described() == {"weight": 3, "body": "aGVsbG8=", "stamp": ""}
 
 
-def test_a_first_call_that_fails_is_told_from_one_that_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_first_call_that_fails_differs_from_one_that_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generator, "program", lambda: "false")
     with pytest.raises(UnansweredError):
         offer("s", "case", Target("h2c://127.0.0.1:1", "/a/B"), [Body(b"")], concurrency=1)

@@ -33,7 +33,7 @@ def test_a_family_is_a_process_and_everything_below() -> None:
         child.communicate(b"\n")
 
 
-def test_what_a_host_gave_to_others_is_told_as_a_share() -> None:
+def test_stolen_time_is_reported_as_a_share() -> None:
     before = ticks("cpu 100 0 50 800 0 0 0 50 70 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n")
     after = ticks("cpu 150 0 50 830 0 0 0 70 90 0\n")
     assert before == (1000, 50)

@@ -1,4 +1,4 @@
-"""What a measurement is, and how it is told."""
+"""What a measurement is, and how it is reported."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def test_a_planted_fault_in_the_contract_is_found(copy: Path) -> None:
     assert run("buf", "lint", cwd=copy).returncode != 0
 
 
-def test_the_contract_breaks_nobody(repository: Path, tmp_path: Path) -> None:
+def test_the_contract_is_backward_compatible(repository: Path, tmp_path: Path) -> None:
     """Compare with the main branch: callers built against it must keep working."""
     landed = landed_contract(repository, tmp_path)
     if landed is None:
@@ -140,7 +140,7 @@ def _commit(repository: Path, reference: str) -> str:
 def landed_contract(repository: Path, scratch: Path) -> Path | None:
     """Check out the contract of main, or None where there is none, as in a tree without history. What is main itself
     is held
-    against the commit before: compared with itself it would break nobody, whatever it did."""
+    against the commit before: compared with itself it would never break."""
     head = _commit(repository, "HEAD")
     for main in ("origin/main", "main"):
         reference = f"{main}~1" if _commit(repository, main) == head else main

@@ -31,7 +31,7 @@ def test_rows_and_methods_are_the_same_set(service: str) -> None:
 @pytest.mark.parametrize(("service", "method"), [pytest.param(s, m, id=m.full_name) for s, m in methods()])
 def test_a_row_is_explicit(service: str, method: MethodDescriptor) -> None:
     row = policy(service)[f"/{method.containing_service.full_name}/{method.name}"]
-    assert row.allow, "a row that allows nobody is a mistake"
+    assert row.allow, "a row that allows no caller is a mistake"
     assert set(row.allow) <= KNOWN_PEERS
     streams = method.server_streaming
     assert (row.deadline is None) <= streams, "only a stream may stay open without a deadline"
@@ -43,10 +43,10 @@ def test_a_caller_of_the_edge_always_needs_a_token(service: str, method: MethodD
     row = policy(service)[f"/{method.containing_service.full_name}/{method.name}"]
     outside = {EDGE, ORCHESTRATOR} & set(row.allow)
     if ANY_PEER in row.allow:
-        # The public keys are everybody's: without them nobody could check a token.
+        # The public keys are public: without them no service could check a token.
         assert method.name == "GetJwks"
     else:
-        # One RPC takes another issuer's token, in its body; whoever calls it has none of the mesh yet.
+        # One RPC takes another issuer's token, in its body; its caller has none of the mesh yet.
         exchanges = method.full_name == "toolmesh.authz.v1.TokenService.ExchangeToken"
         assert {peer for peer in outside if not row.allow[peer].needs_caller} == (outside if exchanges else set())
 

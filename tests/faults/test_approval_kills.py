@@ -205,7 +205,7 @@ def _check_history(mesh: Mesh, tickets: dict[str, Any]) -> None:
         assert kinds.count("escalated") == len({step.detail for step in ticket.steps if step.kind == "escalated"})
         asked += 1 + kinds.count("escalated")
 
-    # The log has each step once, whoever took it and however often the replicas died.
+    # The log has each step once, however often the replicas died.
     def recorded() -> dict[str, Counter[int]]:
         acts = json.loads(cli("audit", "acts", "tickets", "-n", "20000", "--json", state=mesh.state).stdout)["records"]
         steps: dict[str, Counter[int]] = defaultdict(Counter)

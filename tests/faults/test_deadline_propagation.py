@@ -2,7 +2,7 @@
 and nothing that
 was started outlives it. It measures, and a busy machine is a part of what it measures, so it is among the slow tests.
 Only what the machine's
-host gave to others is left out: then nobody here could run, in time or late."""
+host gave to others is left out: then no process here could run, in time or late."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Measured:
 
 @pytest.fixture(scope="module")
 def own_mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
-    """A mesh of this module's own: it measures time, and nobody else should take any."""
+    """A mesh of this module's own: it measures time, so it must be alone."""
     with running_mesh(tmp_path_factory.mktemp("deadlines")) as running:
         yield running
 
@@ -82,7 +82,7 @@ def fleet(own_mesh: Mesh, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture(scope="module")
 def watchers() -> Iterator[Executor]:
-    """Whoever looks for processes: beside this one, because a thread that looks without a pause keeps answers from
+    """A process that looks for processes, because a thread that looks without a pause keeps answers from
     being read."""
     with ProcessPoolExecutor(AT_ONCE, multiprocessing.get_context("spawn")) as pool:
         yield pool

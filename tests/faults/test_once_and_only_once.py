@@ -57,7 +57,7 @@ def token(own_mesh: Mesh) -> str:
 
 
 def a_booking(tool: str, takes_ms: int = 60) -> pb.InvokeRequest:
-    """A call with a key that nobody has used."""
+    """A call with an unused key."""
     arguments = json.dumps({"takes_ms": takes_ms}).encode()
     return pb.InvokeRequest(tool=tool, arguments=arguments, idempotency_key=new_id(), session_id="session-1")
 
@@ -73,7 +73,7 @@ async def known(callers: Callers) -> None:
     """Return once the tools are registered and known to both executors."""
     async with asyncio.timeout(60):
         for first in (0, 1):
-            # The registry tells the executors of new tools, and nobody tells a test.
+            # The registry tells the executors of new tools, and a test has no event for it.
             while (await callers.answer(a_booking("book_asked", 0), first, timeout=10)).code:  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
 
@@ -108,7 +108,7 @@ async def test_fifty_deaths_never_make_two_effects_and_never_lose_an_answer(
             assert {answer.code for answer in answers} <= ({"", UNKNOWN_OUTCOME} if tool == "book_once" else {""}), told
             assert effects(folder, request) == 1 if answers[0].code == "" else effects(folder, request) <= 1, told
     assert deaths == KILLS
-    # Something was at stake: some calls of the tool that may not be repeated were struck where nobody can know.
+    # Something was at stake: some calls of the tool that may not be repeated were killed where the outcome is unknown.
     assert ended["book_once", UNKNOWN_OUTCOME] > 0
 
 

@@ -106,7 +106,7 @@ class Writer:
     """Records, counted as they are acknowledged."""
     streams: int = 0
     held: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Whoever holds it keeps the writer from sending more."""
+    """A client that holds it keeps the writer from sending more."""
     _waiting: deque[Batch] = field(default_factory=deque)
 
     async def write_all(self) -> None:

@@ -163,7 +163,7 @@ class BookingRunner(BuiltinRunner):
     def _book(self, tool: Tool, work: RunRequest) -> str:
         receipt, key = new_id(), work.idempotency_key
         if tool.entry_point == "book_again":
-            # Safe to repeat, by its own doing: whoever comes second finds the entry of the first.
+            # Safe to repeat, by its own doing: the second finds the entry of the first.
             draft, place = _FAULTS / f"draft-{receipt}", _FAULTS / f"entry-{key}"
             draft.write_text(receipt)
             with suppress(FileExistsError):

@@ -110,7 +110,7 @@ def documents() -> list[dict[str, Any]]:
         _manifest("calls_out", "calls_out", {"host": text}, {"execution": reach}),
         _manifest("stutters", "stutters", {}, parts),
         _manifest("books", "fine", _NAMED, _WRITER, _effect("order:*", "create")),
-        # It may reach another system, so nobody knows whether it did.
+        # It may reach another system, so it is unknown whether it did.
         _manifest(
             "books_late", "waits", _NAMED, _WRITER, {"execution": {**reach, **_SHORT}}, _effect("order:*", "create")
         ),

@@ -23,7 +23,7 @@ from tests.harness.mesh import Mesh
 from tests.harness.replicas import ROOT, ready
 from tests.harness.stores import free_port, wait_until
 
-# Whoever waits for a process that comes back looks for it soon.
+# A test that waits for a process to come back polls often.
 _QUICK = [("grpc.initial_reconnect_backoff_ms", 100), ("grpc.min_reconnect_backoff_ms", 100)]
 _QUICK += [("grpc.max_reconnect_backoff_ms", 300)]
 

@@ -1,4 +1,4 @@
-"""Whoever holds the key that a token is bound to, and makes proofs with it."""
+"""A holder of the key that a token is bound to, which makes proofs with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokens that somebody hostile, broken or merely late would send. What becomes of each is a row of docs/tokens.md."""
+"""Tokens that a hostile, broken or merely late client would send. What becomes of each is a row of docs/tokens.md."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Workshop:
         return assembled(head, payload or self.claims(**changes), rs256(self.key))
 
     def forged(self, header: dict[str, Any], signature: Any = None) -> str:
-        """Sign with somebody else's key, or in another way."""
+        """Sign with another key, or in another way."""
         head = {"alg": "RS256", "kid": self.kid, **header}
         return assembled(head, self.claims(), signature or rs256(_IMPOSTOR))
 

@@ -30,7 +30,7 @@ def _library() -> ctypes.CDLL:
 
 
 class Owner:
-    """Holds the cluster and does to it what it is told."""
+    """Holds the cluster and does to it what the test asks for."""
 
     def __init__(self, brokers: int) -> None:
         library = self._library = _library()

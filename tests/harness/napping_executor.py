@@ -73,7 +73,7 @@ class NappingRunner(BuiltinRunner):
         work.begin()
         arguments = work.arguments
         Path(arguments["began"]).touch()  # noqa: ASYNC240
-        while not Path(arguments["wake"]).exists():  # noqa: ASYNC110, ASYNC240  (a file tells nobody when it comes)
+        while not Path(arguments["wake"]).exists():  # noqa: ASYNC110, ASYNC240  (there is no event for a new file)
             await asyncio.sleep(0.01)
         return RunResult({"slept": True})
 

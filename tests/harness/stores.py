@@ -29,15 +29,15 @@ shared_buffers = 32MB
 # wait for disks.
 fsync = off
 full_page_writes = off
-# A connection that was given up half-way holds up whoever drops a database until the server gives it up too.
+# A connection that was given up half-way blocks the drop of a database until the server gives it up too.
 authentication_timeout = 5s
-# A password that everybody knows needs no strengthening, and thousands of connections are made.
+# A public password needs no strengthening, and thousands of connections are made.
 scram_iterations = 1
 """
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on at the moment."""
+    """Return a port that is free at the moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

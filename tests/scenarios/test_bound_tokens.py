@@ -1,4 +1,4 @@
-"""A token that is bound to a key or a certificate is worth nothing to whoever only has the token."""
+"""A token that is bound to a key or a certificate is worth nothing without the key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One deadline: it shrinks at every hop, and when it is over nobody works on."""
+"""One deadline: it shrinks at every hop, and when it is over all work ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the edge answers by itself: to browsers that ask first, to whoever it refuses, and to tokens of any length."""
+"""What the edge answers by itself: to preflights of browsers, to refused callers, and to tokens of any length."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_page_can_read_why_it_was_refused(edge: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize(("headers", "status"), [({"origin": STRANGER, **ASKING}, 405), ({}, 401)])
-def test_nobody_else_gets_further_by_asking(edge: httpx.Client, headers: dict[str, str], status: int) -> None:
+def test_other_peers_get_no_further_by_asking(edge: httpx.Client, headers: dict[str, str], status: int) -> None:
     answer = edge.options("/rpc", headers=headers)
     assert answer.status_code == status
     assert "access-control-allow-origin" not in answer.headers

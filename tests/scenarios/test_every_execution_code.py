@@ -31,7 +31,7 @@ MIB = 1 << 20
 
 @dataclass
 class Caller:
-    """Somebody who may call everything, and whose calls fail."""
+    """A caller that may call everything, and whose calls fail."""
 
     mesh: Mesh
     edge: grpc.Channel
@@ -86,14 +86,14 @@ def unconfined() -> str:
 
 @pytest.fixture(scope="module")
 def caller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Caller]:
-    """A mesh of this module's own, because it has tools that nobody else wants."""
+    """A mesh of this module's own, because its tools would disturb other tests."""
     if why := unconfined():
         pytest.skip(f"no bubblewrap here: {why}")
     folder = tmp_path_factory.mktemp("failing")
     with failing_mesh(folder) as mesh, mesh.edge_channel() as edge:
         # Policy lets the trusted change what can be undone.
         caller = Caller(mesh, edge, folder / "notes", mesh.token(tools=f"{NAMESPACE}.*", trust="80"))
-        # It was registered last, so whoever knows it knows them all.
+        # It was registered last, so an executor that knows it knows them all.
         wait_until(lambda: caller.call("fine") == {}, "the executor's view of the tools")
         yield caller
 
@@ -210,7 +210,7 @@ def test_what_demands_a_preview_runs_after_one(caller: Caller) -> None:
 def test_a_tool_that_broke_its_word_is_out_of_use_everywhere(
     caller: Caller, tool: str, arguments: dict[str, Any]
 ) -> None:
-    # Whoever comes first sees it break its word, here or above; from then on it is refused.
+    # The first call sees the violation, here or above; from then on the tool is refused.
     caller.call(tool, **arguments)
     assert caller.call(tool, **arguments).get("reason") == "TOOL_UNAVAILABLE"
     wait_until(lambda: caller.state_of(tool) == "quarantined", f"the quarantine of {tool}")

@@ -107,7 +107,7 @@ def bearer(token: str) -> list[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def refusals(mesh: Mesh) -> Iterator[Refusals]:
-    """The shared mesh with three more rules, which are about nobody else and are taken away again."""
+    """The shared mesh with three more rules, which concern no other test and are removed again."""
     folder = mesh.state / "secrets" / "signing-keys"
     key: Any = serialization.load_pem_private_key(sorted(folder.glob("*.pem"))[-1].read_bytes(), None)
     kid = jwt.get_unverified_header(mesh.token())["kid"]

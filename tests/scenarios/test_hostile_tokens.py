@@ -106,7 +106,7 @@ def test_an_exchange_needs_no_token_of_the_mesh_and_everything_else_does(mesh: M
             stub.ExchangeToken(
                 pb.ExchangeTokenRequest(subject_token=signer.mint(iss="https://elsewhere.example")), timeout=10
             )
-        # The answer of authz itself: nobody is trusted here.
+        # The answer of authz itself, which trusts no issuer here.
         assert code_of(caught.value) == "E3208"
         part = pb.Part(tools=[token_pb.ToolGrant(tool="echo")])
         for call, request in (

@@ -76,7 +76,7 @@ def test_the_printed_call_works_by_copy_and_paste_and_ctrl_c_leaves_nothing(tmp_
     assert [part["name"] for part in status["services"] if Path(f"/proc/{part['pid']}").exists()] == []
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else; everybody else is one already")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user; others are one already")
 def test_an_ordinary_user_runs_it_too(tmp_path: Path, repository: Path) -> None:
     home = Path("/var/tmp") / f"toolmesh-test-{os.getpid()}"
     home.mkdir(mode=0o755)

@@ -34,7 +34,7 @@ from tests.harness.stores import wait_until
 
 SERVICES = ("registry", "authz", "executor", "approval", "audit", "gateway")
 TOPIC, PARTITIONS = "toolmesh.audit.records", 3
-# Keys and passwords of the mesh itself lie in their own folders, and are nobody's argument.
+# Keys and passwords of the mesh itself lie in their own folders, and are no argument of a call.
 NOT_SEARCHED = ("secrets", "pki")
 
 
@@ -208,7 +208,7 @@ def arguments_and_results(watched: Watched) -> None:
 
 
 def remembered_results(watched: Watched) -> None:
-    """Calls with an idempotency key: what they answered is kept for those who ask again, and for nobody else."""
+    """Calls with an idempotency key: what they answered is kept for repeated calls alone."""
     secret = watched.plant("remembered result")
     arguments = {
         "text": f"card {secret.card} and {secret.api_key}",

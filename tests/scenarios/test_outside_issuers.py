@@ -62,7 +62,7 @@ def refused(call: Any) -> str:
     return code_of(caught.value)
 
 
-def test_whoever_the_issuer_vouches_for_calls_what_its_users_are_granted(
+def test_users_of_an_issuer_call_what_its_users_are_granted(
     trusting: Mesh, edge: grpc.Channel, provider: Provider
 ) -> None:
     token = exchanged(edge, provider.sign()).token

@@ -1,4 +1,4 @@
-"""Whoever has no business here is refused with the right code, on every way in."""
+"""Callers without authority are refused with the right code, at every entrance."""
 
 from __future__ import annotations
 

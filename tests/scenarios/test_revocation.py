@@ -1,6 +1,6 @@
 """Authority is taken back at one replica of authz: another one, and an executor that follows only that one, keep to
 it within a
-second, with the bus and without it; and when nobody can say what was taken back, nothing is allowed."""
+second, with the bus and without it; and when revocations are unknown, nothing is allowed."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Setting:
     executor: Napper
 
     def mint(self, subject: str = "", **changes: Any) -> authz_pb.IssueTokenResponse:
-        """Mint a token of a subject that nobody else has."""
+        """Mint a token of a fresh subject."""
         asked = {"tools": [ToolGrant(tool="*")], "scopes": ["tools:call", "tools:read", "audit:read"], **changes}
         subject = subject or f"did:web:toolmesh.local:users:{new_id()}"
         return authz_rpc.AuthzServiceStub(self.here).IssueToken(authz_pb.IssueTokenRequest(subject=subject, **asked))
@@ -232,7 +232,7 @@ def test_without_a_word_from_authz_nothing_is_allowed_and_every_refusal_comes_in
         return found
 
     with frozen(setting.other.process.pid):
-        # Nobody ever decided about this one.
+        # This one was never decided.
         assert code(new) in ("E3001", "E3002")
         # What was decided holds for as long as the view is believed, and not longer.
         wait_until(lambda: code(known) == "E3001", "the end of belief", MAX_SILENCE + 5)

@@ -1,4 +1,4 @@
-"""Limits and evaluations through the real stack: what is spent is counted, and whoever may ask is answered."""
+"""Limits and evaluations through the real stack: what is spent is counted, and permitted callers are answered."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def works(mesh: Mesh) -> bool:
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_a_service_that_is_asked_to_stop_under_load_fails_nobody(own_mesh: Mesh, name: str) -> None:
+def test_a_service_that_is_asked_to_stop_under_load_fails_no_call(own_mesh: Mesh, name: str) -> None:
     with under_load(own_mesh) as load:
         began = time.monotonic()
         pid = own_mesh.kill(name, signal.SIGTERM)

@@ -54,7 +54,7 @@ SHOWS_OWN = {
     "AuditService.WatchRecords",
     "UsageService.ListTopUsage",
 }
-# No tool of this mesh can be previewed, whoever asks.
+# No tool of this mesh can be previewed.
 REFUSED_TO_ALL = {"ExecutorService.PreviewInvocation": Reason.FAILED_PRECONDITION}
 USAGE = "UsageService."
 EVERY_RPC = {rpc.name: rpc for rpc in rpcs()}

@@ -71,7 +71,7 @@ async def channel(
 
 async def until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110  (the view tells nobody when it changes)
+        while not condition():  # noqa: ASYNC110  (the view has no event for a change)
             await asyncio.sleep(0.01)
 
 
@@ -131,7 +131,7 @@ async def refusal(awaitable: Any) -> Reason:
     return caught.value.reason
 
 
-async def test_a_verifier_asks_nobody_while_the_view_is_believed(
+async def test_a_verifier_makes_no_call_while_the_view_is_current(
     channel: grpc.aio.Channel, issuer: Issuer, signer: Any
 ) -> None:
     verify = verifier(signer, channel, ManualClock())

@@ -341,7 +341,7 @@ def test_a_call_that_was_lost_behind_the_edge_counts_as_unanswered(edge: Edge, m
     address = edge.runtime["grpc"]["address"]
     with Client(address, token=edge.token()) as client, pytest.raises(ToolmeshError) as caught:
         client.call("core.deadly")
-    # It may have run: without a key nobody repeats it.
+    # It may have run: without a key it is not repeated.
     assert (caught.value.reason, caught.value.answered, caught.value.attempts) == (Reason.SERVICE_UNAVAILABLE, False, 1)
     eventually(lambda: mesh.part("executor")["pid"] not in (None, executor))
 

@@ -94,7 +94,7 @@ async def test_a_crash_loses_nothing_that_was_committed(server: Supervisor, plan
         assert connection.execute("SELECT id FROM kept").fetchall() == [(1,)]
 
 
-async def test_a_stale_lock_with_the_number_of_somebody_else_is_removed(plan: PostgresPlan) -> None:
+async def test_a_stale_lock_with_the_pid_of_another_process_is_removed(plan: PostgresPlan) -> None:
     lock = plan.cluster / "postmaster.pid"
     lock.parent.mkdir(parents=True)
     lock.write_text(f"{os.getpid()}\n")
@@ -113,7 +113,7 @@ async def test_without_user_namespaces_it_runs_as_nobody_elsewhere(nobodys_plan:
     await supervisor.stop()
 
 
-def test_the_folder_is_in_the_state_unless_nobody_has_to_reach_it(tmp_path: Path) -> None:
+def test_the_folder_is_in_the_state_unless_the_user_nobody_must_reach_it(tmp_path: Path) -> None:
     assert choose_folder(tmp_path, RunAs.OURSELVES) == choose_folder(tmp_path, RunAs.NAMESPACED_NOBODY)
     assert choose_folder(tmp_path, RunAs.NOBODY) != choose_folder(tmp_path / "other", RunAs.NOBODY)
     assert tmp_path not in choose_folder(tmp_path, RunAs.NOBODY).parents

@@ -25,7 +25,7 @@ from localmesh.process.orphans import is_running
 from localmesh.settings import ROOT
 from localmesh.tests.deadlines import eventually, eventually_async
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
 
 def python(program: str, run_as: RunAs = RunAs.OURSELVES) -> Launch:
@@ -82,7 +82,7 @@ async def test_root_is_nobody_inside_a_user_namespace_and_still_reads_its_files(
 
 
 @as_root
-async def test_nobody_is_nobody() -> None:
+async def test_the_user_nobody_is_found() -> None:
     launch = Launch(("/usr/bin/id", "-un"), Path("/"), {}, run_as=RunAs.NOBODY)
     assert (await run_to_end(launch)).output.strip() == "nobody"
 
@@ -90,7 +90,7 @@ async def test_nobody_is_nobody() -> None:
 @pytest.mark.parametrize("run_as", list(RunAs))
 def test_a_child_dies_with_a_parent_that_is_killed(run_as: RunAs) -> None:
     if run_as is not RunAs.OURSELVES and os.geteuid() != 0:
-        pytest.skip("only root can become somebody else")
+        pytest.skip("only root can become another user")
     if run_as is RunAs.NAMESPACED_NOBODY and not user_namespaces_work():
         pytest.skip("user namespaces are refused here")
     program = f"""

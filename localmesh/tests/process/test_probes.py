@@ -55,7 +55,7 @@ async def test_valkey_is_ready_when_it_lets_us_in_and_answers(serve: Serve, answ
     assert await valkey_answers(port, "secret") is ready
 
 
-async def test_nobody_there_is_an_oserror() -> None:
+async def test_no_listener_is_an_oserror() -> None:
     with socket.socket() as free:
         free.bind((LOOPBACK, 0))
         port = free.getsockname()[1]

@@ -123,7 +123,9 @@ async def test_a_part_that_is_killed_comes_back_though_nothing_can_be_written_do
     assert member.pid is None
 
 
-async def test_a_try_that_failed_leaves_nobody_beside_the_next(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_attempt_leaves_no_process_beside_the_next(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "FIRST_BACKOFF", 0.01)
     part, pids, faults = stage.part("only"), list[int | None](), [RuntimeError("no answer that anybody foresaw")]
 

@@ -60,7 +60,7 @@ def test_the_keys_are_of_the_promised_kinds(state: State) -> None:
     assert isinstance(load_pem_private_key(secrets.checkpoint_key.read_bytes(), None), ed25519.Ed25519PrivateKey)
 
 
-def test_nobody_else_can_read_a_secret_and_printing_shows_none(state: State) -> None:
+def test_other_users_cannot_read_a_secret_and_printing_shows_none(state: State) -> None:
     ensure_secrets(state)
     assert {stat.S_IMODE(path.stat().st_mode) for path in everything(state.secrets)} == {0o600}
     secrets = read_secrets(state)

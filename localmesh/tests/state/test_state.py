@@ -33,7 +33,7 @@ def test_a_path_that_cannot_be_a_folder_is_refused(tmp_path: Path) -> None:
         open_state(tmp_path / "file" / "state")
 
 
-def test_only_one_holds_the_lock_and_everybody_sees_who(state: State) -> None:
+def test_only_one_holds_the_lock_and_the_holder_is_visible(state: State) -> None:
     lock = take_lock(state)
     assert lock is not None
     assert take_lock(state) is None
@@ -45,7 +45,7 @@ def test_only_one_holds_the_lock_and_everybody_sees_who(state: State) -> None:
     again.release()
 
 
-def test_nobody_runs_a_folder_that_does_not_exist(tmp_path: Path) -> None:
+def test_a_missing_folder_has_no_runner(tmp_path: Path) -> None:
     assert runner_pid(State(tmp_path / "none")) is None
 
 
@@ -54,7 +54,7 @@ def test_there_is_no_runtime_before_the_first_run(state: State) -> None:
 
 
 def test_a_runner_that_has_not_written_its_number_yet_has_none(state: State) -> None:
-    """Zero would be whoever asks: a signal to it ends the whole group of the one who sends it."""
+    """Zero would be the sender: a signal to it ends the sender's whole process group."""
     with state.lock_file.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         assert runner_pid(state) is None

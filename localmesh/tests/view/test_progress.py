@@ -34,7 +34,7 @@ def test_an_event_survives_the_pipe(event: Event) -> None:
         assert event_from_line(file.readline()) == event
 
 
-def test_nobody_listening_any_more_is_no_error() -> None:
+def test_a_reader_that_left_is_no_error() -> None:
     receiving, sending = os.pipe()
     os.close(receiving)
     without_raising(report_to_pipe(sending))(EVENTS[0])

@@ -41,7 +41,7 @@ class Message:
 
 
 class Channel(Protocol):
-    """One way to tell a group. Knows where each group is told."""
+    """One way to notify a group. Knows the address of each group."""
 
     @property
     def name(self) -> str:

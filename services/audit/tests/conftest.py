@@ -135,7 +135,7 @@ def audit_waiter() -> Callable[..., Awaitable[None]]:
 
     async def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
         async with asyncio.timeout(seconds):
-            while not condition():  # noqa: ASYNC110  (what is waited for tells nobody)
+            while not condition():  # noqa: ASYNC110  (there is no event to wait for)
                 await asyncio.sleep(0.01)
 
     return until

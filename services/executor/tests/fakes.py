@@ -91,7 +91,7 @@ class SetPolicy:
 
 
 class MemoryTrail:
-    """A log that confirms at once, except for records whose turn it is told to withhold."""
+    """A log that confirms at once, except for records that the test withholds."""
 
     def __init__(self) -> None:
         self.durable: list[Record] = []
@@ -113,7 +113,7 @@ class MemoryTrail:
         self.steps.append(f"durable {record.event}")
 
     async def conclude(self, record: Record, *, within: float) -> None:
-        """Like `append`, with an outbox behind it that takes what the log withholds unless it is told not to."""
+        """Like `append`, with an outbox behind it that takes what the log withholds unless the test says otherwise."""
         try:
             await self.append(record, within=within)
         except MeshError:
@@ -283,7 +283,7 @@ class MemoryCommits:
 
 
 class MemorySpending:
-    """Counts every call that is limited, and refuses when it is told to."""
+    """Counts every call that is limited, and refuses when the test says so."""
 
     def __init__(self) -> None:
         self.reserved: list[Reservation] = []
@@ -317,7 +317,7 @@ class Seen:
 
 
 class Watcher:
-    """Notes what it is told."""
+    """Notes what it receives."""
 
     def __init__(self) -> None:
         self.seen = Seen()

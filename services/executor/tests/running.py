@@ -63,7 +63,7 @@ Starting = Callable[..., Awaitable[Running]]
 
 @pytest.fixture
 def own_tmp(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder in which everything temporary of one test is made, and nobody else's.
+    """A folder in which everything temporary of one test is made, and of no other.
 
     Other users can pass it, as they can /tmp.
     """

@@ -21,7 +21,7 @@ def test_every_rpc_has_exactly_one_row() -> None:
     assert set(POLICY) == {f"/{each.full_name}/{method.name}" for each in services for method in each.methods}
 
 
-def test_nobody_calls_a_tool_without_a_caller() -> None:
+def test_a_tool_is_never_called_without_a_caller() -> None:
     row = POLICY["/toolmesh.executor.v1.ExecutorService/Invoke"]
     assert set(row.allow) == {"gateway", EDGE, ORCHESTRATOR}
     assert all(access.needs_caller for access in row.allow.values())

@@ -205,7 +205,7 @@ class McpEndpoint:
             await self._cancellations.cancel(request_key(request.session, cancelled))
 
     async def _run(self, request: HttpRequest, message: Message, context: McpContext) -> Reply:
-        """Run a request while its client is connected. Whoever leaves cannot get the answer, so the work stops."""
+        """Run a request while its client is connected. A client that left cannot get the answer, so the work stops."""
         assert message.id is not None
         work = self._dispatcher.run(message, context, request.call, request.head)
         if context.session:

@@ -52,7 +52,7 @@ class Client:
 
 
 class Mesh:
-    """A running gateway, its peers, and whoever calls it."""
+    """A running gateway, its peers and its callers."""
 
     def __init__(
         self, pki: Any, signer: Any, peers: Peers, application: GatewayApplication, log: Log, lines: Path

@@ -19,7 +19,7 @@ from services.gateway.tests.peers import Peers
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on at the moment."""
+    """Return a port that is free at the moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

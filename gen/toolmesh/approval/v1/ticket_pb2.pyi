@@ -30,7 +30,7 @@ class _ReviewStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReviewSta
     REVIEW_STATE_UNSPECIFIED: _ReviewState.ValueType  # 0
     """Not set; never stored."""
     REVIEW_STATE_PENDING: _ReviewState.ValueType  # 1
-    """Nobody has reviewed it yet."""
+    """It is not reviewed yet."""
     REVIEW_STATE_UPHELD: _ReviewState.ValueType  # 2
     """Terminal: it was justified."""
     REVIEW_STATE_REJECTED: _ReviewState.ValueType  # 3
@@ -42,7 +42,7 @@ class ReviewState(_ReviewState, metaclass=_ReviewStateEnumTypeWrapper):
 REVIEW_STATE_UNSPECIFIED: ReviewState.ValueType  # 0
 """Not set; never stored."""
 REVIEW_STATE_PENDING: ReviewState.ValueType  # 1
-"""Nobody has reviewed it yet."""
+"""It is not reviewed yet."""
 REVIEW_STATE_UPHELD: ReviewState.ValueType  # 2
 """Terminal: it was justified."""
 REVIEW_STATE_REJECTED: ReviewState.ValueType  # 3

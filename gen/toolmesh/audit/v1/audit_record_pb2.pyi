@@ -766,7 +766,7 @@ class LoggedRecord(_message.Message):
     shard: _builtins.int
     """The shard that holds it. Its leaf there is its sequence less the shard's first."""
     erased_by: _builtins.int
-    """The sequence of the record that says who erased the payload and why; 0 when nobody did, because the first record of a log
+    """The sequence of the record that says who erased the payload and why; 0 when no act erased it, because the first record of a log
     cannot erase another.
     """
     @_builtins.property

@@ -28,8 +28,8 @@ if _version_not_supported:
 class UsageServiceStub:
     """Counts the calls of the log by day, tool version, tenant, caller and task. The counts follow the log in its order, each record
     once whatever process ends when; they are about a second behind it and every answer says how far they are. Days are those of
-    UTC, by the clock of the record's writer, but never later than the day the log received it. Callers that belong to a tenant are told
-    of that tenant's calls alone, whatever they ask.
+    UTC, by the clock of the record's writer, but never later than the day the log received it. Callers that belong to a tenant see
+    that tenant's calls alone, whatever they ask.
     """
 
     def __init__(self, channel):
@@ -63,8 +63,8 @@ class UsageServiceStub:
 class UsageServiceServicer:
     """Counts the calls of the log by day, tool version, tenant, caller and task. The counts follow the log in its order, each record
     once whatever process ends when; they are about a second behind it and every answer says how far they are. Days are those of
-    UTC, by the clock of the record's writer, but never later than the day the log received it. Callers that belong to a tenant are told
-    of that tenant's calls alone, whatever they ask.
+    UTC, by the clock of the record's writer, but never later than the day the log received it. Callers that belong to a tenant see
+    that tenant's calls alone, whatever they ask.
     """
 
     def GetUsage(self, request, context):
@@ -135,8 +135,8 @@ def add_UsageServiceServicer_to_server(servicer, server):
 class UsageService:
     """Counts the calls of the log by day, tool version, tenant, caller and task. The counts follow the log in its order, each record
     once whatever process ends when; they are about a second behind it and every answer says how far they are. Days are those of
-    UTC, by the clock of the record's writer, but never later than the day the log received it. Callers that belong to a tenant are told
-    of that tenant's calls alone, whatever they ask.
+    UTC, by the clock of the record's writer, but never later than the day the log received it. Callers that belong to a tenant see
+    that tenant's calls alone, whatever they ask.
     """
 
     @staticmethod

@@ -29,8 +29,8 @@ GRPC_VERSION: str
 class UsageServiceStub:
     """Counts the calls of the log by day, tool version, tenant, caller and task. The counts follow the log in its order, each record
     once whatever process ends when; they are about a second behind it and every answer says how far they are. Days are those of
-    UTC, by the clock of the record's writer, but never later than the day the log received it. Callers that belong to a tenant are told
-    of that tenant's calls alone, whatever they ask.
+    UTC, by the clock of the record's writer, but never later than the day the log received it. Callers that belong to a tenant see
+    that tenant's calls alone, whatever they ask.
     """
 
     @_typing.overload
@@ -60,8 +60,8 @@ class UsageServiceStub:
 class UsageServiceAsyncStub(UsageServiceStub):
     """Counts the calls of the log by day, tool version, tenant, caller and task. The counts follow the log in its order, each record
     once whatever process ends when; they are about a second behind it and every answer says how far they are. Days are those of
-    UTC, by the clock of the record's writer, but never later than the day the log received it. Callers that belong to a tenant are told
-    of that tenant's calls alone, whatever they ask.
+    UTC, by the clock of the record's writer, but never later than the day the log received it. Callers that belong to a tenant see
+    that tenant's calls alone, whatever they ask.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -87,8 +87,8 @@ class UsageServiceAsyncStub(UsageServiceStub):
 class UsageServiceServicer(metaclass=_abc_1.ABCMeta):
     """Counts the calls of the log by day, tool version, tenant, caller and task. The counts follow the log in its order, each record
     once whatever process ends when; they are about a second behind it and every answer says how far they are. Days are those of
-    UTC, by the clock of the record's writer, but never later than the day the log received it. Callers that belong to a tenant are told
-    of that tenant's calls alone, whatever they ask.
+    UTC, by the clock of the record's writer, but never later than the day the log received it. Callers that belong to a tenant see
+    that tenant's calls alone, whatever they ask.
     """
 
     @_abc_1.abstractmethod

@@ -320,7 +320,7 @@ class PreviewInvocationResponse(_message.Message):
     trace_id: _builtins.str
     """Correlates the preview with traces, logs and audit records."""
     result_left_out: _builtins.str
-    """Why a result that the tool told is left out: `needs_approval`, because nobody may see it before a person approved the call, or
+    """Why a result that the tool told is left out: `needs_approval`, because it is hidden until a person approved the call, or
     `too_large` to be embedded. Empty otherwise.
     """
     change_count: _builtins.int

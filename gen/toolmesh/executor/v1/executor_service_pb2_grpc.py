@@ -109,7 +109,7 @@ class ExecutorServiceServicer:
 
     def FetchResult(self, request, context):
         """Reads a result that was stored instead of embedded, piece by piece. Callable like Invoke, with the access token of the reference and by the tenant
-        whose result it is. Fails with NOT_FOUND when the reference, the token or the tenant is wrong, or the result expired: nobody learns which.
+        whose result it is. Fails with NOT_FOUND when the reference, the token or the tenant is wrong, or the result expired: the answer does not say which.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -69,7 +69,7 @@ class ExecutorServiceStub:
     """
     FetchResult: _grpc.UnaryStreamMultiCallable[_executor_service_pb2.FetchResultRequest, _executor_service_pb2.FetchResultResponse]
     """Reads a result that was stored instead of embedded, piece by piece. Callable like Invoke, with the access token of the reference and by the tenant
-    whose result it is. Fails with NOT_FOUND when the reference, the token or the tenant is wrong, or the result expired: nobody learns which.
+    whose result it is. Fails with NOT_FOUND when the reference, the token or the tenant is wrong, or the result expired: the answer does not say which.
     """
 
 @_typing.type_check_only
@@ -113,7 +113,7 @@ class ExecutorServiceAsyncStub(ExecutorServiceStub):
     """
     FetchResult: _aio.UnaryStreamMultiCallable[_executor_service_pb2.FetchResultRequest, _executor_service_pb2.FetchResultResponse]  # type: ignore[assignment]
     """Reads a result that was stored instead of embedded, piece by piece. Callable like Invoke, with the access token of the reference and by the tenant
-    whose result it is. Fails with NOT_FOUND when the reference, the token or the tenant is wrong, or the result expired: nobody learns which.
+    whose result it is. Fails with NOT_FOUND when the reference, the token or the tenant is wrong, or the result expired: the answer does not say which.
     """
 
 class ExecutorServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -178,7 +178,7 @@ class ExecutorServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_executor_service_pb2.FetchResultResponse], _abc.AsyncIterator[_executor_service_pb2.FetchResultResponse]]:
         """Reads a result that was stored instead of embedded, piece by piece. Callable like Invoke, with the access token of the reference and by the tenant
-        whose result it is. Fails with NOT_FOUND when the reference, the token or the tenant is wrong, or the result expired: nobody learns which.
+        whose result it is. Fails with NOT_FOUND when the reference, the token or the tenant is wrong, or the result expired: the answer does not say which.
         """
 
 def add_ExecutorServiceServicer_to_server(servicer: ExecutorServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1,4 +1,4 @@
-"""Patterns that somebody else wrote: what they may say, and that no text makes them slow."""
+"""Patterns from outside: what they may contain, and that no text makes them slow."""
 
 from __future__ import annotations
 

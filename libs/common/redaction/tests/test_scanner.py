@@ -65,7 +65,7 @@ def test_no_member_takes_the_place_of_another() -> None:
     assert redacted.value == {"[redacted:email]": 1, "[redacted:email]'": 2, "[redacted:email]'2": 3}
 
 
-def test_very_many_names_are_told_apart_by_a_number() -> None:
+def test_very_many_names_are_numbered() -> None:
     """Told apart by ever longer marks they would keep a process busy for hours."""
     redacted = Scanner().value({f"a{n}@example.com": n for n in range(20_000)})
     assert len(redacted.value) == 20_000

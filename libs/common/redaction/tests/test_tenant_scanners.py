@@ -16,7 +16,7 @@ from libs.common.redaction.tenant_scanners import (
 )
 
 
-def test_a_tenants_rules_are_its_own_and_everybody_else_has_the_default() -> None:
+def test_a_tenants_rules_are_its_own_and_others_have_the_default() -> None:
     book = read_tenant_scanners({"default": {"fields": ["badge"]}, "tenants": {"acme": {"fields": ["locker"]}}})
     value = {"badge": "b-1", "locker": "l-1", "password": "hunter2"}
     assert book.of("acme").value(value).value == {

@@ -35,7 +35,7 @@ TARGET = Target("POST", "/rpc", ("https://mesh.example:443", "http://127.0.0.1:8
 
 @dataclass
 class Holder:
-    """Whoever holds a key and makes proofs with it."""
+    """A holder of a key that makes proofs with it."""
 
     key: Any = field(default_factory=lambda: ec.generate_private_key(ec.SECP256R1()))
     algorithm: str = "ES256"

@@ -98,7 +98,7 @@ async def test_what_is_known_without_waiting_is_what_verifying_would_say(
     assert verifier.known(token) is identity
     assert verifier.known(token + "x") is None
     clock.advance(view.max_silence + 1)
-    assert verifier.known(token) is None, "nobody knows what was revoked meanwhile"
+    assert verifier.known(token) is None, "what was revoked meanwhile is unknown"
     revoked = Revoked("token", identity.token_id, 0.0, 9e9)
     view.apply([revoked], policy_set_version="1", snapshot=False)
     assert verifier.known(token) is None

@@ -122,7 +122,7 @@ def test_the_published_numbers_keep_their_form() -> None:
         assert canonical(jsonio.parse(form)) == form
 
 
-def test_too_deep_and_too_large_are_told_apart_from_malformed() -> None:
+def test_too_deep_and_too_large_differ_from_malformed() -> None:
     deep = b"[" * 65 + b"]" * 65
     for payload, limit in ((deep, jsonio.MAX_BYTES), (b"[" + b" " * 100 + b"]", 50)):
         with pytest.raises(MeshError) as caught:

@@ -30,7 +30,7 @@ FILE = {"type": "string", "x-resource": "file"}
          {"path": "/a", "next": {"path": "/b"}}, ("file:/a", "file:/b")),
         ({"properties": {"account": {"x-resource": "account"}}}, {"account": 42}, ("account:42",)),
         ({"properties": {"flag": {"x-resource": "flag"}}}, {"flag": True}, ()),
-        # What cannot be followed is a resource nobody knows.
+        # A pointer that cannot be followed is an unknown resource.
         ({"properties": {"a": {"$ref": "#name"}, "b": FILE}}, {"a": "/a"}, ("unknown:/a",)),
         ({"properties": {"a": {"x-resource": 5}}}, {"a": "/a"}, ("unknown:/a",)),
     ],

@@ -157,7 +157,7 @@ async def test_an_error_with_more_to_say_than_can_travel_is_still_that_error(mes
     assert int(error.metadata["violations_left_out"]) == len(MUCH) - len(error.violations)
 
 
-async def test_what_nobody_foresaw_is_internal_and_tells_nothing(mesh: Any) -> None:
+async def test_an_unexpected_error_is_internal_and_reveals_nothing(mesh: Any) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await mesh.stub("operator").GetRecord(pb.GetRecordRequest(name="records/unforeseen"))
     assert from_rpc_error(caught.value).reason is Reason.INTERNAL
@@ -230,7 +230,7 @@ async def test_a_peer_without_a_mesh_certificate_gets_no_connection(mesh: Any, p
 
 
 class Alone:
-    """The chain without a server, asked by nobody in particular, who leaves while the refusal is on the way."""
+    """The chain without a server, asked by a caller that leaves while the refusal is on the way."""
 
     def __init__(self) -> None:
         self.chain = build_chain(
@@ -267,7 +267,7 @@ class Alone:
 
 
 class Operator(Alone):
-    """Somebody who may ask, and stays."""
+    """A caller that may ask, and stays."""
 
     def peer_identities(self) -> tuple[bytes]:  # type: ignore[override]
         return (b"spiffe://test/operator",)

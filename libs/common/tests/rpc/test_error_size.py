@@ -12,7 +12,7 @@ from libs.common.errors import MeshError, Reason, Violation
 from libs.common.rpc.error_size import ENVELOPE_BYTES, LEFT_OUT
 from libs.common.rpc.status import envelope, from_envelope, status_text, trailing_details
 
-# What a client of gRPC takes of trailers unless it is told otherwise.
+# What a client of gRPC takes of trailers by default.
 MOST = 8 * 1024
 
 
@@ -46,7 +46,7 @@ def test_an_error_fits_into_what_every_client_takes_and_stays_what_it_is(parts: 
     assert len(back.violations) > 0 or not error.violations
 
 
-def test_what_fits_is_told_whole() -> None:
+def test_what_fits_is_returned_whole() -> None:
     error = MeshError(Reason.ARGUMENTS_INVALID, violations=many(20), metadata={"tool": "core.say"})
     back = from_envelope(envelope(error))
     assert (back.violations, back.metadata) == (error.violations, error.metadata)

@@ -67,7 +67,7 @@ async def test_calls_that_come_together_share_a_look(begin: Begin) -> None:
     assert len(looks) == 2
 
 
-async def test_whoever_waits_is_let_go_when_there_will_be_no_more_looks(begin: Begin) -> None:
+async def test_waiters_are_released_when_the_poller_stops(begin: Begin) -> None:
     watching, looks = await begin()
     waiting = asyncio.ensure_future(watching.next_poll())
     await turns(3)

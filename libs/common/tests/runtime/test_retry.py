@@ -13,7 +13,7 @@ AWAY = MeshError(Reason.SERVICE_UNAVAILABLE)
 
 
 class Store:
-    """Answers what it is told to, one after another, and is fine after that."""
+    """Gives the prepared answers in order, then succeeds."""
 
     def __init__(self, *failures: Exception | None) -> None:
         self.failures, self.asked = list(failures), 0

@@ -15,7 +15,7 @@ SERIES = st.sampled_from([("/a", "OK"), ("/a", "INTERNAL"), ("/b", 'quo"ted')])
 
 
 def told(registry: CollectorRegistry) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    """Every sample, but for when a series began, which nobody here asks."""
+    """Every sample, but for when a series began, which no test here reads."""
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in registry.collect()

@@ -153,7 +153,7 @@ class Narrow:
         return taken
 
 
-def test_a_full_disk_is_not_the_trouble_of_whoever_writes() -> None:
+def test_a_full_disk_does_not_fail_the_writer() -> None:
     descriptor = os.open("/dev/full", os.O_WRONLY)
     log = Log("a", descriptor=descriptor)
     try:
@@ -165,7 +165,7 @@ def test_a_full_disk_is_not_the_trouble_of_whoever_writes() -> None:
         os.close(descriptor)
 
 
-def test_a_pipe_that_nobody_reads_is_not_the_trouble_of_whoever_writes() -> None:
+def test_an_unread_pipe_does_not_fail_the_writer() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     try:

@@ -52,7 +52,7 @@ def test_an_operator_needs_no_context(
     done = toolmesh("token", "mint", "--raw", "--url", f"https://{address}", *operator_files)
     assert (done.exit_code, done.stdout.count(".")) == (0, 2)
     assert "spiffe://toolmesh.local/operator" in mesh.of("IssueToken")[0].peer
-    # Without its certificate the operator is nobody: the command says so before it calls anything.
+    # Without its certificate the operator has no authority: the command says so before it calls anything.
     assert toolmesh("token", "mint", "--url", "https://mesh.example").exit_code == 2
 
 

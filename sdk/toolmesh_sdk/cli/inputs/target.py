@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 DEFAULT_STATE = "~/.local/state/toolmesh"
 LOCAL_USER = "did:web:toolmesh.local:users:local"
 LOCAL_SCOPES = ("tools:call", "tools:read", "tools:logs", "audit:read")
-# Whoever holds the operator's certificate of the local mesh may approve there, as another person than the local user.
+# The holder of the operator's certificate of the local mesh may approve there, as another person than the local user.
 LOCAL_APPROVER = "did:web:toolmesh.local:users:approver"
 APPROVER_SCOPES, APPROVER_GROUPS = ("approvals:read", "approvals:decide"), ("approvers",)
 LOCAL_TOKEN_SECONDS = 300

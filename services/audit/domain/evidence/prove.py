@@ -84,7 +84,7 @@ class Prover:
                 await self._log.get_by_sequence(head.log_id, sequence_or_id) if sequence_or_id < head.size else None
             )
             shard = await self._shards.find_containing(sequence_or_id) if record is None else None
-            # Of a dropped record nobody knows the tenant.
+            # The tenant of a dropped record is unknown.
             if shard is not None and shard.drop_time is not None and not tenant:
                 raise condition_error("dropped")
         if record is None or not is_visible_to(tenant, record):

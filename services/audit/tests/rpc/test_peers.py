@@ -25,7 +25,7 @@ async def test_a_stopped_peer_does_not_block_others(audit: Replica) -> None:
     await silent.write(pb.AppendRecordsRequest(batch=1, records=[a_record()]))
     acknowledged = await append(audit.stub("executor"), batches(BATCHES))
     assert [a.batch for a in acknowledged] == list(range(1, BATCHES + 1))
-    # What it sent is as durable as everybody's, and waits for it.
+    # What it sent is as durable as any other record, and waits for it.
     assert (await answer(silent)).batch == 1
     silent.cancel()
 

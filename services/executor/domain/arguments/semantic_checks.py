@@ -108,7 +108,7 @@ def _shared(steps: tuple[Steps, ...]) -> tuple[Steps, tuple[Steps, ...]]:
     """The steps that all pointers begin with, and the rest of each.
 
     Raises ValueError when every entry of one list would have to be held against every entry of another: that is
-    nobody's check, and no bounded work.
+    no valid check, and no bounded work.
     """
     length = 0
     while all(len(each) > length + 1 and each[length] == steps[0][length] for each in steps):

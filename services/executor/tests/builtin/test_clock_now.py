@@ -27,7 +27,7 @@ def test_it_tells_the_time_of_a_zone(zone: str, iso: str) -> None:
 
 
 @pytest.mark.parametrize("zone", ["Nowhere", "America", "Europe/Nowhere", "posixrules/x"])
-def test_a_zone_that_nobody_knows_is_an_invalid_argument(zone: str) -> None:
+def test_an_unknown_zone_is_an_invalid_argument(zone: str) -> None:
     with pytest.raises(MeshError) as caught:
         ClockNow(ManualClock(MOMENT)).call({"timezone": zone})
     assert caught.value.reason is Reason.ARGUMENTS_INVALID

@@ -46,11 +46,11 @@ def test_a_version_that_is_not_granted_is_refused() -> None:
     assert refusal("say", Grant("say", "<1.0.0")).reason is Reason.TOOL_NOT_IN_TOKEN
 
 
-def test_a_holder_of_the_grant_is_told_that_there_is_no_such_tool() -> None:
+def test_a_holder_of_the_grant_learns_that_there_is_no_such_tool() -> None:
     assert refusal("nay", Grant("nay")).reason is Reason.TOOL_NOT_FOUND
 
 
-def test_a_stale_catalog_is_told_to_all() -> None:
+def test_a_stale_catalog_is_announced_to_all() -> None:
     assert refusal("say", failure=errors.catalog_stale()).reason is Reason.SERVICE_UNAVAILABLE
 
 

@@ -39,7 +39,7 @@ class Shifted:
 
 
 class Replica(World):
-    """An executor whose keys are in a real table, and whose tool has one place and ends when it is told to."""
+    """An executor whose keys are in a real table, and whose tool has one place and ends when the test says so."""
 
     def __init__(self, engine: AsyncEngine, owner: str) -> None:
         super().__init__()

@@ -163,7 +163,7 @@ async def test_what_is_refused_is_refused_by_name_and_on_record(
     assert record.state == "validation_failed"
 
 
-async def test_a_version_with_a_check_that_nobody_knows_is_not_to_be_called(mesh: Any) -> None:
+async def test_a_version_with_an_unknown_check_cannot_be_called(mesh: Any) -> None:
     error = await refusal(mesh.invoke("broken_lines"))
     assert (error.reason, error.metadata["state"]) == (Reason.TOOL_UNAVAILABLE, "broken")
 

@@ -1,4 +1,4 @@
-"""What tools report, ask and are told while they run, on two executors that share a database."""
+"""What tools report, ask and are answered while they run, on two executors that share a database."""
 
 from __future__ import annotations
 

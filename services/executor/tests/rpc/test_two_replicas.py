@@ -1,4 +1,4 @@
-"""Two executors on one database, put together like real ones: whoever asks, wherever, however often, the effect happens
+"""Two executors on one database, wired like real ones: whichever is asked, however often, the effect happens
 once.
 """
 
@@ -46,7 +46,7 @@ class Replicas:
         return (await call).result
 
     async def know(self, tool: str) -> bool:
-        """Say whether both know a tool: they are told of it in the background."""
+        """Say whether both know a tool: they learn of it in the background."""
         try:
             for where in range(len(self._stubs)):
                 await self.book(where, tool, f"known-{tool}-{where}")

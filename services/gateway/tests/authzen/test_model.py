@@ -61,7 +61,7 @@ async def test_a_question_about_the_caller_is_put_like_a_call(mesh: Mesh) -> Non
     assert (request.HasField("subject"), call.caller.subject) == (False, ALICE)
 
 
-async def test_a_question_about_somebody_else_tells_what_is_known_of_them(mesh: Mesh) -> None:
+async def test_an_evaluation_of_another_subject_uses_what_is_known_of_it(mesh: Mesh) -> None:
     properties = {
         "on_behalf_of": ALICE,
         "tenant": "t1",
@@ -82,7 +82,7 @@ async def test_a_question_about_somebody_else_tells_what_is_known_of_them(mesh: 
 @pytest.mark.parametrize(
     ("runner", "trust"), [(mpb.RUNNER_KIND_BUILTIN, 100), (mpb.RUNNER_KIND_PYTHON, 0), (mpb.RUNNER_KIND_UNSPECIFIED, 0)]
 )
-async def test_policy_is_told_of_a_tool_what_the_executor_tells_it(
+async def test_policy_gets_the_tool_attributes_that_the_executor_sends(
     runner: mpb.RunnerKind.ValueType, trust: int
 ) -> None:
     version = ToolVersion(name="tools/core.echo/versions/1.0.0")
@@ -93,7 +93,7 @@ async def test_policy_is_told_of_a_tool_what_the_executor_tells_it(
     assert (call.tool_trust, call.arguments, call.arguments_digest) == (trust, b"", "")
 
 
-async def test_facts_about_risk_are_told(mesh: Mesh) -> None:
+async def test_risk_facts_are_passed_on(mesh: Mesh) -> None:
     risk = {"score": 80, "failed_logins": 0}
     await ask(mesh.client(token=mesh.signer.mint(ALICE)), an_evaluation(context={"risk": risk}))
     assert dict(mesh.peers.authz.seen[0][0].call.risk) == risk
@@ -143,7 +143,7 @@ async def test_whatever_is_not_a_plain_yes_is_no(mesh: Mesh, decision: dpb.Decis
         {"resource": {"type": "tool", "id": "core.nobody"}},
     ],
 )
-async def test_what_nobody_knows_is_denied(mesh: Mesh, changes: dict[str, Any]) -> None:
+async def test_unknown_resources_are_denied(mesh: Mesh, changes: dict[str, Any]) -> None:
     response = await ask(mesh.client(token=mesh.signer.mint(ALICE)), an_evaluation(**changes))
     assert (response.status_code, response.json()["decision"]) == (200, False)
     assert response.json()["context"]["reasons"]
@@ -176,7 +176,7 @@ async def test_many_take_what_they_leave_out_from_the_whole(mesh: Mesh) -> None:
         ("permit_on_first_permit", [True]),
     ],
 )
-async def test_many_stop_where_they_are_told_to(mesh: Mesh, semantic: str, decisions: list[bool]) -> None:
+async def test_many_stop_at_their_limit(mesh: Mesh, semantic: str, decisions: list[bool]) -> None:
     no = {"action": {"name": "can_fly"}}
     body = {**an_evaluation(), "evaluations": [{}, no, {}, no], "options": {"evaluations_semantic": semantic}}
     response = await ask(mesh.client(token=mesh.signer.mint(ALICE)), body, MANY)
@@ -239,7 +239,7 @@ async def test_a_hostile_list_gets_a_plain_400(mesh: Mesh, body: dict[str, Any])
 
 @pytest.mark.parametrize("path", [ONE, MANY])
 @pytest.mark.parametrize(("token", "status"), [("", 401), ("x.y.z", 401)])
-async def test_without_a_good_token_nobody_is_answered(mesh: Mesh, path: str, token: str, status: int) -> None:
+async def test_requests_without_a_good_token_are_refused(mesh: Mesh, path: str, token: str, status: int) -> None:
     body = an_evaluation() | ({"evaluations": [{}]} if path == MANY else {})
     response = await ask(mesh.client(token=token), body, path)
     assert response.status_code == status
@@ -283,7 +283,7 @@ async def test_the_way_of_asking_is_held_to(mesh: Mesh) -> None:
     assert (await ask(client, b'{"a":' * 1500 + b"1" + b"}" * 1500)).status_code == 413
 
 
-async def test_where_to_ask_is_told_to_everybody(mesh: Mesh) -> None:
+async def test_the_metadata_is_public(mesh: Mesh) -> None:
     client = mesh.client(token="")
     found = (await client.http.get("/.well-known/authzen-configuration", headers={"host": "mesh.example:8443"})).json()
     assert found == {
@@ -307,7 +307,7 @@ async def test_where_to_ask_is_told_to_everybody(mesh: Mesh) -> None:
         ("mesh.example:99999", "https://mesh.example"),
     ],
 )
-async def test_the_public_address_is_told_where_one_is_configured(host: str, address: str) -> None:
+async def test_the_public_address_is_shown_where_one_is_configured(host: str, address: str) -> None:
     scope = {"headers": [(b"host", host.encode())], "state": {}}
     origins = parse_origins("https://mesh.example,https://other.example:8443")
     document = json.loads(configuration(scope, origins).body)

@@ -39,7 +39,7 @@ class Stream:
 
 
 async def changes(stream: Stream, ticket: str = "") -> int:
-    """Return how many changes are told until the stream ends."""
+    """Return how many changes are sent until the stream ends."""
     stream.end()
     return [event async for event in change_events(stream, ticket, lambda: True)].count(CHANGED)
 

@@ -98,7 +98,7 @@ def test_an_override_shows_its_review() -> None:
         (86400 * 3, "in 3 days"),
     ],
 )
-def test_times_are_told_relative_to_now(seconds: int, text: str) -> None:
+def test_times_are_relative_to_now(seconds: int, text: str) -> None:
     assert moment_of(Timestamp(seconds=1_800_000_000 + seconds), 1_800_000_000.0).relative == text
 
 

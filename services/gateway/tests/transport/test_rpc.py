@@ -165,7 +165,7 @@ async def test_a_batch_mixes_calls_notifications_and_nonsense(mesh: Any) -> None
     assert len(mesh.peers.executor.seen) == 3
 
 
-async def test_nobody_answers_notifications(mesh: Any) -> None:
+async def test_notifications_get_no_answer(mesh: Any) -> None:
     client = mesh.client()
     single = b'{"jsonrpc":"2.0","method":"tools.invoke","params":{"tool":"echo"}}'
     for payload in (single, b"[" + single + b"," + single + b"]", b'{"jsonrpc":"2.0","method":"no.such"}'):
@@ -240,7 +240,7 @@ async def test_a_credential_that_cannot_be_a_token_is_malformed(mesh: Any, crede
     assert (response.status_code, error_of(response)["data"]["reason"]) == (401, "TOKEN_MALFORMED")
 
 
-async def test_what_nobody_foresaw_tells_nothing(mesh: Any) -> None:
+async def test_an_unexpected_error_reveals_nothing(mesh: Any) -> None:
     response = await mesh.client().invoke("crash")
     assert error_of(response)["data"]["reason"] == "INTERNAL"
     assert b"secret" not in response.content
@@ -380,7 +380,7 @@ async def test_json_is_known_in_its_usual_spellings(mesh: Any, content_type: str
 
 
 @pytest.mark.parametrize("verb", ["GET", "PUT", "DELETE", "PATCH", "OPTIONS"])
-async def test_other_verbs_are_told_which_one_is_right(mesh: Any, verb: str) -> None:
+async def test_other_methods_get_the_allowed_one(mesh: Any, verb: str) -> None:
     response = await mesh.client().http.request(verb, "/rpc")
     assert (response.status_code, response.headers["allow"]) == (405, "POST")
     assert error_of(response)["code"] == -32600

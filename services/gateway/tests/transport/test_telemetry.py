@@ -1,4 +1,4 @@
-"""What is told about calls: nothing while they wait for their answer, everything a moment later."""
+"""What is logged about calls: nothing while they wait for their answer, everything a moment later."""
 
 from __future__ import annotations
 

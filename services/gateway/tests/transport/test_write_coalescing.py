@@ -187,7 +187,7 @@ async def test_what_is_held_counts_as_waiting() -> None:
 
 
 class _Served:
-    """The server's protocol above a recording transport, with an application that sends what it is told."""
+    """The server's protocol above a recording transport, with an application that sends what the test asks for."""
 
     def __init__(self, *events: dict[str, Any]) -> None:
         self.below, self._events = Recording(), events
@@ -246,7 +246,7 @@ async def test_parts_of_a_stream_leave_in_order() -> None:
     assert seen[1:] == [b"3\r\ntwo\r\n0\r\n\r\n"]
 
 
-async def test_whoever_writes_more_than_can_be_passed_on_waits() -> None:
+async def test_a_writer_waits_while_the_buffer_is_full() -> None:
     large = bytes(LARGE_BYTES + 1)
     served = _Served(_start((b"content-length", b"%d" % (2 * len(large)))), _body(large, more=True), _body(large))
     served.below.full = served.protocol.pause_writing
@@ -259,7 +259,7 @@ async def test_whoever_writes_more_than_can_be_passed_on_waits() -> None:
     assert (await asking)[1:] == [large, large]
 
 
-async def test_a_client_that_leaves_half_way_harms_nobody() -> None:
+async def test_a_client_that_leaves_half_way_harms_no_other() -> None:
     served = _Served(_start((b"content-length", b"4")))
     await served.ask()
     served.protocol.connection_lost(None)

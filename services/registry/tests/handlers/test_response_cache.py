@@ -24,7 +24,7 @@ class Feed:
         return self.at
 
     async def changes_after(self, position: Position) -> Sequence[Change]:
-        raise AssertionError(f"nobody follows {position} here")
+        raise AssertionError(f"no reader follows {position} here")
 
 
 class CountingFactory:

@@ -24,17 +24,17 @@ def breaks_its_schema(arguments: dict[str, Any], call: Call) -> Any:
 
 
 def long_letter(arguments: dict[str, Any], call: Call) -> dict[str, Any]:
-    """Write as much as it is told to."""
+    """Write as much as the arguments say."""
     return {"letter": "x" * arguments["characters"]}
 
 
 def fails(arguments: dict[str, Any], call: Call) -> NoReturn:
-    """Fail in words; after a part of the work, if it is told so."""
+    """Fail in words; after a part of the work, if the arguments say so."""
     raise ToolFailure("the shop is closed", partial=arguments.get("partial", False))
 
 
 def raises(arguments: dict[str, Any], call: Call) -> NoReturn:
-    """Fail as nobody foresaw."""
+    """Fail unexpectedly."""
     raise ValueError("the text of an exception is for the log")
 
 
@@ -72,7 +72,7 @@ def stutters(arguments: dict[str, Any], call: Call) -> Iterator[int]:
 
 
 def writes(arguments: dict[str, Any], call: Call) -> dict[str, Any]:
-    """Write files of one MiB into the volume, one unless it is told how many."""
+    """Write files of one MiB into the volume, one unless the arguments say how many."""
     for nth in range(arguments.get("files", 1)):
         (_NOTES / f"{arguments['name']}-{nth}").write_bytes(b"x" * (1 << 20))
     return {"done": True}

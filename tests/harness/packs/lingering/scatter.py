@@ -1,4 +1,4 @@
-"""Processes that do everything to outlive whoever started them."""
+"""Processes that do everything to outlive their parent."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def rules_of(field: FieldDescriptor) -> Any:
 
 
 @pytest.mark.parametrize(("kind", "field"), list(timed()), ids=lambda each: each.full_name)
-def test_durations_are_told_on_and_beside_their_bounds(kind: Descriptor, field: FieldDescriptor) -> None:
+def test_durations_are_rendered_on_and_beside_their_bounds(kind: Descriptor, field: FieldDescriptor) -> None:
     bounds = [
         bound.seconds * 10**9 + bound.nanos
         for rule, bound in rules_of(field).duration.ListFields()
@@ -165,7 +165,7 @@ def test_durations_are_told_on_and_beside_their_bounds(kind: Descriptor, field: 
     sure = 0
     for nanos in {near for bound in [0, *bounds] for near in (bound - 1, bound, bound + 1, bound + 10**9)}:
         seconds, rest = divmod(nanos, 10**9)
-        # As it should be written, and as nobody should.
+        # As it should be written, and as it should not.
         for parts in ((seconds, rest), (seconds - 1, rest + 10**9), (seconds + 2, rest - 2 * 10**9), (seconds, -rest)):
             message = message_factory.GetMessageClass(kind)()
             getattr(message, field.name).MergeFrom(Duration(seconds=parts[0], nanos=parts[1]))

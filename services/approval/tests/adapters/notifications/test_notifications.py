@@ -136,7 +136,7 @@ class Desk:
             await connection.execute(text(statement))
 
 
-async def test_groups_are_told_once_in_batches_and_again_with_the_same_id(
+async def test_groups_are_notified_once_in_batches_and_again_with_the_same_id(
     engine: AsyncEngine, receiver: Receiver, tmp_path: Path
 ) -> None:
     desk = Desk(engine, a_file(receiver, tmp_path, hourly_limit=2))
@@ -159,7 +159,7 @@ async def test_groups_are_told_once_in_batches_and_again_with_the_same_id(
     assert "hush" not in json.dumps(body)
     assert len(receiver.mails) == 1
 
-    # The next group is told by its own channels.
+    # The next group is notified by its own channels.
     await desk.run("update tickets set escalate_times = array[clock_timestamp()], next_time = clock_timestamp()")
     while await desk.tickets.advance(100):
         continue
@@ -170,7 +170,7 @@ async def test_groups_are_told_once_in_batches_and_again_with_the_same_id(
     )
     assert len(receiver.mails) == 1
 
-    # A group is not told more often than the limit allows; what waits is told together, if it still waits.
+    # A group is not notified more often than the limit allows; what waits is sent together, if it still waits.
     await desk.ask(1)
     await desk.send()
     assert len(receiver.posts) == 4

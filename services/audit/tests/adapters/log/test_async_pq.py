@@ -69,7 +69,7 @@ def test_a_connection_that_breaks_while_idle_fails_the_next_statement(
             other.execute("select pg_terminate_backend(%s, 10000)", (connection.info.backend_pid,))
         # The loop sees input on the socket and must not spin on it.
         async with asyncio.timeout(60):
-            while prepared._watching:  # noqa: ASYNC110  (what is waited for tells nobody)
+            while prepared._watching:  # noqa: ASYNC110  (there is no event to wait for)
                 await asyncio.sleep(0)
         try:
             result = await asyncio.wait_for(prepared.execute_prepared(b"length", [b""]), 60)

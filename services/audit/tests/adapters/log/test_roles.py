@@ -67,7 +67,7 @@ FORBIDDEN = [
     "merge into records using (select 1) as one on sequence = 1 when matched then delete",
     "select * from records for update",
     "select * from records_0",
-    # adding where the tree does not reach, which would be in the way of whoever appends next
+    # adding where the tree does not reach, which would block the next append
     "insert into records (shard, sequence, record_id, canonical, leaf_hash, event_time)"
     " values (1, 5, 'x', '{}', '', now())",
     "insert into records (shard, sequence, record_id, canonical, leaf_hash, event_time) values (1, 1000000, 'x',"
@@ -116,7 +116,7 @@ FORBIDDEN = [
     "create table audit.mine (like records)",
     "set session_replication_role = replica",
     "select set_config('session_replication_role', 'replica', false)",
-    # becoming somebody else
+    # becoming another role
     "set role audit_owner",
     "set session authorization audit_owner",
     "do $$ begin grant update on records to audit; update records set canonical = null; end $$",
@@ -133,7 +133,7 @@ FORBIDDEN = [
     "copy records from '/dev/null'",
     "copy records_0 from stdin",
     "copy (delete from records returning 1) to stdout",
-    # locking everybody out
+    # locking all others out
     "do $$ begin lock table records in access exclusive mode; end $$",
     # the catalog
     "update pg_catalog.pg_class set relowner = 10",
@@ -165,7 +165,7 @@ FORBIDDEN = [
     "insert into legal_holds values ('mine', 0, null, 'because', 'me')",
     "update legal_holds set release_time = now()",
     "delete from legal_holds",
-    # the owner's functions, which are not for everybody
+    # the owner's functions, which are not public
     "select make_partition(9, 9)",
     "select evidence(1, 'payload_erased')",
     "select held(0, 9)",

@@ -89,7 +89,7 @@ async def test_a_document_names_the_keys_in_its_own_order(dids: MeshDidResolver,
         "did:example:123",
     ],
 )
-async def test_everybody_else_is_not_found(dids: MeshDidResolver, did: str) -> None:
+async def test_others_get_not_found(dids: MeshDidResolver, did: str) -> None:
     assert await reason(dids, did) is Reason.DID_NOT_FOUND
 
 

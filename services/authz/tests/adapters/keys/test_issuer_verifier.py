@@ -53,7 +53,7 @@ async def test_a_token_is_known_without_waiting_only_while_the_ring_is_fresh_and
     clock.advance(1)
     assert verifier.known(token) is None
     (folder / SECOND).write_bytes(pems[1])
-    # Somebody else looked meanwhile: the ring is fresh again, and another one.
+    # Another task refreshed the ring meanwhile.
     await ring.jwks()
     assert verifier.known(token) is None
     await verifier.verify(token)

@@ -213,7 +213,7 @@ def test_what_a_hook_changed_is_held_to_all_that_a_callers_arguments_are() -> No
     assert recheck(a_tool(), {"text": "fine"}) is None
 
 
-def test_the_tool_gets_what_the_mesh_sets_and_nobody_else_sees_it() -> None:
+def test_only_the_tool_gets_what_the_mesh_sets() -> None:
     fills = (Fill("tenant", "tenant", None, False), Fill("limit", "", [5], True), Fill("agent", "agent", "none", True))
     arguments = {"text": "a"}
     received, changes = call_input(ArgumentSpec(fills=fills), arguments, {"tenant": "acme", "agent": ""})

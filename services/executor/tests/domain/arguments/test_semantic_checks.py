@@ -81,6 +81,6 @@ def test_a_check_holds_or_names_its_place(check: str, good: Any, bad: Any, path:
         "__class__:/a",
     ],
 )
-def test_a_check_that_nobody_could_make_is_refused(text: str) -> None:
+def test_an_impossible_check_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         check_of(text)

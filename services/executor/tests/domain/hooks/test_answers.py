@@ -117,6 +117,6 @@ def test_a_risk_that_policy_cannot_be_told_is_no_answer(risk: Any) -> None:
 
 
 @pytest.mark.parametrize("phase", ["approval", "post", "failure"])
-def test_risks_are_told_before_policy_is_asked_or_not_at_all(phase: str) -> None:
+def test_risk_facts_reach_policy_before_its_decision_or_not_at_all(phase: str) -> None:
     with pytest.raises(HookFailedError):
         parse_answer({"risk": {"score": 1}}, phase)

@@ -24,7 +24,7 @@ WILLING = a_tool(hooks_may_change=True)
 
 
 class Scripted:
-    """Answers what it is told to, and remembers what it was shown."""
+    """Answers what the test sets, and remembers its input."""
 
     def __init__(self, answer: Any = None) -> None:
         self.answer = answer
@@ -147,7 +147,7 @@ async def test_an_input_that_is_the_same_is_no_change() -> None:
 @pytest.mark.parametrize(
     ("tool", "may"), [(a_tool(), True), (WILLING, False)], ids=["the manifest does not", "the hook may not"]
 )
-async def test_nobody_changes_arguments_unless_hook_and_manifest_say_so(tool: Tool, may: bool) -> None:
+async def test_arguments_change_only_if_hook_and_manifest_allow_it(tool: Tool, may: bool) -> None:
     [guard] = answers({"input": {"text": "mine"}})
     said = facts(tool)
     verdicts = await hooks(hook(guard, may_change_input=may)).before(said, ARGUMENTS)
@@ -160,7 +160,7 @@ async def test_nobody_changes_arguments_unless_hook_and_manifest_say_so(tool: To
 @pytest.mark.parametrize(
     ("answer", "cause"), [({"stop": "not now"}, "stopped"), ({"decision": "deny", "reason": "not now"}, "denied")]
 )
-async def test_whoever_stops_a_call_is_the_last_to_be_asked(answer: Any, cause: str) -> None:
+async def test_a_hook_that_stops_a_call_is_the_last_to_be_asked(answer: Any, cause: str) -> None:
     first, second, third = answers({"context": ["c"]}, answer, {})
     verdicts = await hooks(
         *(hook(each, name) for each, name in zip((first, second, third), "abc", strict=True))
@@ -221,7 +221,7 @@ async def test_the_end_of_the_calls_own_time_is_no_failure_of_the_hook(opens: bo
     assert said.notes[0].startswith("pre guard interrupted ")
 
 
-async def test_nobody_is_asked_when_no_time_is_left() -> None:
+async def test_no_hook_is_asked_when_no_time_is_left() -> None:
     [guard] = answers({})
     with pytest.raises(MeshError) as caught:
         await hooks(hook(guard)).before(facts(), ARGUMENTS, until=0.0)
@@ -258,7 +258,7 @@ async def test_after_a_call_nothing_can_be_changed(answer: Any) -> None:
     assert (verdicts.arguments, verdicts.stop.metadata["cause"]) == (None, "answer_invalid")
 
 
-async def test_after_a_failure_hooks_are_told_and_may_add_context_and_nothing_else() -> None:
+async def test_failure_hooks_may_add_context_and_nothing_else() -> None:
     failing, stopping, adding = answers(HookFailedError("status"), {"stop": "x"}, {"context": ["try again"]})
     declared = [hook(each, name, Phase.FAILURE) for each, name in zip((failing, stopping, adding), "abc", strict=True)]
     said = facts()
@@ -274,7 +274,7 @@ async def test_after_a_failure_hooks_are_told_and_may_add_context_and_nothing_el
 
 
 @pytest.mark.parametrize("trusted", [False, True])
-async def test_a_failure_is_told_in_words_that_hide_what_the_input_hides(trusted: bool) -> None:
+async def test_a_failure_message_hides_what_the_input_hides(trusted: bool) -> None:
     said = "no account of jane@example.com, password opensesame"
     given, listens = {"text": "hello", "secret": "opensesame"}, Scripted()
     declared = hook(listens, phase=Phase.FAILURE, sees_sensitive=trusted)
@@ -314,7 +314,7 @@ async def test_more_risks_than_policy_can_be_told_stop_the_call() -> None:
     assert verdicts.stop.reason is Reason.HOOK_BLOCKED
 
 
-async def test_policy_is_told_what_hooks_know_about_risk() -> None:
+async def test_policy_gets_the_risk_facts_of_hooks() -> None:
     world = World(WILLING, hooks=[hook(Scripted({"risk": {"score": 80}}))])
     with patch.object(world.policy, "decide", wraps=world.policy.decide) as decide:
         await world.invoke.execute(a_request())

@@ -24,7 +24,7 @@ TOOL = a_tool(hooks_may_change=True)
 
 
 class Scripted:
-    """Answers what it is told to."""
+    """Answers what the test sets."""
 
     def __init__(self, answer: Any) -> None:
         self.answer = answer

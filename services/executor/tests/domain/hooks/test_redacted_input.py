@@ -28,7 +28,7 @@ WHOLE = {
 }
 
 
-def test_whoever_may_see_everything_does() -> None:
+def test_a_hook_that_may_see_sensitive_values_does() -> None:
     seen = RedactedView.of(WHOLE, DECLARED, None)
     assert seen.shown == WHOLE
     assert restore_hidden({"secret": "[redacted:declared]"}, seen) == {"secret": "[redacted:declared]"}

@@ -190,9 +190,7 @@ async def test_who_is_overtaken_while_it_resolves_answers_nothing_of_its_own() -
         (UncertainOutcome.QUERY_STATUS, Reason.SERVICE_UNAVAILABLE),
     ],
 )
-def test_a_late_owners_caller_hears_what_everybody_hears_or_may_ask_again(
-    rule: UncertainOutcome, reason: Reason
-) -> None:
+def test_the_caller_of_a_late_owner_gets_the_shared_answer_or_may_retry(rule: UncertainOutcome, reason: Reason) -> None:
     assert late_owner_error(a_write_tool(uncertain=rule), a_claim()).reason is reason
 
 

@@ -66,7 +66,7 @@ async def test_a_denied_call_is_not_counted() -> None:
     assert world.spending.reserved == []
 
 
-async def test_what_cannot_be_counted_does_not_run_and_is_told_in_time() -> None:
+async def test_an_uncounted_call_does_not_run_and_is_refused_in_time() -> None:
     world = a_limited_world()
     world.spending.waiting = asyncio.Event()
     async with asyncio.timeout(0.4):

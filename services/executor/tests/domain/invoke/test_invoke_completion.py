@@ -1,4 +1,4 @@
-"""Effects that are made real while their caller leaves: nobody else's turn begins before, and what they came to is
+"""Effects that are made real while their caller leaves: no other call begins before, and what they came to is
 known.
 """
 
@@ -79,7 +79,7 @@ async def test_the_next_turn_begins_when_the_effects_of_the_one_before_are_settl
     assert isinstance(second.exception(), MeshError) is (what == "drop")
 
 
-async def test_what_became_real_is_what_everybody_hears_of_the_key() -> None:
+async def test_the_committed_result_is_the_answer_of_the_key() -> None:
     world = Keeping()
     first = await world.begun(idempotency_key="k")
     await leaves(first)
@@ -133,7 +133,7 @@ async def test_when_the_time_is_over_meanwhile_the_record_has_its_own() -> None:
     assert (await world.invoke.execute(a_request(idempotency_key="k"))).replayed
 
 
-async def test_whoever_leaves_is_not_held_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_caller_that_leaves_is_not_held_forever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("services.executor.domain.scheduling.shielded.CANCEL_WAIT_SECONDS", 0.05)
     world = Keeping()
     first = await world.begun(idempotency_key="k")

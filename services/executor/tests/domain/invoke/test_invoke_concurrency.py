@@ -29,7 +29,7 @@ SINGLE = Placement(concurrency_safe=True, max_concurrency=1)
 
 
 class Scripted:
-    """Answers what it is told to."""
+    """Answers what the test sets."""
 
     def __init__(self, answer: Any) -> None:
         self.answer, self.seen = answer, 0
@@ -248,7 +248,7 @@ async def test_waiting_for_anothers_run_ends_with_the_callers_time_and_with_its_
     await asyncio.wait([first])
 
 
-async def test_a_failure_is_told_and_recorded_with_what_was_added() -> None:
+async def test_a_failure_is_returned_and_recorded_with_what_was_added() -> None:
     made = world(a_tool(), (Phase.FAILURE, {"context": ["try less"]}))
 
     async def fail(arguments: dict[str, Any]) -> Any:
@@ -288,7 +288,7 @@ async def test_who_speaks_for_approvers_may_reject_and_never_approve(answer: Any
 
 
 @pytest.mark.parametrize("verdict", [Verdict.ALLOW, Verdict.DENY])
-async def test_nobody_speaks_for_approvers_where_none_is_needed(verdict: Verdict) -> None:
+async def test_no_approval_is_claimed_where_none_is_needed(verdict: Verdict) -> None:
     made = world(a_tool(), (Phase.APPROVAL, REJECTING))
     made.policy.answer = a_decision(verdict)
     if verdict is Verdict.ALLOW:

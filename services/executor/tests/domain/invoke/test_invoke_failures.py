@@ -194,7 +194,7 @@ async def test_a_running_tool_that_finds_fault_with_its_arguments_has_failed() -
     assert (world.trail.durable[-1].state, world.trail.durable[-1].event) == (State.FAILED, Event.FAILED)
 
 
-async def test_what_nobody_foresaw_is_internal_and_on_record() -> None:
+async def test_an_unexpected_error_is_internal_and_on_record() -> None:
     world = World()
 
     async def surprise(arguments: dict[str, Any]) -> Any:

@@ -27,7 +27,7 @@ from services.executor.tests.test_wiring import executor  # noqa: F401  (the who
 
 NAMES = ["core.echo", "core.clock_now", "core.arithmetic"]
 SCHEMAS = [schema_of(tool) for tool in (Echo, ClockNow, Arithmetic)]  # type: ignore[arg-type]
-# Beyond the schema: what nobody declared, and values of every type in the declared places.
+# Beyond the schema: undeclared properties, and values of every type in the declared places.
 WILD = st.dictionaries(
     st.sampled_from(["text", "value", "timezone", "expression"]) | st.text(max_size=9), ANY_JSON, max_size=4
 )

@@ -206,7 +206,7 @@ async def test_a_memory_that_fails_after_the_run_does_not_take_the_result_from_i
     assert world.watcher.seen.causes == [world.claims.failure]
 
 
-async def test_a_memory_that_comes_back_is_told_how_the_call_ended() -> None:
+async def test_a_store_that_comes_back_learns_how_the_call_ended() -> None:
     world = World(a_write_tool())
     world.claims.failure = MeshError(Reason.SERVICE_UNAVAILABLE)
     first = await world.invoke.execute(a_request(idempotency_key="k"))
@@ -216,7 +216,7 @@ async def test_a_memory_that_comes_back_is_told_how_the_call_ended() -> None:
     assert len(world.runner.calls) == 1
 
 
-async def test_a_memory_that_comes_back_is_told_of_a_failure_too() -> None:
+async def test_a_store_that_comes_back_learns_of_a_failure_too() -> None:
     world = World(a_write_tool())
 
     async def fails(arguments: dict[str, Any]) -> Any:
@@ -231,7 +231,7 @@ async def test_a_memory_that_comes_back_is_told_of_a_failure_too() -> None:
     assert len(world.runner.calls) == 1
 
 
-async def test_what_goes_wrong_when_a_memory_is_told_again_is_seen() -> None:
+async def test_failures_of_background_updates_are_logged() -> None:
     world = World(a_write_tool())
     world.claims.failure = MeshError(Reason.SERVICE_UNAVAILABLE)
     await world.invoke.execute(a_request(idempotency_key="k"))

@@ -30,7 +30,7 @@ async def test_a_deferred_tool_whose_schema_was_not_loaded_is_refused_with_the_w
     assert error.metadata["load_with"].endswith("DiscoveryService/GetToolSchemas")
 
 
-async def test_a_deferred_tool_runs_for_whoever_knows_its_digest() -> None:
+async def test_a_deferred_tool_runs_for_callers_that_know_its_digest() -> None:
     world = World(a_tool(deferred=True))
     await world.invoke.execute(a_request(tool_digest=a_tool().digest))
     assert "ran" in world.trail.steps

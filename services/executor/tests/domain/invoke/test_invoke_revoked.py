@@ -69,7 +69,7 @@ async def test_a_call_that_waits_for_its_decision_is_denied() -> None:
     assert world.runner.calls == []
 
 
-async def test_what_cannot_be_repeated_is_unknown_to_whoever_asks_with_its_key_again() -> None:
+async def test_an_unrepeatable_call_is_unknown_when_its_key_is_used_again() -> None:
     world = World(a_write_tool(own_limit=60))
     world.runner.behave = never_ends
     task = under_way(world, a_request(idempotency_key="key-1"))

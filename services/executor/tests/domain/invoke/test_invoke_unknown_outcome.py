@@ -91,7 +91,7 @@ async def test_what_happened_is_replayed_and_both_calls_are_on_record() -> None:
     ]
     assert [record.event for record in asked] == [Event.PERMISSION_DECIDED, Event.SUCCEEDED]
     assert asked[0].arguments is not None
-    # The next one asks nobody.
+    # The next one makes no call.
     again = await world.invoke.execute(a_request(idempotency_key="k"))
     assert (again.content, world.ran) == (result.content, ["status"])
 
@@ -121,7 +121,7 @@ async def test_what_happened_and_cannot_be_stored_now_is_asked_about_by_the_next
     assert (await world.invoke.execute(a_request(idempotency_key="k"))).stored is not None
 
 
-async def test_what_happened_is_told_with_what_was_removed_from_it() -> None:
+async def test_an_outcome_is_returned_without_what_was_removed_from_it() -> None:
     world = Doubtful(UncertainOutcome.QUERY_STATUS)
     world.tools.tools["say"] = replace(world.tools.tools["say"], output=output_contract(b"{}", ()))
     await world.first_dies()
@@ -132,7 +132,7 @@ async def test_what_happened_is_told_with_what_was_removed_from_it() -> None:
         assert (result.content, result.changed) == (b'{"said":"hello"}', ("/email",))
 
 
-async def test_what_happened_passes_the_hooks_that_nobody_asked_about_it_before() -> None:
+async def test_a_recovered_outcome_passes_the_hooks() -> None:
     world = Doubtful(UncertainOutcome.QUERY_STATUS)
     await world.first_dies()
 
@@ -168,7 +168,7 @@ async def test_a_status_tool_that_is_away_leaves_the_doubt_for_the_next() -> Non
     assert world.ran == ["status", "status"]
 
 
-async def test_what_nobody_can_know_is_the_same_for_everyone_and_names_the_first() -> None:
+async def test_an_unknown_outcome_is_the_same_for_all_and_names_the_first_call() -> None:
     world = Doubtful(UncertainOutcome.FAIL)
     first = await world.first_dies()
     errors = [await world.failure(a_request(idempotency_key="k")) for _ in range(3)]
@@ -190,7 +190,7 @@ async def test_a_run_that_was_stopped_half_way_is_asked_about_by_the_next() -> N
 
 
 @pytest.mark.parametrize("rule", list(UncertainOutcome))
-async def test_nothing_runs_under_a_key_that_may_be_somebody_elses(rule: UncertainOutcome) -> None:
+async def test_nothing_runs_under_a_key_that_may_belong_to_another_call(rule: UncertainOutcome) -> None:
     world = Doubtful(rule)
     world.claims.is_held = lambda claim: False  # type: ignore[method-assign]
     error = await world.failure(a_request(idempotency_key="k"))
@@ -228,7 +228,7 @@ async def test_a_late_owner_is_on_record_and_answers_nothing_of_its_own(rule: Un
 
 
 @pytest.mark.parametrize("rule", list(UncertainOutcome))
-async def test_a_run_whose_key_slips_away_is_stopped_unless_nobody_would_repeat_it(rule: UncertainOutcome) -> None:
+async def test_a_run_that_loses_its_key_is_stopped_unless_no_call_would_repeat_it(rule: UncertainOutcome) -> None:
     world = Doubtful(rule)
     world.runner.behave = never_ends
     call = asyncio.ensure_future(world.failure(a_request(idempotency_key="k", deadline=None)))

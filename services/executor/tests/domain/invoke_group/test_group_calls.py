@@ -1,4 +1,4 @@
-"""Groups over real calls: whoever is stopped, or never begins, leaves its evidence like everybody else."""
+"""Groups over real calls: a call that is stopped, or never begins, leaves its evidence like any other."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def run(
 
 
 def world_in_which(tool: Any = None) -> tuple[World, asyncio.Event]:
-    """A world in which `waits` never ends, and `fails` fails once somebody waits."""
+    """A world in which `waits` never ends, and `fails` fails once a call waits."""
     world, waiting = World(tool or a_tool(placement=SAFE)), asyncio.Event()
 
     async def behave(arguments: dict[str, Any]) -> Any:

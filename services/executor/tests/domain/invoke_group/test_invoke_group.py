@@ -66,7 +66,7 @@ class OneByOne:
 
 
 async def settle() -> None:
-    """Let everybody who can go on go on: nothing here waits for time."""
+    """Let all tasks proceed that can: nothing here waits for time."""
     for _ in range(10):
         await asyncio.sleep(0)
 
@@ -136,7 +136,7 @@ async def test_a_call_begins_once_all_it_depends_on_has_succeeded() -> None:
 
 
 @pytest.mark.parametrize("policy", [SiblingFailure.IGNORE, SiblingFailure.CANCEL_DEPENDENT])
-async def test_whoever_depends_on_a_failure_never_begins_and_is_on_record(policy: SiblingFailure) -> None:
+async def test_a_call_that_depends_on_a_failure_never_begins_and_is_recorded(policy: SiblingFailure) -> None:
     group = await party(call("a", on_failure=policy), call("b", 0), call("c", 1), call("d"))
     await group.calls.fail("a")
     await group.calls.succeed("d")
@@ -160,7 +160,7 @@ async def test_a_failure_that_says_so_stops_what_runs_and_what_would_have_begun(
     assert all(outcome.error and outcome.error.metadata["sibling"] == "1" for outcome in outcomes[2:])
 
 
-async def test_who_is_stopped_did_not_fail_and_stops_nobody() -> None:
+async def test_a_stopped_call_did_not_fail_and_stops_no_other() -> None:
     group = await party(call("a"), call("b", 0, on_failure=STRICT), call("c"))
     await group.calls.fail("a")
     assert not group.task.done()

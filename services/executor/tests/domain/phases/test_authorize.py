@@ -57,7 +57,7 @@ def test_resources_are_held_to_the_token(places: Any, closed: bool, text: str, r
     assert reason_of(a_confined_caller(resources=("word:go*",)), tool, {"text": text}) is reason
 
 
-def test_where_the_arguments_break_the_token_is_told() -> None:
+def test_the_argument_that_violates_the_token_is_named() -> None:
     caller = a_confined_caller(argument_constraints=(SHORT,))
     refused = find_refusal(a_decision(), a_tool(), caller, {"text": "hello"}, (), ConstraintChecker())
     assert refused is not None
@@ -94,7 +94,7 @@ async def test_a_call_beyond_its_token_is_on_record_and_never_runs() -> None:
 
 
 @pytest.mark.parametrize("preview", [False, True])
-async def test_a_call_in_another_session_than_its_tokens_is_on_record_and_nobody_is_asked(preview: bool) -> None:
+async def test_a_call_in_another_session_than_its_tokens_is_recorded_without_a_decision(preview: bool) -> None:
     world = World(a_tool(dry_run=True))
     request = a_request(caller=a_caller(session_id="mine", other_session=True))
     with pytest.raises(MeshError) as caught:

@@ -94,7 +94,7 @@ async def test_a_preview_says_what_the_call_would_do_and_drops_what_it_did() -> 
     assert runner.ends == ["dropped"]
 
 
-async def test_a_tool_that_foresees_nothing_is_told_by_what_was_seen() -> None:
+async def test_a_tool_without_a_forecast_is_judged_by_its_observed_effects() -> None:
     world, runner = World(a_write_tool(dry_run=True)), Foreseeing(None)
     foreseen = await previewing(world, runner).execute(a_request())
     assert foreseen.forecast.changes == (Effect("file:b", "update", True),)
@@ -181,7 +181,7 @@ async def test_a_hook_withholds_a_result_that_would_be_returned() -> None:
     assert [event["result"] for event in hook.seen] == [{"said": "hello"}]
 
 
-async def test_what_is_told_of_a_result_is_on_record() -> None:
+async def test_what_a_result_states_is_on_record() -> None:
     world = World(a_write_tool(dry_run=True))
     await previewing(world, Foreseeing()).execute(a_request())
     assert world.trail.durable[-1].result is not None

@@ -89,7 +89,7 @@ def test_odd_patterns_match_or_do_not_and_never_fail(text: str) -> None:
     assert find_undeclared(a_writer(Effect(text, "create")), [told("orders/1")]) in ([], [told("orders/1")])
 
 
-def test_a_complaint_counts_kinds_and_names_nobodys_resources() -> None:
+def test_a_violation_counts_kinds_and_names_no_resource() -> None:
     broken = [seen("file:data/alice@example.com"), seen("file:data/b"), told("orders/4711", "delete"), told("\u0000?")]
     text = quarantine_reason(broken, "inv-1")
     assert "create file (2)" in text
@@ -107,7 +107,7 @@ EFFECTS = st.builds(
 
 
 @given(st.lists(EFFECTS, max_size=8))
-def test_nobody_breaks_a_word_that_covers_everything_seen(effects: list[Effect]) -> None:
+def test_a_declaration_that_covers_all_observed_effects_is_kept(effects: list[Effect]) -> None:
     declared = tuple(Effect(effect.resource, effect.operation) for effect in effects)
     broken = find_undeclared(a_writer(*declared), effects) if declared else []
     assert all(not effect.observed and effect.resource.startswith("file:") for effect in broken)

@@ -1,4 +1,4 @@
-"""FetchResult: whole or in part, for those whose it is, and NOT_FOUND for everybody else."""
+"""FetchResult: whole or in part, for its owner, and NOT_FOUND for others."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def test_every_piece_says_what_the_whole_is() -> None:
     assert {(piece.head.size, piece.head.digest) for piece in pieces} == {(found.size, found.digest)}
 
 
-async def test_nobody_learns_what_was_wrong() -> None:
+async def test_every_wrong_reference_gets_the_same_answer() -> None:
     store = MemoryResults()
     found, other = await stored(store, tenant="acme"), await stored(store, tenant="acme")
     acme = {"tenant": "acme", "subject": "did:web:toolmesh.local:users:bob"}

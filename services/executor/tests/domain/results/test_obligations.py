@@ -115,7 +115,7 @@ async def test_a_bound_call_answers_with_less_and_says_so_in_the_envelope() -> N
     envelope = envelope_of(result)
     assert (envelope.redaction_state, list(envelope.adjusted_result)) == (2, ["/said"])
     assert result_of(envelope).changed == ("/said",)
-    # The evidence is of what was answered, not of what nobody saw.
+    # The evidence is of what was answered, not of what was removed.
     ended = world.trail.durable[-1]
     assert ended.result is not None
     assert ended.result.digest == digest({})

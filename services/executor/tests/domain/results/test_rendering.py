@@ -1,4 +1,4 @@
-"""Representations: templates that are nothing but places, bounded, and free of what nobody could see."""
+"""Representations: templates that are nothing but places, bounded, and free of invisible characters."""
 
 from __future__ import annotations
 

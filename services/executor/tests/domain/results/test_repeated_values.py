@@ -67,7 +67,7 @@ def test_a_preview_loses_it_in_its_texts() -> None:
     assert SECRET not in impact + conditions[0][0]
 
 
-async def test_the_call_that_repeats_it_shows_it_to_nobody() -> None:
+async def test_a_call_that_repeats_it_does_not_show_it() -> None:
     world = World(a_tool(output=output_contract(b"{}", ())))
 
     async def repeat(arguments: dict[str, Any]) -> Any:
@@ -82,7 +82,7 @@ async def test_the_call_that_repeats_it_shows_it_to_nobody() -> None:
     assert SECRET.encode() not in recorded(world)
 
 
-async def test_the_error_that_repeats_it_shows_it_to_nobody() -> None:
+async def test_an_error_that_repeats_it_does_not_show_it() -> None:
     world = World()
 
     async def fail(arguments: dict[str, Any]) -> Any:

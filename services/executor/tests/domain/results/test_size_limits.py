@@ -63,7 +63,7 @@ async def test_a_run_that_changed_very_much_is_answered_and_says_how_much() -> N
     assert response_of(result).ByteSize() < MAX_MESSAGE_BYTES
     assert (result.effects, result.effect_count) == (MANY[: len(result.effects)], 100_000)
     assert 0 < len(result.effects) < 100_000
-    # Also to whoever asks with the key of the call again.
+    # Also when the key of the call is used again.
     assert result_of(envelope_of(result)).effect_count == 100_000
 
 
@@ -75,7 +75,7 @@ async def test_hooks_that_say_very_much_are_heard_as_far_as_there_is_room() -> N
     assert len(result.context) >= MAX_CONTEXTS
 
 
-async def test_a_few_changes_are_told_whole() -> None:
+async def test_a_few_changes_are_listed_whole() -> None:
     result = await writing(RunResult({}, effects=MANY[:7])).invoke.execute(a_request())
     assert (result.effects, result.effect_count) == (MANY[:7], 7)
 

@@ -38,7 +38,7 @@ async def main(url, bucket, calls):
                 await spending.reserve(reservation)
                 return 1
             except MeshError as error:
-                # A busy machine may answer too late; whoever asks again is counted once.
+                # A busy machine may answer too late; a repeated request is counted once.
                 if error.reason.name != "SERVICE_UNAVAILABLE":
                     return error.reason.name
     print(json.dumps(await asyncio.gather(*(one() for _ in range(calls)))))
@@ -130,7 +130,7 @@ async def test_what_never_fits_is_not_promised_for_sooner_than_a_window(spending
     assert (await refusal(spending, dear)).retry_after == 10
 
 
-async def test_the_longest_wait_is_told(spending: RedisBudget, clock: ManualClock, bucket: str) -> None:
+async def test_the_longest_wait_is_reported(spending: RedisBudget, clock: ManualClock, bucket: str) -> None:
     short = SpendingLimit(bucket + "/s", window=5, max_calls=1, source="short")
     long = SpendingLimit(bucket + "/l", window=50, max_calls=1, source="long")
     await spending.reserve(a_reservation(short, long))
@@ -282,7 +282,7 @@ async def test_by_the_clock_of_the_store(valkey_url: str, bucket: str) -> None:
     await spending.close()
 
 
-async def test_a_dead_store_is_told_at_once(unused_port: int) -> None:
+async def test_a_dead_store_is_reported_at_once(unused_port: int) -> None:
     spending = RedisBudget(f"redis://127.0.0.1:{unused_port}/0")
     error = await refusal(spending, a_reservation(SpendingLimit("limit:x", max_calls=1)))
     assert (error.reason, error.row.retryable) == (Reason.SERVICE_UNAVAILABLE, True)

@@ -41,7 +41,7 @@ def meet(one: Tool, arguments: dict[str, Any], other: Tool, others: dict[str, An
     return conflicts(first, second)
 
 
-def test_a_tool_that_computes_is_in_nobodys_way() -> None:
+def test_a_pure_tool_conflicts_with_no_other() -> None:
     assert touches_nothing(a_tool(placement=SAFE))
 
 

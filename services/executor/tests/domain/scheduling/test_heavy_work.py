@@ -50,7 +50,7 @@ async def test_tenants_take_turns() -> None:
     assert order == ["umbrella", "acme 1", "acme 2"]
 
 
-async def test_a_caller_that_leaves_the_queue_or_its_work_blocks_nobody() -> None:
+async def test_a_caller_that_leaves_the_queue_or_its_work_blocks_no_other() -> None:
     work, gate = HeavyWork(threads=1), Gate()
     running = asyncio.create_task(work.run(ACME, gate))
     await asyncio.to_thread(gate.began.wait, 10)

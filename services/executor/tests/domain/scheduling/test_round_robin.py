@@ -20,7 +20,7 @@ def order(turns: RoundRobin, *calls: Call) -> list[int]:
     return [call.number for call in turns.order(calls)]
 
 
-def test_nobody_waits() -> None:
+def test_an_empty_queue_has_no_order() -> None:
     assert order(RoundRobin()) == []
 
 

@@ -31,7 +31,7 @@ class Watch:
 
 
 class Yard:
-    """A scheduler, its clock, and calls that run until they are told to end."""
+    """A scheduler, its clock, and calls that run until the test ends them."""
 
     def __init__(self, **bounds: Any) -> None:
         self.clock, self.watch = ManualClock(), Watch()
@@ -69,7 +69,7 @@ class Yard:
 
 
 async def settle() -> None:
-    """Let everybody who can go on go on: nothing here waits for time."""
+    """Let all tasks proceed that can: nothing here waits for time."""
     for _ in range(5):
         await asyncio.sleep(0)
 
@@ -88,7 +88,7 @@ def writer(name: str, pattern: str, **changes: Any) -> Tool:
     return tool(name, mutation=Mutation.WRITE_REVERSIBLE, effects=(Effect(pattern, "update"),), **changes)
 
 
-def test_a_tool_that_nobody_counts_needs_no_turn() -> None:
+def test_an_unlimited_tool_needs_no_slot() -> None:
     assert Scheduler.needs_no_slot(tool("echo"))
 
 
@@ -108,7 +108,7 @@ def test_every_other_tool_does(counted: Tool) -> None:
     assert not Scheduler.needs_no_slot(counted)
 
 
-async def test_whoever_finds_room_begins_at_once_and_never_waits() -> None:
+async def test_a_call_with_a_free_slot_begins_at_once() -> None:
     yard = Yard()
     await yard.come("first", limited("a"))
     assert (yard.began, yard.waited, yard.scheduler.length) == (["first"], [], 0)
@@ -205,7 +205,7 @@ async def test_nine_levels_of_waiting_make_up_for_nine_levels_of_priority(after:
     assert yard.began == ["runs", first]
 
 
-async def test_a_full_tool_holds_up_nobody_else() -> None:
+async def test_a_full_tool_holds_up_no_other_tool() -> None:
     yard = Yard(sandboxes=2)
     slow, quick = limited("slow", runner="python"), tool("quick", runner="python")
     for name in ("slow", "slow again", "slow once more"):
@@ -214,7 +214,7 @@ async def test_a_full_tool_holds_up_nobody_else() -> None:
     assert yard.began == ["slow", "quick"]
 
 
-async def test_a_call_that_is_in_somebodys_way_takes_no_place_from_others() -> None:
+async def test_a_conflicting_call_takes_no_slot_from_others() -> None:
     yard = Yard(sandboxes=2)
     await yard.come("writes", writer("set", "order:1", runner="python"))
     await yard.come("waits", writer("sweep", "order:*", runner="python"), 10)
@@ -222,7 +222,7 @@ async def test_a_call_that_is_in_somebodys_way_takes_no_place_from_others() -> N
     assert yard.began == ["writes", "other"]
 
 
-async def test_whoever_needs_two_places_is_not_starved_by_those_who_need_one() -> None:
+async def test_a_call_that_needs_two_slots_is_not_starved_by_those_that_need_one() -> None:
     yard = Yard(service=1, sandboxes=1)
     mail = tool("mail", placement={"service": "mail"})
     both = tool("both", placement={"service": "mail"}, runner="python")
@@ -237,7 +237,7 @@ async def test_whoever_needs_two_places_is_not_starved_by_those_who_need_one() -
     assert yard.began == ["in service", "in sandbox", "both"]
 
 
-async def test_whoever_gives_up_waiting_leaves_at_once_and_frees_those_behind() -> None:
+async def test_a_canceled_waiter_leaves_at_once_and_frees_those_behind() -> None:
     yard = Yard()
     look = tool("look", resources=ResourcePointers({"properties": {"id": {"x-resource": "order"}}}))
     await yard.come("reads", look, id=7)
@@ -300,7 +300,7 @@ async def test_beyond_what_may_wait_calls_are_refused_and_told_when_to_come_back
     assert yard.began == ["runs", "waits"]
 
 
-async def test_a_full_line_refuses_nobody_who_need_not_stand_in_it() -> None:
+async def test_a_full_queue_refuses_no_call_that_need_not_wait() -> None:
     yard = Yard(waiting=1)
     await yard.come("runs", limited("a"))
     await yard.come("waits", limited("a"))

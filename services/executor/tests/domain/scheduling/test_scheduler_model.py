@@ -123,7 +123,7 @@ class Model:
         return begun
 
     def _in_turn(self) -> list[Guest]:
-        """Everybody who waits: of the tenant served longest ago, the subject served longest ago, its first call."""
+        """All waiting calls: of the tenant served longest ago, the subject served longest ago, its first call."""
         served, turn, left, order = dict(self.served), self.turn, list(self.waiting), list[Guest]()
         while left:
             firsts = {guest.owner: min((g for g in left if g.owner == guest.owner), key=_rank) for guest in left}
@@ -229,7 +229,7 @@ def test_a_call_begins_before_all_of_its_subject_that_came_too_late_to_overtake_
 
 
 async def _endure(priority: int, others: list[tuple[int, int]]) -> None:
-    """One place, and always somebody new who wants it."""
+    """One slot, and always a new call that wants it."""
     model, single = Model(), TOOLS[2]
     model.come(single, 1, 5)
     model.come(single, 1, priority)

@@ -55,7 +55,7 @@ def test_what_is_remembered_about_versions_is_bounded(monkeypatch: pytest.Monkey
     assert len(given._slotless) <= 2
 
 
-async def test_who_need_not_wait_is_not_queued_and_whoever_comes_next_finds_the_place_free() -> None:
+async def test_a_call_that_need_not_wait_is_not_queued() -> None:
     given = turns()
     for _ in range(2):
         invocation = approved(deadline=None)

@@ -1,4 +1,4 @@
-"""Queries in English are told from others."""
+"""Queries in English are recognized."""
 
 from __future__ import annotations
 
