@@ -160,8 +160,8 @@ CASES: dict[Reason, Case] = {
 }
 
 
-# Those about a ticket need an approver: tests/scenarios/test_approvals.py meets them, and
-# services/approval/tests/rpc/test_rpc.py the one that needs time to pass.
+# Those about a ticket need an approver: test_approvals.py and test_console.py meet them, and the tests of
+# services/approval those that need time to pass.
 OF_TICKETS = {
     *(Reason.APPROVAL_REJECTED, Reason.SELF_APPROVAL, Reason.APPROVER_NOT_ELIGIBLE),
     *(
@@ -171,6 +171,7 @@ OF_TICKETS = {
         Reason.TICKET_TOOL_CHANGED,
     ),
     *(Reason.TICKET_TOKEN_REVOKED, Reason.TICKET_EXPIRED, Reason.TICKET_CALLER_MISMATCH, Reason.TICKET_CLOSED),
+    *(Reason.TICKET_APPROVER_REVOKED, Reason.TICKET_LINK_USED, Reason.TICKET_LINK_EXPIRED),
 }
 
 

@@ -6,7 +6,7 @@ from libs.common.errors import MeshError, Reason
 from services.approval.domain.errors import ticket_not_found
 from services.approval.domain.get_ticket import ticket_id_of
 from services.approval.domain.model import Ticket
-from services.approval.domain.person import Person
+from services.approval.domain.person import Person, check_eligible
 from services.approval.domain.ports import ApproverAuthority, TicketLinks, Tickets
 from services.approval.domain.ticket_link import open_link
 
@@ -20,6 +20,7 @@ async def open_ticket_link(
     if ticket is None:
         raise ticket_not_found(name)
     try:
+        check_eligible(person, ticket, frozenset(ticket.draft.escalation_chain))
         if not await links.use(ticket.ticket_id, token, person, lambda link, now: open_link(link, ticket, person, now)):
             raise ticket_not_found(name)
     except MeshError as error:
