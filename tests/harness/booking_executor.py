@@ -82,6 +82,8 @@ def _booking_manifest(tool_id: str, rule: mpb.UncertainOutcomeRule) -> mpb.ToolM
         examples=[("A booking", {"takes_ms": 0}, {"receipt": "r-1"})],
     )
     manifest.mutation_class = mpb.MUTATION_CLASS_WRITE_REVERSIBLE
+    # A caller may ask for less than that of the tool, not for more.
+    manifest.priority = 9
     manifest.compensation_tool = "tools/core.unbook"
     manifest.side_effects.append(mpb.SideEffect(resource="ledger/{entry}", operation=mpb.SIDE_EFFECT_OPERATION_CREATE))
     manifest.interface.safety.read_only = False

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from toolmesh_sdk.cli.commands import approvals, context, jobs, keys, mcp, namespace, policy, token, usage
+from toolmesh_sdk.cli.commands import approvals, callbacks, context, jobs, keys, mcp, namespace, policy, token, usage
 from toolmesh_sdk.cli.commands.audit import records as audit
 from toolmesh_sdk.cli.commands.call import call
 from toolmesh_sdk.cli.commands.completion import VARIABLE, completion
@@ -43,6 +43,7 @@ def build(plugins: Iterable[EntryPoint] | None = None) -> typer.Typer:
     app.command()(group)
     app.command()(result)
     app.add_typer(jobs.app, name="jobs")
+    app.add_typer(callbacks.app, name="callbacks")
     app.add_typer(approvals.app, name="approvals")
     app.add_typer(keys.app, name="keys")
     app.add_typer(tools.app, name="tools")

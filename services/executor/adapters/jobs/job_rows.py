@@ -88,8 +88,9 @@ _ANY_CLAIMABLE = text("""
 select 1 from jobs where end_time is null and not awaits_ticket and (owner = '' or lease_until <= now())
   and retry_time <= now() limit 1
 """)
-# The most urgent first: by priority, which grows with waiting, then each tenant in turn, then by age. A job whose
-# replica disappeared is claimed like one that waits; its tool ran, so the event says that it is taken over.
+# The most urgent first: by priority, which grows with waiting, then each tenant in turn, then by age. It grows without
+# a bound, so that of two jobs that wait equally long the higher one stays first, and a job is overtaken only by those
+# that start within 30 s for each level between them. A job whose replica disappeared is claimed like one that waits; its tool ran, so the event says that it is taken over.
 _CLAIM = text(f"""
 with held as (
   select tenant, tool from jobs where end_time is null and owner <> '' and lease_until > now()
@@ -97,7 +98,7 @@ with held as (
 ), per_tool as (select tool, count(*) as n from held group by tool
 ), waiting as (
   select invocation_id, tenant, tool, create_time, state in ('running', 'needs_input') as interrupted,
-         least(10, priority + floor(extract(epoch from now() - create_time) / {AGING_SECONDS})) as urgency
+         priority + floor(extract(epoch from now() - create_time) / {AGING_SECONDS}) as urgency
   from jobs where end_time is null and not awaits_ticket and (owner = '' or lease_until <= now())
     and retry_time <= now() and not tool_version = any(cast(:without as text[]))
 ), in_turn as (

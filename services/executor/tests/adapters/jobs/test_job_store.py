@@ -127,6 +127,15 @@ async def test_the_most_urgent_comes_first_and_waiting_makes_urgent(engines: Eng
     assert await claimed_ids(here, 1) == [low.invocation_id]
 
 
+async def test_of_jobs_that_wait_equally_long_the_higher_one_stays_first(engines: Engines, here: PostgresJobs) -> None:
+    waiting = [a_job(priority=priority) for priority in (1, 5, 9)]
+    for job in waiting:
+        await here.add(job)
+    await execute(engines[0], "update jobs set create_time = now() - interval '1 day'")
+    for job in reversed(waiting):
+        assert await claimed_ids(here, 1) == [job.invocation_id]
+
+
 async def test_tenants_take_turns_and_no_tenant_or_tool_has_more_than_its_share(engines: Engines) -> None:
     store = a_store(engines[0], "executor-0", per_tenant=3, per_tool=4)
     many = [a_job(tenant="acme", tool="core.a") for _ in range(6)]
