@@ -9,6 +9,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from toolmesh.executor.v1 import callback_delivery_pb2 as dpb
 from toolmesh.executor.v1 import invocation_service_pb2 as pb
 from toolmesh_sdk import Reason
+from toolmesh_sdk.callbacks import delivery_state
 
 from libs.common.errors import MeshError
 from libs.common.rpc.status import envelope as error_envelope
@@ -35,6 +36,7 @@ def test_deliveries_are_listed_page_by_page(toolmesh: Any, mesh: Any) -> None:
     listed = json.loads(toolmesh("callbacks", "list", "--json").stdout)["deliveries"]
     assert [each["name"] for each in listed] == [FAILED.name]
     assert toolmesh("callbacks", "list", "--in-state", "lost").exit_code == 2
+    assert delivery_state(FAILED) == "failed"
 
 
 def test_a_delivery_is_shown_and_repeated_by_the_name_of_its_invocation(toolmesh: Any, mesh: Any) -> None:
