@@ -181,16 +181,17 @@ class AsyncClient:
         *,
         max_duration: float | None = None,
         callback: Callback | None = None,
+        parent: str = "",
         timeout: float | None = None,
         **options: Unpack[CallOptions],
     ) -> AsyncJob:
         """Start a call that runs without its caller, and return its handle at once.
 
         It takes at most `max_duration` seconds, one day by default, and no longer than the token holds that starts it.
-        Its end is reported to `callback`.
+        Its end is reported to `callback`. Cancelling the invocation `parent` cancels it too.
         """
         secret = self._transport.options.key_secret
-        request = jobs.start_request(tool, arguments, options, max_duration, secret, callback=callback)
+        request = jobs.start_request(tool, arguments, options, max_duration, secret, callback=callback, parent=parent)
         return await jobs.start_async(self._transport, request, timeout)
 
     def stream(

@@ -74,6 +74,7 @@ def start_request(
     *,
     cancel_on_disconnect: bool = False,
     callback: Callback | None = None,
+    parent: str = "",
 ) -> pb.StartInvocationRequest:
     """Build the request that starts an invocation."""
     session = options.get("session_id", "")
@@ -91,7 +92,7 @@ def start_request(
     on_disconnect = pb.ON_DISCONNECT_CANCEL if cancel_on_disconnect else pb.ON_DISCONNECT_UNSPECIFIED
     report_to = None if callback is None else pb.Callback(url=callback.url, secret=callback.secret)
     return pb.StartInvocationRequest(
-        request=call, max_duration=longest, on_disconnect=on_disconnect, callback=report_to
+        request=call, max_duration=longest, on_disconnect=on_disconnect, callback=report_to, parent=parent
     )
 
 

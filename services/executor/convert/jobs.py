@@ -58,7 +58,12 @@ def start_request_of(message: pb.StartInvocationRequest, call: Call) -> StartReq
     """Return what is asked for with a start, by the caller of an RPC."""
     detached = message.on_disconnect == pb.ON_DISCONNECT_CANCEL
     return StartRequest(
-        request_of(message.request, call), call.token, max_seconds_of(message), detached, callback_of(message)
+        request_of(message.request, call),
+        call.token,
+        max_seconds_of(message),
+        detached,
+        callback_of(message),
+        parent=invocation_id_of(message.parent),
     )
 
 
@@ -83,6 +88,7 @@ def invocation_of(job: Job) -> ipb.Invocation:
         trace_id=job.trace_id,
         ticket=job.ticket,
         resumed_from=f"invocations/{job.resumed_from}" if job.resumed_from else "",
+        parent=f"invocations/{job.parent}" if job.parent else "",
         executor_id=job.executor_id,
         create_time=_timestamp(job.create_time),
         start_time=_timestamp(job.start_time),

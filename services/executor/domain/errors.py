@@ -492,6 +492,15 @@ def invocation_not_found(invocation_id: str) -> MeshError:
     return MeshError(Reason.INVOCATION_NOT_FOUND, metadata={"invocation": f"invocations/{invocation_id}"})
 
 
+def parent_over(invocation_id: str) -> MeshError:
+    """The invocation has ended, or is being cancelled, so that no other can become a part of it."""
+    return MeshError(
+        Reason.FAILED_PRECONDITION,
+        message="the parent has ended or is being cancelled",
+        metadata={"invocation": f"invocations/{invocation_id}"},
+    )
+
+
 def secret_store_unavailable(name: str) -> MeshError:
     """The store of credentials does not answer. Nothing was sent."""
     return MeshError(Reason.SECRET_STORE_UNAVAILABLE, metadata={"secret": name, "effect": "none"}, retry_after=1.0)

@@ -247,6 +247,7 @@ class Invocation(_message.Message):
     ERROR_FIELD_NUMBER: _builtins.int
     RESUMED_FROM_FIELD_NUMBER: _builtins.int
     INPUT_REQUEST_FIELD_NUMBER: _builtins.int
+    PARENT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The resource name, `invocations/{invocation_id}`."""
     invocation_id: _builtins.str
@@ -275,6 +276,8 @@ class Invocation(_message.Message):
     """The sandbox that it ran in."""
     resumed_from: _builtins.str
     """The invocation whose checkpoint this one started from, as a resource name; empty for most."""
+    parent: _builtins.str
+    """The invocation that this one is a part of, as a resource name; empty for most."""
     @_builtins.property
     def transitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___StateTransition]:
         """Output only. Every state it passed through, in order."""
@@ -347,10 +350,11 @@ class Invocation(_message.Message):
         error: _error_reason_pb2.ErrorEnvelope | None = ...,
         resumed_from: _builtins.str = ...,
         input_request: Global___InputRequest | None = ...,
+        parent: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "create_time", b"create_time", "deadline", b"deadline", "end_time", b"end_time", "error", b"error", "input_request", b"input_request", "inputs", b"inputs", "outcome", b"outcome", "result", b"result", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "create_time", b"create_time", "deadline", b"deadline", "decision", b"decision", "end_time", b"end_time", "error", b"error", "evidence_refs", b"evidence_refs", "executor_id", b"executor_id", "idempotency_key", b"idempotency_key", "input_request", b"input_request", "inputs", b"inputs", "invocation_id", b"invocation_id", "name", b"name", "native_call_id", b"native_call_id", "outcome", b"outcome", "result", b"result", "resumed_from", b"resumed_from", "sandbox_ref", b"sandbox_ref", "start_time", b"start_time", "state", b"state", "task_id", b"task_id", "ticket", b"ticket", "tool_digest", b"tool_digest", "tool_version", b"tool_version", "trace_id", b"trace_id", "transitions", b"transitions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "create_time", b"create_time", "deadline", b"deadline", "decision", b"decision", "end_time", b"end_time", "error", b"error", "evidence_refs", b"evidence_refs", "executor_id", b"executor_id", "idempotency_key", b"idempotency_key", "input_request", b"input_request", "inputs", b"inputs", "invocation_id", b"invocation_id", "name", b"name", "native_call_id", b"native_call_id", "outcome", b"outcome", "parent", b"parent", "result", b"result", "resumed_from", b"resumed_from", "sandbox_ref", b"sandbox_ref", "start_time", b"start_time", "state", b"state", "task_id", b"task_id", "ticket", b"ticket", "tool_digest", b"tool_digest", "tool_version", b"tool_version", "trace_id", b"trace_id", "transitions", b"transitions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_outcome: _TypeAlias = _typing.Literal["result", "error"]  # noqa: Y015
     _WhichOneofArgType_outcome: _TypeAlias = _typing.Literal["outcome", b"outcome"]  # noqa: Y015

@@ -59,8 +59,13 @@ class StartInvocationRequest(_message.Message):
     MAX_DURATION_FIELD_NUMBER: _builtins.int
     ON_DISCONNECT_FIELD_NUMBER: _builtins.int
     CALLBACK_FIELD_NUMBER: _builtins.int
+    PARENT_FIELD_NUMBER: _builtins.int
     on_disconnect: Global___OnDisconnect.ValueType
     """What becomes of the invocation when its stream breaks. For StreamInvocation only: StartInvocation refuses ON_DISCONNECT_CANCEL."""
+    parent: _builtins.str
+    """The invocation that this one is a part of, as a resource name: cancelling that one cancels this one too. It must be an invocation of the same caller
+    (else INVOCATION_NOT_FOUND) that has not ended and is not being cancelled (else FAILED_PRECONDITION). Empty for none.
+    """
     @_builtins.property
     def request(self) -> _executor_service_pb2.InvokeRequest:
         """The call. Its deadline is not that of this request: see max_duration."""
@@ -80,10 +85,11 @@ class StartInvocationRequest(_message.Message):
         max_duration: _duration_pb2.Duration | None = ...,
         on_disconnect: Global___OnDisconnect.ValueType = ...,
         callback: Global___Callback | None = ...,
+        parent: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["callback", b"callback", "max_duration", b"max_duration", "request", b"request"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["callback", b"callback", "max_duration", b"max_duration", "on_disconnect", b"on_disconnect", "request", b"request"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["callback", b"callback", "max_duration", b"max_duration", "on_disconnect", b"on_disconnect", "parent", b"parent", "request", b"request"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

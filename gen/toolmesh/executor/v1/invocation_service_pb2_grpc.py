@@ -147,7 +147,7 @@ class InvocationServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CancelInvocation(self, request, context):
-        """Cancels an invocation: one that waits never starts, one that runs is stopped. Callable by the same callers as StartInvocation. Idempotent:
+        """Cancels an invocation, and those that name it as their parent: one that waits never starts, one that runs is stopped. Callable by the same callers as StartInvocation. Idempotent:
         an invocation that has ended stays as it is. Answers when the cancellation is durable; the invocation ends soon after, as
         CANCELED, or with its outcome if that came first. Fails like GetInvocation.
         """

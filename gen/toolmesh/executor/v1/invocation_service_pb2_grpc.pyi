@@ -63,7 +63,7 @@ class InvocationServiceStub:
     StartInvocation. Fails like GetInvocation.
     """
     CancelInvocation: _grpc.UnaryUnaryMultiCallable[_invocation_service_pb2.CancelInvocationRequest, _invocation_service_pb2.CancelInvocationResponse]
-    """Cancels an invocation: one that waits never starts, one that runs is stopped. Callable by the same callers as StartInvocation. Idempotent:
+    """Cancels an invocation, and those that name it as their parent: one that waits never starts, one that runs is stopped. Callable by the same callers as StartInvocation. Idempotent:
     an invocation that has ended stays as it is. Answers when the cancellation is durable; the invocation ends soon after, as
     CANCELED, or with its outcome if that came first. Fails like GetInvocation.
     """
@@ -141,7 +141,7 @@ class InvocationServiceAsyncStub(InvocationServiceStub):
     StartInvocation. Fails like GetInvocation.
     """
     CancelInvocation: _aio.UnaryUnaryMultiCallable[_invocation_service_pb2.CancelInvocationRequest, _invocation_service_pb2.CancelInvocationResponse]  # type: ignore[assignment]
-    """Cancels an invocation: one that waits never starts, one that runs is stopped. Callable by the same callers as StartInvocation. Idempotent:
+    """Cancels an invocation, and those that name it as their parent: one that waits never starts, one that runs is stopped. Callable by the same callers as StartInvocation. Idempotent:
     an invocation that has ended stays as it is. Answers when the cancellation is durable; the invocation ends soon after, as
     CANCELED, or with its outcome if that came first. Fails like GetInvocation.
     """
@@ -246,7 +246,7 @@ class InvocationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _invocation_service_pb2.CancelInvocationRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_invocation_service_pb2.CancelInvocationResponse, _abc.Awaitable[_invocation_service_pb2.CancelInvocationResponse]]:
-        """Cancels an invocation: one that waits never starts, one that runs is stopped. Callable by the same callers as StartInvocation. Idempotent:
+        """Cancels an invocation, and those that name it as their parent: one that waits never starts, one that runs is stopped. Callable by the same callers as StartInvocation. Idempotent:
         an invocation that has ended stays as it is. Answers when the cancellation is durable; the invocation ends soon after, as
         CANCELED, or with its outcome if that came first. Fails like GetInvocation.
         """

@@ -15,7 +15,15 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from libs.common.sql.engine import transaction
 from services.executor.adapters.checkpoints.postgres_checkpoints import insert_checkpoint
-from services.executor.adapters.jobs.report_rows import ATTACHED_SECONDS, HELD, INSERT_TRANSITION, OWN, held_by, own_job
+from services.executor.adapters.jobs.report_rows import (
+    ATTACHED_SECONDS,
+    CANCEL_CHILDREN,
+    HELD,
+    INSERT_TRANSITION,
+    OWN,
+    held_by,
+    own_job,
+)
 from services.executor.adapters.jobs.statements import Statements
 from services.executor.domain.jobs.job import JobFilter, JobOwner
 
@@ -30,7 +38,7 @@ _CLAIM_LOCK = text("select pg_advisory_xact_lock(hashtext('toolmesh.executor.job
 _COLUMNS = (
     "invocation_id, tenant, subject, tool_version, tool_digest, state, sequence, attempt, executor_id, create_time,"
     " deadline, start_time, end_time, cancel_requested, key, task_id, native_call_id, trace_id, failed,"
-    " cancel_when_detached, resumed_from, ticket"
+    " cancel_when_detached, resumed_from, parent, ticket"
 )
 
 _WAITING = text("""
@@ -42,11 +50,11 @@ _ADD = text(f"""
 with added as (
   insert into jobs (invocation_id, tenant, subject, session, tool, key, arguments_digest, tool_version, tool_digest,
                     state, priority, request, cancel_when_detached, task_id, native_call_id, trace_id,
-                    resumable_request, resumed_from, callback, ticket, awaits_ticket, sequence, create_time,
+                    resumable_request, resumed_from, callback, parent, ticket, awaits_ticket, sequence, create_time,
                     retry_time, deadline, expire_time)
   values (:invocation_id, :tenant, :subject, :session, :tool, :key, :arguments_digest, :tool_version, :tool_digest,
           :state, :priority, :request, :cancel_when_detached, :task_id, :native_call_id, :trace_id,
-          :resumable_request, :resumed_from, :callback, :ticket, :awaits_ticket,
+          :resumable_request, :resumed_from, :callback, :parent, :ticket, :awaits_ticket,
           cardinality(cast(:states as text[])), now(), now(), now() + :max_duration, now() + :max_duration + :keep)
   on conflict (tenant, subject, session, tool, key) where key <> '' do nothing
   returning invocation_id, create_time
@@ -90,7 +98,8 @@ select 1 from jobs where end_time is null and not awaits_ticket and (owner = '' 
 """)
 # The most urgent first: by priority, which grows with waiting, then each tenant in turn, then by age. It grows without
 # a bound, so that of two jobs that wait equally long the higher one stays first, and a job is overtaken only by those
-# that start within 30 s for each level between them. A job whose replica disappeared is claimed like one that waits; its tool ran, so the event says that it is taken over.
+# that are started within 30 s for each level between them. A job whose replica disappeared is claimed like one that
+# waits; its tool ran, so the event says that it is taken over.
 _CLAIM = text(f"""
 with held as (
   select tenant, tool from jobs where end_time is null and owner <> '' and lease_until > now()
@@ -240,8 +249,11 @@ class JobRows:
         return None if row is None else row.seconds
 
     async def request_cancel(self, owner: JobOwner, invocation_id: str) -> None:
-        """Request the cancellation of a job that has not ended."""
-        await self._callers.change(_REQUEST_CANCEL, own_job(owner, invocation_id))
+        """Request the cancellation of a job that has not ended, and of its parts."""
+        if await self._callers.change(_REQUEST_CANCEL, own_job(owner, invocation_id)):
+            # Those of the parts are one round each.
+            while await self._callers.change(CANCEL_CHILDREN, {}):
+                continue
 
     async def claim(
         self, max_jobs: int, without: Sequence[str], *, per_tenant: int, per_tool: int

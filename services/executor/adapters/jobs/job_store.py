@@ -157,6 +157,7 @@ class PostgresJobs:
             "request": self._seal.seal(_ENCODER.encode(sealed), _request_context(job.invocation_id)),
             "resumable_request": self._resumable(job) if job.resumable else None,
             "resumed_from": job.resumed_from,
+            "parent": job.parent,
             "ticket": job.ticket,
             "awaits_ticket": job.transitions[-1] is State.AWAITING_APPROVAL,
             "callback": self._sealed_callback(job),
@@ -230,6 +231,7 @@ class PostgresJobs:
             trace_id=row.trace_id,
             resumed_from=row.resumed_from,
             cancel_when_detached=row.cancel_when_detached,
+            parent=row.parent,
             ticket=row.ticket,
             outcome=None if row.outcome is None else self._open_outcome(row),
         )

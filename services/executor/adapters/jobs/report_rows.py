@@ -104,6 +104,13 @@ with attached as (
 update job_attachments a set attached_until = now() + :attached from attached
 where a.invocation_id = attached.invocation_id
 """)
+# By the parents that are cancelled, however they came to be, so that a part that is added at the same time is met by
+# the next round at the latest.
+CANCEL_CHILDREN = text("""
+update jobs c set cancel_requested = true, awaits_ticket = false, retry_time = least(c.retry_time, now())
+from jobs p where c.parent = p.invocation_id and c.parent <> '' and p.cancel_requested and c.end_time is null
+  and not c.cancel_requested
+""")
 _CANCEL_DETACHED = text("""
 with detached as (
   delete from job_attachments where invocation_id in (
@@ -187,7 +194,8 @@ class ReportRows:
 
     async def cancel_detached(self) -> int:
         """Request the cancellation of a bounded number of jobs without attached stream; return how many."""
-        return await self._readers.change(_CANCEL_DETACHED, {"max_rows": _SWEEP_ROWS})
+        detached = await self._readers.change(_CANCEL_DETACHED, {"max_rows": _SWEEP_ROWS})
+        return detached + await self._readers.change(CANCEL_CHILDREN, {})
 
 
 def own_job(owner: JobOwner, invocation_id: str) -> dict[str, Any]:

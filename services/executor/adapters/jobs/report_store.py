@@ -96,7 +96,8 @@ class PostgresReports:
         await self._rows.renew_attachments(invocation_ids)
 
     async def cancel_detached(self) -> int:
-        """Request the cancellation of jobs that no stream is attached to any more and that ask for it."""
+        """Request the cancellation of jobs that no stream is attached to any more and that ask for it, and of the
+        parts of jobs that are cancelled."""
         return await self._rows.cancel_detached()
 
     def _sealed(self, job: ReportBatch | ClaimedJob, report: Report) -> bytes:

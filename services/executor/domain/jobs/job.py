@@ -73,6 +73,8 @@ class NewJob(Struct, frozen=True):
     first_checkpoint: tuple[Checkpoint, bytes] | None = None
     """The checkpoint that it starts from, and what is stored of it."""
     callback: Callback | None = None
+    parent: str = ""
+    """The invocation that it is cancelled with."""
     ticket: str = ""
     """The ticket that it waits for or uses."""
     cancel_when_detached: bool = False
@@ -104,6 +106,8 @@ class Job(Struct, frozen=True):
     resumed_from: str = ""
     """The invocation whose checkpoint it started from."""
     cancel_when_detached: bool = False
+    parent: str = ""
+    """The invocation that it is cancelled with."""
     ticket: str = ""
     """The ticket that it waits for or used."""
     outcome: Result | MeshError | None = None

@@ -101,7 +101,8 @@ class JobAttachments(Protocol):
         ...
 
     async def cancel_detached(self) -> int:
-        """Request the cancellation of jobs that no stream is attached to any more and that ask for it."""
+        """Request the cancellation of jobs that no stream is attached to any more and that ask for it, and of the
+        parts of jobs that are cancelled."""
         ...
 
 

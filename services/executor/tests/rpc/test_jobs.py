@@ -98,3 +98,27 @@ async def test_what_invoke_refuses_is_not_started(replicas: Replicas) -> None:
         await refusal(replicas.ask(0, "StartInvocation", pb.StartInvocationRequest(request=call)))
         is Reason.TOOL_NOT_FOUND
     )
+
+
+async def test_cancelling_an_invocation_cancels_its_parts_and_no_other(replicas: Replicas) -> None:
+    async def start(where: int, parent: str = "", **claims: Any) -> Any:
+        arguments = b'{"steps":1,"pause_ms":600000}'
+        request = pb.StartInvocationRequest(
+            request=call_pb.InvokeRequest(tool="report_steps", arguments=arguments), parent=parent
+        )
+        return (await replicas.ask(where, "StartInvocation", request, **claims)).invocation
+
+    mallory = {"sub": "did:web:toolmesh.local:users:mallory"}
+    parent, other = await start(0), await start(1)
+    part = await start(1, parent.name)
+    inner = await start(0, part.name)
+    assert (part.parent, inner.parent, parent.parent) == (parent.name, part.name, "")
+    assert await refusal(start(0, parent.name, **mallory)) is Reason.INVOCATION_NOT_FOUND
+    await replicas.ask(1, "CancelInvocation", pb.CancelInvocationRequest(name=parent.name))
+    for job in (parent, part, inner):
+        ended = await replicas.ended(0, job.name)
+        assert from_envelope(ended.error).reason is Reason.INVOCATION_CANCELED
+    assert await refusal(start(0, parent.name)) is Reason.FAILED_PRECONDITION
+    still = (await replicas.ask(0, "GetInvocation", pb.GetInvocationRequest(name=other.name))).invocation
+    assert not still.HasField("end_time")
+    await replicas.ask(0, "CancelInvocation", pb.CancelInvocationRequest(name=other.name))

@@ -11,13 +11,14 @@ from msgspec.structs import replace
 from libs.common.errors import MeshError, Reason
 from libs.common.json.canonical import digest
 from libs.common.json.jsonio import parse_object
+from services.executor.domain import errors
 from services.executor.domain.audit_records import outcome_record
 from services.executor.domain.callbacks.callback_rules import CallbackRules
 from services.executor.domain.checkpoints.checkpoint import Checkpoint, CheckpointKind
 from services.executor.domain.checkpoints.encoding import encode_checkpoint
 from services.executor.domain.deadlines import time_left
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.jobs.job import Callback, Job, NewJob
+from services.executor.domain.jobs.job import Callback, Job, JobOwner, NewJob
 from services.executor.domain.jobs.ports import JobSignals, JobStore
 from services.executor.domain.jobs.state_records import StateRecords
 from services.executor.domain.model import Request
@@ -45,6 +46,8 @@ class StartRequest(Struct, frozen=True):
     """True if it is cancelled when no stream is attached to it for some time."""
     callback: Callback | None = None
     resume: ResumedRun | None = None
+    parent: str = ""
+    """The invocation that it is a part of; empty for none."""
 
 
 class StartInvocation:
@@ -70,6 +73,8 @@ class StartInvocation:
         begin("request")
         phases.preflight.admit(invocation)
 
+        await self._check_parent(asked)
+
         begin("validate")
         tool = await phases.preflight.validate(invocation)
 
@@ -94,6 +99,16 @@ class StartInvocation:
         invocation.phases.end()
         self._signals.wake()
         return job
+
+    async def _check_parent(self, asked: StartRequest) -> None:
+        """Raise INVOCATION_NOT_FOUND or FAILED_PRECONDITION for a parent that cannot have parts any more."""
+        if not asked.parent:
+            return
+        parent = await self._store.get(JobOwner.of(asked.request.caller), asked.parent)
+        if parent is None:
+            raise errors.invocation_not_found(asked.parent)
+        if parent.ended or parent.cancel_requested:
+            raise errors.parent_over(asked.parent)
 
     async def _allowed(self, invocation: Invocation, tool: Tool) -> bool:
         """Return True if the call may run, False if it waits for the approval of its ticket. Raises any other refusal.
@@ -140,6 +155,7 @@ class StartInvocation:
             resumed_from="" if asked.resume is None else asked.resume.invocation_id,
             first_checkpoint=first,
             callback=asked.callback,
+            parent=asked.parent,
             ticket=invocation.ticket,
         )
 
