@@ -14,6 +14,8 @@ from typing import Any
 
 import grpc.aio
 import pytest
+from toolmesh.approval.v1 import approval_service_pb2 as approval_pb
+from toolmesh.approval.v1.approval_service_pb2_grpc import ApprovalServiceStub
 from toolmesh.executor.v1 import executor_service_pb2 as call_pb
 from toolmesh.executor.v1 import invocation_service_pb2 as pb
 from toolmesh.executor.v1 import invocation_service_pb2_grpc as rpc
@@ -26,7 +28,7 @@ from tests.harness.mesh import Mesh, running_mesh
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800)]
 
 RULES = ("book_again", "book_asked", "book_once")
-UNKNOWN_OUTCOME = "E3410"
+UNKNOWN_OUTCOME, REJECTED = "E3410", "E3211"
 JOBS = 300
 KILLS = 20
 
@@ -121,9 +123,9 @@ def effects(folder: Path, tool: str, key: str) -> int:
     return Counter(each for each, _, _ in entries(folder))[key]
 
 
-async def kill_at_random(fleet: Fleet, chance: random.Random) -> None:
+async def kill_at_random(fleet: Fleet, chance: random.Random, kills: int = KILLS) -> None:
     """Kill executors at random moments, and start them again."""
-    for _ in range(KILLS):
+    for _ in range(kills):
         await asyncio.sleep(chance.uniform(0.2, 3.0))
         await asyncio.to_thread(fleet.kill, chance.choice(fleet.members))
         await asyncio.sleep(chance.uniform(0.0, 1.0))
@@ -193,3 +195,46 @@ async def test_a_thousand_waiting_jobs_end_by_priority_although_half_of_the_exec
     longest = max(max(times) for times in waits.values())
     print(f"\n{QUEUED} jobs: median wait by priority in seconds {medians}, longest {longest}")  # noqa: T201
     assert medians[9] < medians[5] < medians[1]
+
+
+AWAITING = 30
+
+
+async def test_jobs_that_wait_for_a_person_wait_on_whichever_executor_dies(
+    own_mesh: Mesh, fleet: Fleet, folder: Path
+) -> None:
+    chance = random.Random(20_261_118)
+    await asyncio.to_thread(fleet.wait_ready)
+    approver = own_mesh.token(sub="did:web:example.com:bob", scopes="approvals:decide", groups="approvers", ttl="1h")
+    # A caller of little trust needs approval for writes. Each call is another one, so that it has a ticket of its own.
+    async with connected(fleet, own_mesh.token(ttl="1h")) as jobs, asyncio.timeout(1500):
+        wanted = [(RULES[n % 3], new_id(), n, 5) for n in range(AWAITING)]
+        names = await asyncio.gather(*(jobs.start(*each) for each in wanted))
+        killing = asyncio.create_task(kill_at_random(fleet, chance, 8))
+        decisions: list[bool] = []
+        with own_mesh.edge_channel() as edge:
+            for n, name in enumerate(names):
+                ticket = (await jobs.get(name)).ticket
+                assert ticket
+                decisions.append(n % 4 != 3)
+                await asyncio.to_thread(_decide, ApprovalServiceStub(edge), ticket, approver, approved=decisions[-1])
+        await killing
+        await asyncio.to_thread(fleet.wait_ready)
+        ended = await asyncio.gather(*(jobs.ended(name) for name in names))
+    assert len(set(names)) == AWAITING
+    for (tool, key, _, _), job, approved in zip(wanted, ended, decisions, strict=True):
+        code, happened = job.error.code if job.HasField("error") else "", effects(folder, tool, key)
+        if not approved:
+            assert (code, happened) == (REJECTED, 0)
+        elif code == "":
+            assert happened == 1
+        else:
+            assert (tool, code, happened <= 1) == ("book_once", UNKNOWN_OUTCOME, True)
+
+
+def _decide(stub: Any, ticket: str, token: str, *, approved: bool) -> None:
+    metadata = [("authorization", f"Bearer {token}")]
+    if approved:
+        stub.ApproveTicket(approval_pb.ApproveTicketRequest(name=ticket), metadata=metadata, timeout=60)
+    else:
+        stub.DenyTicket(approval_pb.DenyTicketRequest(name=ticket, reason="no"), metadata=metadata, timeout=60)
