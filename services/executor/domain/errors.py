@@ -15,6 +15,7 @@ _MAX_MESSAGE = 500
 # How long a caller waits before it asks again whether its ticket is approved.
 _POLL_SECONDS = 5.0
 NO_RUNNER = "no_runner"
+CLAIM_LOST = "claim_lost"
 """The state of a tool that this executor lacks."""
 
 
@@ -416,8 +417,8 @@ def offset_beyond(size: int) -> MeshError:
 
 def claim_lost() -> MeshError:
     """Another executor took the claim over, because this one did not renew it. A retry finds the outcome."""
-    message = "another executor has taken the call over"
-    return MeshError(Reason.SERVICE_UNAVAILABLE, message=message, retry_after=1.0)
+    message, metadata = "another executor has taken the call over", {"state": CLAIM_LOST}
+    return MeshError(Reason.SERVICE_UNAVAILABLE, message=message, metadata=metadata, retry_after=1.0)
 
 
 def volume_busy(volume: str) -> MeshError:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from sqlalchemy import text
 from toolmesh.executor.v1 import executor_service_pb2 as call_pb
 from toolmesh.executor.v1 import invocation_pb2 as ipb
 from toolmesh.executor.v1 import invocation_service_pb2 as pb
@@ -11,6 +13,8 @@ from toolmesh.executor.v1 import invocation_service_pb2 as pb
 from libs.common.errors import Reason
 from libs.common.ids import new_id
 from libs.common.rpc.status import from_envelope
+from libs.common.sql.engine import engine_for
+from services.executor.config import Settings
 from services.executor.tests.peers import AuditPeer
 from services.executor.tests.rpc.replicas import Replicas, refusal
 from tests.harness.booking_executor import entries
@@ -122,3 +126,20 @@ async def test_cancelling_an_invocation_cancels_its_parts_and_no_other(replicas:
     still = (await replicas.ask(0, "GetInvocation", pb.GetInvocationRequest(name=other.name))).invocation
     assert not still.HasField("end_time")
     await replicas.ask(0, "CancelInvocation", pb.CancelInvocationRequest(name=other.name))
+
+
+async def test_a_run_that_loses_its_claim_is_repeated_by_the_rule_of_its_tool(
+    replicas: Replicas, executor_settings: Callable[..., Settings]
+) -> None:
+    started = await replicas.start(0, 3_000, key="lost-claim", tool="book_again")
+    async for each in replicas.watch(1, started.name):
+        if each.event.transition.state == RUNNING:
+            break
+    engine = engine_for(executor_settings().database_url, schema="executor")
+    async with engine.connect() as connection:
+        lose = "update claims set invocation_id = 'gone', lease_until = now() where key = 'lost-claim'"
+        assert (await connection.execute(text(lose))).rowcount == 1
+    await engine.dispose()
+    ended = await replicas.ended(1, started.name)
+    assert ended.state == SUCCEEDED
+    assert (replicas.folder / "entry-lost-claim").exists()

@@ -216,8 +216,11 @@ class JobRunner:
             checkpoints.close()
             return result, invocation.state
         except MeshError as error:
-            # A tool with checkpoints goes on from the newest one, so a run that lost its claim is repeated.
-            interrupted = error.reason is Reason.SERVICE_UNAVAILABLE and checkpoints.enabled
+            # A tool with checkpoints goes on from the newest one. Without, a run that lost its claim is repeated: the
+            # key finds the outcome, or the rule of the tool decides.
+            interrupted = error.reason is Reason.SERVICE_UNAVAILABLE and (
+                checkpoints.enabled or error.metadata.get("state") == errors.CLAIM_LOST
+            )
             run.ran = bool(invocation.attempts) and not interrupted
             return error, invocation.state
         finally:
