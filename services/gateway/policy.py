@@ -42,6 +42,10 @@ POLICY: Mapping[str, Row] = {
     **{name: forwarded.row for name, forwarded in FORWARDED.items()},
 }
 
+# The row of a client's answer to a question of a tool, and of a stream of MCP that goes on after it was cut.
+MCP_ANSWER = Row(deadline=30.0, idempotent=False)
+MCP_RESUMED_STREAM = Row(deadline=300.0, idempotent=True)
+
 # The methods of MCP. `subscriptions/listen` is a stream, which ends with the caller's token.
 MCP_POLICY: Mapping[str, Row] = {
     "initialize": Row(deadline=5.0, idempotent=False),
@@ -50,6 +54,13 @@ MCP_POLICY: Mapping[str, Row] = {
     "tools/list": Row(deadline=15.0, idempotent=True),
     # Idempotent only with a key, like `tools.invoke`.
     "tools/call": Row(deadline=30.0, idempotent=False),
+    "tasks/get": Row(deadline=10.0, idempotent=True),
+    "tasks/list": Row(deadline=10.0, idempotent=True),
+    # Waits for the end of the task.
+    "tasks/result": Row(deadline=300.0, idempotent=True),
+    "tasks/update": Row(deadline=30.0, idempotent=False),
+    "tasks/cancel": Row(deadline=15.0, idempotent=True),
+    "logging/setLevel": Row(deadline=5.0, idempotent=True),
     "resources/list": Row(deadline=5.0, idempotent=True),
     "resources/templates/list": Row(deadline=5.0, idempotent=True),
     "resources/read": Row(deadline=10.0, idempotent=True),

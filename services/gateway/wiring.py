@@ -26,8 +26,14 @@ from services.gateway.mcp.context import McpHandler
 from services.gateway.mcp.dispatch import McpDispatcher
 from services.gateway.mcp.endpoint import McpEndpoint
 from services.gateway.mcp.find_tools import FindTools
+from services.gateway.mcp.invocations.answer import AnswerQuestion
+from services.gateway.mcp.invocations.follow import FollowInvocation
+from services.gateway.mcp.invocations.outcome import ShowOutcome
+from services.gateway.mcp.invocations.run_job import RunJob
+from services.gateway.mcp.invocations.tasks import Tasks
+from services.gateway.mcp.logging_level import SetLevel
 from services.gateway.mcp.origin_check import OriginCheck
-from services.gateway.mcp.ports import ToolFacts
+from services.gateway.mcp.ports import Sessions
 from services.gateway.mcp.resources import Resources
 from services.gateway.mcp.running import RunningRequests
 from services.gateway.mcp.streams import NotificationStreams
@@ -65,8 +71,13 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> GatewayApplic
     sessions, streams = RedisSessions(settings.redis_url, running.cancel, log), NotificationStreams(index)
     in_flight.on_drain(streams.end_all)
     views = {} if settings.mcp_views is None else read_views(settings.mcp_views)
+    outcomes, answers = ShowOutcome(peers.executor), AnswerQuestion(peers.invocations)
+    follow = FollowInvocation(peers.invocations, log)
+    tasks = Tasks(peers.invocations, follow, outcomes, answers)
+    jobs = RunJob(follow, outcomes, answers, tasks)
+    call = CallTool(peers.executor, index, FindTools(peers.discovery), outcomes, jobs)
     mcp = McpEndpoint(
-        McpDispatcher(_mcp_handlers(peers, index), MCP_POLICY, telemetry, log),
+        McpDispatcher(_mcp_handlers(peers, call, tasks, sessions), MCP_POLICY, telemetry, log),
         sessions,
         sessions,
         running,
@@ -74,6 +85,8 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> GatewayApplic
         in_flight,
         dpop_check,
         OriginCheck(settings.public_origins, settings.mcp_page_origins),
+        jobs,
+        answers,
         views,
         settings.public_origins,
         settings.trace_sample_ratio,
@@ -98,7 +111,7 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> GatewayApplic
     return GatewayApplication(settings, server, in_flight, telemetry, (index, sessions), release)
 
 
-def _mcp_handlers(peers: Peers, facts: ToolFacts) -> dict[str, McpHandler]:
+def _mcp_handlers(peers: Peers, call: CallTool, tasks: Tasks, sessions: Sessions) -> dict[str, McpHandler]:
     """Return the handler of each method of MCP."""
     resources = Resources(peers.executor)
     return {
@@ -106,7 +119,13 @@ def _mcp_handlers(peers: Peers, facts: ToolFacts) -> dict[str, McpHandler]:
         "ping": lifecycle.ping,
         "server/discover": lifecycle.discover,
         "tools/list": ListTools(peers.registry).list_tools,
-        "tools/call": CallTool(peers.executor, facts, FindTools(peers.discovery)).call_tool,
+        "tools/call": call.call_tool,
+        "tasks/get": tasks.get_task,
+        "tasks/list": tasks.list_tasks,
+        "tasks/result": tasks.get_result,
+        "tasks/update": tasks.update_task,
+        "tasks/cancel": tasks.cancel_task,
+        "logging/setLevel": SetLevel(sessions).set_level,
         "resources/list": resources.list_resources,
         "resources/templates/list": resources.list_templates,
         "resources/read": resources.read_resource,

@@ -1,4 +1,4 @@
-"""Keeps MCP sessions in Redis, and tells every replica of ended sessions and cancelled requests."""
+"""Keeps MCP sessions in Redis, and tells every replica of changed sessions and cancelled requests."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import orjson
 import redis.asyncio
 from redis.asyncio.retry import Retry
@@ -18,8 +19,9 @@ from redis.exceptions import RedisError
 from libs.common.errors import MeshError, Reason
 from libs.common.runtime.bounded_cache import BoundedCache
 from libs.common.telemetry.log import Log
+from services.gateway.mcp.context import ClientFacts
 
-KEY, CHANNEL = "toolmesh:mcp:sessions:", "toolmesh:mcp:control"
+KEY, CLIENT_KEY, CHANNEL = "toolmesh:mcp:sessions:", "toolmesh:mcp:clients:", "toolmesh:mcp:control"
 IDLE_SECONDS = 24 * 3600
 MAX_SESSIONS_OF_ONE = 1000
 CACHE_SECONDS = 5.0
@@ -29,7 +31,8 @@ _ANSWER_SECONDS, _LISTEN_SECONDS, _PAUSE_SECONDS = 1.0, 30.0, 1.0
 
 
 class RedisSessions:
-    """A sorted set for each owner: the digests of its sessions by the time of their last use.
+    """A sorted set for each owner: the digests of its sessions by the time of their last use. Beside it, a key for each
+    session: what its client said of itself.
 
     The owner is read from the caller's token, so a session's id is of no use to any other caller.
     """
@@ -39,7 +42,7 @@ class RedisSessions:
         self._client = _client(url, _ANSWER_SECONDS)
         self._listener = _client(url, _LISTEN_SECONDS + _ANSWER_SECONDS)
         self._cancel, self._log = cancel, log
-        self._seen: BoundedCache[tuple[str, str], float] = BoundedCache(_MAX_CACHED)
+        self._seen: BoundedCache[tuple[str, str], tuple[float, ClientFacts]] = BoundedCache(_MAX_CACHED)
         self._task: asyncio.Task[None] | None = None
         self._answering = True
         self.subscribed = asyncio.Event()
@@ -57,7 +60,7 @@ class RedisSessions:
         await self._client.aclose()
         await self._listener.aclose()
 
-    async def open(self, owner: str) -> str:
+    async def open(self, owner: str, client: ClientFacts) -> str:
         """Begin a session. Of an owner with more than 1000 the longest unused ones end."""
         session = secrets.token_urlsafe(24)
         try:
@@ -65,41 +68,59 @@ class RedisSessions:
                 batch.zadd(KEY + owner, {_digest(session): time.time()})
                 batch.zremrangebyrank(KEY + owner, 0, -MAX_SESSIONS_OF_ONE - 1)
                 batch.expire(KEY + owner, IDLE_SECONDS)
+                batch.set(CLIENT_KEY + _digest(session), msgspec.json.encode(client), ex=IDLE_SECONDS)
                 await batch.execute()
         except (RedisError, OSError):
             raise _unavailable() from None
         return session
 
-    async def is_open(self, owner: str, session: str) -> bool:
-        """Return whether the owner has this session; what was read within five seconds is not read again."""
+    async def get(self, owner: str, session: str) -> ClientFacts | None:
+        """Return what the client of a session said; what was read within five seconds is not read again."""
         key = (owner, _digest(session))
         now = time.monotonic()
-        if self._seen.get(key, float("-inf")) > now - CACHE_SECONDS:
-            return True
+        cached = self._seen.get(key)
+        if cached is not None and cached[0] > now - CACHE_SECONDS:
+            return cached[1]
         try:
-            used_at = await self._client.zscore(KEY + owner, key[1])
+            async with self._client.pipeline(transaction=False) as batch:
+                batch.zscore(KEY + owner, key[1])
+                batch.get(CLIENT_KEY + key[1])
+                used_at, stored = await batch.execute()
             if used_at is None or used_at < time.time() - IDLE_SECONDS:
-                return False
+                return None
             if used_at < time.time() - _REFRESH_SECONDS:
                 async with self._client.pipeline(transaction=False) as batch:
                     # Only if it is still there: another request may have ended it.
                     batch.zadd(KEY + owner, {key[1]: time.time()}, xx=True)
                     batch.expire(KEY + owner, IDLE_SECONDS)
+                    batch.expire(CLIENT_KEY + key[1], IDLE_SECONDS)
                     await batch.execute()
         except (RedisError, OSError):
             raise _unavailable() from None
-        # Removed first, so that it counts as the newest entry.
-        self._seen.pop(key, None)
-        self._seen.put(key, now)
-        return True
+        client = msgspec.json.decode(stored, type=ClientFacts) if stored else ClientFacts()
+        self._seen.put(key, (now, client))
+        return client
+
+    async def update(self, owner: str, session: str, client: ClientFacts) -> None:
+        """Replace what the client said, and let every replica read it again."""
+        digest = _digest(session)
+        try:
+            await self._client.set(CLIENT_KEY + digest, msgspec.json.encode(client), ex=IDLE_SECONDS)
+            self._seen.pop((owner, digest), None)
+            await self._publish({"changed": [owner, digest]})
+        except (RedisError, OSError):
+            raise _unavailable() from None
 
     async def end(self, owner: str, session: str) -> bool:
         """End a session here and on every replica."""
         digest = _digest(session)
         self._seen.pop((owner, digest), None)
         try:
-            ended = await self._client.zrem(KEY + owner, digest)
-            await self._publish({"ended": [owner, digest]})
+            async with self._client.pipeline(transaction=False) as batch:
+                batch.zrem(KEY + owner, digest)
+                batch.delete(CLIENT_KEY + digest)
+                ended, _ = await batch.execute()
+            await self._publish({"changed": [owner, digest]})
         except (RedisError, OSError):
             raise _unavailable() from None
         return bool(ended)
@@ -141,8 +162,8 @@ class RedisSessions:
                 self.subscribed.clear()
 
     def _apply(self, message: dict[str, Any]) -> None:
-        if "ended" in message:
-            self._seen.pop(tuple(message["ended"]), None)
+        if "changed" in message:
+            self._seen.pop(tuple(message["changed"]), None)
         else:
             self._cancel(message["cancel"])
 

@@ -11,6 +11,7 @@ from toolmesh.audit.v1.usage_service_pb2_grpc import UsageServiceStub
 from toolmesh.authz.v1.authz_service_pb2_grpc import AuthzServiceStub
 from toolmesh.authz.v1.token_service_pb2_grpc import TokenServiceStub
 from toolmesh.executor.v1.executor_service_pb2_grpc import ExecutorServiceStub
+from toolmesh.executor.v1.invocation_service_pb2_grpc import InvocationServiceStub
 from toolmesh.registry.v1.discovery_service_pb2_grpc import DiscoveryServiceStub
 from toolmesh.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
 
@@ -51,6 +52,7 @@ class Peers:
         }
         self.registry_changes = channel_to("registry", settings.registry_address, settings, for_callers=False)
         self.executor = ExecutorServiceStub(executor)
+        self.invocations = InvocationServiceStub(executor)
         self.registry = RegistryServiceStub(registry)
         self.discovery = DiscoveryServiceStub(registry)
         self.authz = AuthzServiceStub(authz)

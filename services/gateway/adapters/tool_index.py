@@ -10,7 +10,11 @@ import grpc
 import grpc.aio
 from toolmesh.registry.v1.registry_service_pb2 import WatchToolsRequest, WatchToolsResponse
 from toolmesh.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
-from toolmesh.registry.v1.tool_manifest_pb2 import IDEMPOTENCY_MODE_KEY_REQUIRED
+from toolmesh.registry.v1.tool_manifest_pb2 import (
+    IDEMPOTENCY_MODE_KEY_REQUIRED,
+    TIMEOUT_CLASS_ASYNC,
+    TIMEOUT_CLASS_LONG_RUNNING,
+)
 from toolmesh.registry.v1.tool_version_pb2 import ToolVersion
 
 from libs.common.errors import MeshError, Reason
@@ -21,6 +25,7 @@ from libs.common.tool_names import ToolName, split_version_name
 # The registry sends a heartbeat far more often.
 SILENCE_SECONDS = 15.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
+_LONG = (TIMEOUT_CLASS_LONG_RUNNING, TIMEOUT_CLASS_ASYNC)
 
 
 class VersionFacts(NamedTuple):
@@ -28,10 +33,11 @@ class VersionFacts(NamedTuple):
 
     tags: frozenset[str]
     requires_key: bool
+    runs_as_job: bool
 
 
 class ToolIndex:
-    """Holds the tags of each version and whether it demands an idempotency key, and reports changes.
+    """Holds what calls of each version need: tags, whether it demands a key, whether it runs as a job. Reports changes.
 
     The gateway starts without it: until the first snapshot it knows of no tool.
     """
@@ -65,6 +71,10 @@ class ToolIndex:
     def requires_key(self, tool: ToolName) -> bool:
         """Return whether a version of the tool must be called with an idempotency key."""
         return any(facts.requires_key for facts in self._tools.get(tool, {}).values())
+
+    def runs_as_job(self, tool: ToolName) -> bool:
+        """Return whether a version of the tool reports progress, or may take longer than a request should."""
+        return any(facts.runs_as_job for facts in self._tools.get(tool, {}).values())
 
     def subscribe(self, listener: Callable[[ToolName], None]) -> Callable[[], None]:
         """Call the listener with each tool that changes."""
@@ -121,7 +131,9 @@ class ToolIndex:
         manifest, versions = version.manifest, self._tools.setdefault(tool, {})
         if version.HasField("manifest"):
             key = manifest.idempotency.mode == IDEMPOTENCY_MODE_KEY_REQUIRED
-            versions[version.name] = VersionFacts(frozenset(manifest.tags), key)
+            execution = manifest.execution
+            is_job = execution.progress_supported or execution.timeout_class in _LONG
+            versions[version.name] = VersionFacts(frozenset(manifest.tags), key, is_job)
         self._report(tool)
 
     def _remove(self, name: str) -> None:

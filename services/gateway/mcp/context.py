@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from libs.common.auth.jose import payload_of
 from libs.common.errors import MeshError, Reason
 from libs.common.runtime.bounded_cache import BoundedCache
 from services.gateway.mcp.messages import RequestId
+from services.gateway.mcp.response_stream import ResponseStream
 from services.gateway.mcp.views import View
 
 _MAX_CACHED = 10_000
@@ -26,6 +27,25 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True)
+class ClientFacts:
+    """What a client said of itself: for its session, or with its stateless request."""
+
+    elicitation: bool = False
+    """True if it can show a form to a person."""
+    tasks: bool = False
+    """True if it takes a task instead of a result. In a session it asks for each one instead."""
+    log_level: str = ""
+    """The least important level of log lines that it wants; empty for no lines."""
+
+
+@dataclass(slots=True)
+class Cancellation:
+    """Whether the client cancelled the request. One that has only lost its connection did not."""
+
+    requested: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class McpContext:
     """One request: its revision, view and caller. A stateless request has no session."""
 
@@ -34,7 +54,12 @@ class McpContext:
     view: View
     caller: Caller
     request_id: RequestId
+    stream: ResponseStream
     session: str = ""
+    client: ClientFacts = ClientFacts()
+    deadline_ms: int | None = None
+    """The deadline that the caller set by header."""
+    cancellation: Cancellation = field(default_factory=Cancellation)
 
 
 Result = dict[str, Any]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
 import grpc.aio
@@ -19,11 +19,12 @@ from libs.common.telemetry.log import Log
 from services.gateway.domain.errors import unknown_method, wrong_params
 from services.gateway.domain.response import envelope
 from services.gateway.mcp.context import McpContext, McpHandler, Result
+from services.gateway.mcp.invocations.task_params import task_params
 from services.gateway.mcp.messages import Message
 from services.gateway.mcp.protocol import SERVER_META, ProtocolError, code_of, stateless_status
 from services.gateway.mcp.tools_call import call_meta
 from services.gateway.method import Row
-from services.gateway.transport.asgi_types import Headers
+from services.gateway.transport.asgi_types import DisconnectedError, Headers
 from services.gateway.transport.call_pipeline import peer_error
 from services.gateway.transport.reply import headers_of, status_of
 from services.gateway.transport.request_headers import RequestHead
@@ -56,13 +57,43 @@ class McpDispatcher:
 
     async def run(self, message: Message, context: McpContext, call: Call, head: RequestHead) -> Answer:
         """Return the answer to a request."""
-        call.method = f"mcp/{message.method}" if message.method in self._routes else UNKNOWN
+        method = f"mcp/{message.method}" if message.method in self._routes else UNKNOWN
+        return await self._answer(method, message, context, call, lambda: self._result(message, context, call, head))
+
+    async def run_own(
+        self,
+        message: Message,
+        context: McpContext,
+        call: Call,
+        head: RequestHead,
+        row: Row,
+        work: Callable[[], Awaitable[Result]],
+    ) -> Answer:
+        """Return the answer of work that no method asks for, with the same steps around it."""
+
+        async def result() -> Result:
+            if head.refusal is not None:
+                raise head.refusal
+            self._set_deadline(call, head, None, row)
+            return await work()
+
+        return await self._answer(f"mcp/{message.method}", message, context, call, result)
+
+    async def _answer(
+        self,
+        method: str,
+        message: Message,
+        context: McpContext,
+        call: Call,
+        work: Callable[[], Awaitable[Result]],
+    ) -> Answer:
+        call.method = method
         span, code = self._telemetry.begin(call), CANCELED
         try:
             try:
-                result = await self._result(message, context, call, head)
+                result = await work()
                 answer, code = Answer(response(message.id, self._finish(message, context, result))), "OK"
-            except asyncio.CancelledError:
+            except (asyncio.CancelledError, DisconnectedError):
                 raise
             except ProtocolError as error:
                 answer, code = protocol_answer(error, message.id), "INVALID_ARGUMENT"
@@ -88,10 +119,14 @@ class McpDispatcher:
         check_params(message, context.version)
         handler, row = route
         timeout = call_meta(message.params).timeout_ms if message.method == "tools/call" else None
-        call.deadline = head.started + allowed_seconds(head.deadline_ms, timeout, row.deadline)
+        self._set_deadline(call, head, timeout, row)
+        return await handler(message.params, context)
+
+    @staticmethod
+    def _set_deadline(call: Call, head: RequestHead, timeout_ms: int | None, row: Row) -> None:
+        call.deadline = head.started + allowed_seconds(head.deadline_ms, timeout_ms, row.deadline)
         if call.deadline <= time.monotonic():
             raise MeshError(Reason.DEADLINE_EXCEEDED)
-        return await handler(message.params, context)
 
     @staticmethod
     def _finish(message: Message, context: McpContext, result: Result) -> Result:
@@ -116,13 +151,18 @@ class McpDispatcher:
 def check_params(message: Message, version: str) -> None:
     """Check the parameters against the SDK's types. Raises METHOD_NOT_FOUND or INVALID_PARAMS."""
     try:
-        validate_client_request(message.method, version, message.params)
+        if message.method.startswith("tasks/"):
+            # The SDK has their types, and leaves them out of its tables.
+            task_params(message.method, version).model_validate(message.params, by_alias=True, by_name=False)
+        else:
+            validate_client_request(message.method, version, message.params)
     except KeyError:
         raise unknown_method() from None
     except ValidationError as error:
+        skipped = 0 if message.method.startswith("tasks/") else 1
         raise wrong_params(
             [
-                Violation(pointer_of(v["loc"][1:])[:200], v["type"], v["msg"][:200])
+                Violation(pointer_of(v["loc"][skipped:])[:200], v["type"], v["msg"][:200])
                 for v in error.errors(include_url=False, include_context=False, include_input=False)[:_MAX_VIOLATIONS]
             ]
         ) from None

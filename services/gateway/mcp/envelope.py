@@ -21,7 +21,9 @@ from services.gateway.mcp.protocol import (
 )
 
 _OLDER_VERSIONS = ("2024-11-05", "2025-03-26")
-_NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"} | dict.fromkeys(
+    ("tasks/get", "tasks/update", "tasks/cancel"), "taskId"
+)
 _BASE64 = ("=?base64?", "?=")
 
 

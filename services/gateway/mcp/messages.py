@@ -22,6 +22,13 @@ class Message(NamedTuple):
     params: dict[str, Any]
 
 
+class ClientResponse(NamedTuple):
+    """A response of the client to a request of the gateway. Without a result it is an error."""
+
+    id: Any
+    result: dict[str, Any] | None
+
+
 class InvalidMessageError(Exception):
     """A body that is JSON and not one message. The id is that of the message where it has a usable one."""
 
@@ -30,8 +37,8 @@ class InvalidMessageError(Exception):
         self.error, self.request_id = error, request_id
 
 
-def parse_message(payload: bytes) -> Message | None:
-    """Return the message; None for a response, which no request of the gateway waits for.
+def parse_message(payload: bytes) -> Message | ClientResponse:
+    """Return the message.
 
     Raises INVALID_JSON, PAYLOAD_TOO_LARGE, or InvalidMessageError for a batch and for anything else that is no message.
     """
@@ -42,7 +49,8 @@ def parse_message(payload: bytes) -> Message | None:
         raise InvalidMessageError(MeshError(Reason.INVALID_REQUEST, message=message))
     request_id, method, params = value.get("id"), value.get("method"), value.get("params", {})
     if value.get("jsonrpc") == "2.0" and "method" not in value and ("result" in value or "error" in value):
-        return None
+        result = value.get("result")
+        return ClientResponse(request_id, result if type(result) is dict else None)
     usable = _is_id(request_id)
     if value.get("jsonrpc") == "2.0" and type(method) is str and type(params) is dict and (usable or "id" not in value):
         return Message(request_id if usable else None, method, params)

@@ -6,17 +6,22 @@ from collections.abc import Callable, Collection
 from typing import Protocol
 
 from libs.common.tool_names import ToolName
+from services.gateway.mcp.context import ClientFacts
 
 
 class Sessions(Protocol):
     """Keeps the sessions of each caller. Raises SERVICE_UNAVAILABLE while the store does not answer."""
 
-    async def open(self, owner: str) -> str:
+    async def open(self, owner: str, client: ClientFacts) -> str:
         """Begin a session and return its id, a secret. The oldest ones of an owner with very many end."""
         ...
 
-    async def is_open(self, owner: str, session: str) -> bool:
-        """Return whether the owner has this session."""
+    async def get(self, owner: str, session: str) -> ClientFacts | None:
+        """Return what the client of a session said of itself; None if the owner has no such session."""
+        ...
+
+    async def update(self, owner: str, session: str, client: ClientFacts) -> None:
+        """Replace what the client said, for every replica."""
         ...
 
     async def end(self, owner: str, session: str) -> bool:
@@ -44,6 +49,10 @@ class ToolFacts(Protocol):
 
     def requires_key(self, tool: ToolName) -> bool:
         """Return whether a version of the tool must be called with an idempotency key."""
+        ...
+
+    def runs_as_job(self, tool: ToolName) -> bool:
+        """Return whether a version of the tool reports progress, or may take longer than a request should."""
         ...
 
     def subscribe(self, listener: Callable[[ToolName], None]) -> Callable[[], None]:

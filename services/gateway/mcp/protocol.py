@@ -11,6 +11,8 @@ from libs.common.errors import MeshError, Reason
 
 SESSION_VERSIONS = ("2025-06-18", "2025-11-25")
 """Revisions that begin with `initialize` and keep a session, oldest first."""
+TASKS_VERSION = "2025-11-25"
+"""The revision with tasks in its core. The next one has them as an extension."""
 STATELESS_VERSIONS = ("2026-07-28",)
 """Revisions in which every request stands alone."""
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable
 from typing import TypeVar
 
 from libs.common.errors import MeshError, Reason
+from services.gateway.mcp.context import Cancellation
 from services.gateway.mcp.messages import RequestId
 
 T = TypeVar("T")
@@ -23,16 +24,16 @@ class RunningRequests:
     def __init__(self) -> None:
         self._running: dict[str, set[_Running]] = {}
 
-    async def run(self, key: str, work: Awaitable[T]) -> T:
+    async def run(self, key: str, work: Awaitable[T], cancellation: Cancellation) -> T:
         """Await the work; cancelled by its key, it stops down to the last hop and raises CANCELED."""
         task = asyncio.current_task()
         assert task is not None
-        running = _Running(task)
+        running = _Running(task, cancellation)
         self._running.setdefault(key, set()).add(running)
         try:
             return await work
         except asyncio.CancelledError:
-            if not running.cancelled:
+            if not cancellation.requested:
                 raise
             task.uncancel()
             raise MeshError(Reason.CANCELED) from None
@@ -45,13 +46,13 @@ class RunningRequests:
     def cancel(self, key: str) -> None:
         """Cancel the requests with this key; without one, nothing happens."""
         for running in self._running.get(key, ()):
-            if not running.cancelled:
-                running.cancelled = True
+            if not running.cancellation.requested:
+                running.cancellation.requested = True
                 running.task.cancel()
 
 
 class _Running:
-    __slots__ = ("cancelled", "task")
+    __slots__ = ("cancellation", "task")
 
-    def __init__(self, task: asyncio.Task[object]) -> None:
-        self.task, self.cancelled = task, False
+    def __init__(self, task: asyncio.Task[object], cancellation: Cancellation) -> None:
+        self.task, self.cancellation = task, cancellation

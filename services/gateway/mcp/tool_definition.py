@@ -14,14 +14,15 @@ from toolmesh.registry.v1.tool_manifest_pb2 import (
 from toolmesh.registry.v1.tool_version_pb2 import ToolVersion
 
 from libs.common.tool_names import ToolName
-from services.gateway.mcp.protocol import DIGEST_META_KEY, TOOL_META_KEY
+from services.gateway.mcp.protocol import DIGEST_META_KEY, STATELESS_VERSIONS, TASKS_VERSION, TOOL_META_KEY
 
 # A token of JSON has about four bytes, rarely less than three.
 _BYTES_PER_TOKEN = 3
 
 
-def definition(version: ToolVersion, name: str, *, stateless: bool) -> dict[str, Any]:
-    """Return the definition of a tool under a name of the view."""
+def definition(version: ToolVersion, name: str, revision: str) -> dict[str, Any]:
+    """Return the definition of a tool under a name of the view, as a revision of MCP has it."""
+    stateless = revision in STATELESS_VERSIONS
     manifest = version.manifest
     shown: dict[str, Any] = {
         "name": name,
@@ -34,6 +35,8 @@ def definition(version: ToolVersion, name: str, *, stateless: bool) -> dict[str,
             DIGEST_META_KEY: version.digest,
         },
     }
+    if revision == TASKS_VERSION:
+        shown["execution"] = {"taskSupport": "optional"}
     output = orjson.loads(manifest.output.schema or b"null")
     if isinstance(output, dict) and (stateless or output.get("type") == "object"):
         # Revisions with sessions know structured results that are objects, and no others.

@@ -8,20 +8,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import grpc.aio
 import msgspec
 import orjson
-from toolmesh.executor.v1.executor_service_pb2 import FetchResultRequest, InvokeRequest
-from toolmesh.executor.v1.result_envelope_pb2 import ResultEnvelope
+from toolmesh.executor.v1.executor_service_pb2 import InvokeRequest
 
 from libs.common.call_context import serving
 from libs.common.deadline_header import HIGHEST_MS
 from libs.common.errors import MeshError, Reason, Violation
 from libs.common.ids import new_id
 from libs.common.tool_names import ToolName
-from services.gateway.convert import MAX_ARGUMENT_BYTES, MAX_PIECE_BYTES
+from services.gateway.convert import MAX_ARGUMENT_BYTES
 from services.gateway.mcp import meta_tools
-from services.gateway.mcp.content import call_result, error_result
+from services.gateway.mcp.content import error_result
 from services.gateway.mcp.context import McpContext, Result
 from services.gateway.mcp.find_tools import FindTools
+from services.gateway.mcp.invocations.outcome import ShowOutcome
+from services.gateway.mcp.invocations.run_job import RunJob
 from services.gateway.mcp.ports import ToolFacts
+from services.gateway.mcp.protocol import TASKS_VERSION
 from services.gateway.transport.call_pipeline import peer_error
 
 if TYPE_CHECKING:
@@ -62,13 +64,15 @@ class CallMeta(
 class CallTool:
     """Calls tools. A failure that the model can act on is a result; any other is an error of the protocol."""
 
-    def __init__(self, executor: ExecutorServiceAsyncStub, facts: ToolFacts, find: FindTools) -> None:
-        self._executor, self._facts, self._find = executor, facts, find
+    def __init__(
+        self, executor: ExecutorServiceAsyncStub, facts: ToolFacts, find: FindTools, outcomes: ShowOutcome, jobs: RunJob
+    ) -> None:
+        self._executor, self._facts, self._find, self._outcomes, self._jobs = executor, facts, find, outcomes, jobs
 
     async def call_tool(self, params: dict[str, Any], context: McpContext) -> Result:
         """Run a tool of the registry, or one of the gateway itself."""
         try:
-            return await self._call(params["name"], params.get("arguments") or {}, call_meta(params), context)
+            return await self._call(params["name"], params.get("arguments") or {}, params, context)
         except grpc.aio.AioRpcError as failure:
             error = peer_error(failure)
         except MeshError as failure:
@@ -77,9 +81,10 @@ class CallTool:
             raise error
         return error_result(error, serving().trace.trace_id)
 
-    async def _call(self, name: str, arguments: dict[str, Any], meta: CallMeta, context: McpContext) -> Result:
+    async def _call(self, name: str, arguments: dict[str, Any], params: dict[str, Any], context: McpContext) -> Result:
+        meta = call_meta(params)
         if name not in meta_tools.NAMES:
-            return await self._invoke(name, arguments, meta, context)
+            return await self._invoke(name, arguments, meta, params, context)
         meta_tools.check_arguments(name, arguments)
         if name == meta_tools.SEARCH:
             return await self._find.search(arguments, context)
@@ -87,15 +92,29 @@ class CallTool:
             return await self._find.describe(arguments, context)
         digest = arguments.get("digest", meta.tool_digest)
         inner = msgspec.structs.replace(meta, tool_digest=digest)
-        return await self._invoke(arguments["name"], arguments.get("arguments", {}), inner, context)
+        return await self._invoke(arguments["name"], arguments.get("arguments", {}), inner, params, context)
 
-    async def _invoke(self, name: str, arguments: dict[str, Any], meta: CallMeta, context: McpContext) -> Result:
+    async def _invoke(
+        self, name: str, arguments: dict[str, Any], meta: CallMeta, params: dict[str, Any], context: McpContext
+    ) -> Result:
         tool = context.view.tool_of(name)
         if context.view.tags and not self._facts.has_tags(tool, context.view.tags):
             raise MeshError(Reason.TOOL_NOT_FOUND)
-        response = await self._executor.Invoke(self._request(tool, arguments, meta, context))
-        result = response.result
-        return call_result(result, await self._structured(result), stateless=context.stateless)
+        request = self._request(tool, arguments, meta, context)
+        task = params.get("task")
+        if context.version == TASKS_VERSION and task is not None:
+            return await self._jobs.start_task(request, task.get("ttl"), context)
+        if self._facts.runs_as_job(tool) or params.get("requestState") is not None:
+            return await self._jobs.run(request, params, meta.timeout_ms, context)
+        try:
+            response = await self._executor.Invoke(request)
+        except grpc.aio.AioRpcError as failure:
+            error = peer_error(failure)
+            if error.reason is Reason.APPROVAL_REQUIRED and context.client.tasks:
+                # The same call as a job waits for the same ticket.
+                return await self._jobs.start_task(request, None, context)
+            raise error from None
+        return await self._outcomes.show_result(response.result, context)
 
     def _request(self, tool: ToolName, arguments: dict[str, Any], meta: CallMeta, context: McpContext) -> InvokeRequest:
         encoded = orjson.dumps(arguments) if arguments else b""
@@ -117,17 +136,6 @@ class CallTool:
             preview_token=meta.preview_token,
             ticket=meta.ticket,
         )
-
-    async def _structured(self, result: ResultEnvelope) -> bytes:
-        """Return the structured result. One that was stored is fetched if it is small enough to be embedded here: a
-        client refuses a result without it where the tool has an output schema."""
-        if result.structured_content or len(result.persisted) != 1:
-            return result.structured_content
-        stored = result.persisted[0]
-        if stored.size_bytes > MAX_PIECE_BYTES or stored.media_type not in ("", "application/json"):
-            return b""
-        request = FetchResultRequest(ref=stored.ref, access_token=stored.access_token)
-        return b"".join([piece.content async for piece in self._executor.FetchResult(request)])
 
 
 def call_meta(params: dict[str, Any]) -> CallMeta:

@@ -79,7 +79,7 @@ class _Page:
                 # Its schema is shown when it is asked for.
                 left_out = True
                 continue
-            shown = definition(listed.version, name, stateless=self._context.stateless)
+            shown = definition(listed.version, name, self._context.version)
             spent += estimated_tokens(shown)
             if spent > self._budget:
                 self.cursor = Cursor(len(view.scans), "", spent, left_out=True)

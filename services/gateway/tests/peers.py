@@ -13,7 +13,7 @@ from toolmesh.approval.v1 import approval_service_pb2
 from toolmesh.audit.v1 import audit_service_pb2, usage_service_pb2
 from toolmesh.authz.v1 import authz_service_pb2, authz_service_pb2_grpc, token_service_pb2
 from toolmesh.authz.v1.decision_pb2 import Decision
-from toolmesh.executor.v1 import executor_service_pb2, executor_service_pb2_grpc
+from toolmesh.executor.v1 import executor_service_pb2, executor_service_pb2_grpc, invocation_service_pb2_grpc
 from toolmesh.executor.v1.result_envelope_pb2 import (
     EFFECT_SOURCE_REPORTED,
     RESULT_STATUS_SUCCEEDED,
@@ -34,6 +34,7 @@ from libs.common.rpc.status import envelope
 from libs.common.runtime.settings import ProcessSettings, load
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
+from services.gateway.tests.invocations import Invocations
 
 HUGE = 2**64 - 1
 
@@ -130,7 +131,12 @@ class Registry(registry_service_pb2_grpc.RegistryServiceServicer):
         self.canceled = asyncio.Event()
 
     async def WatchTools(self, request: Any, context: Any) -> AsyncIterator[Any]:
-        """Say that the tools changed each time `changed` is set."""
+        """Say that the tools changed each time `changed` is set. `core.job` runs as a job."""
+        job = registry_service_pb2.WatchToolsResponse()
+        _fill(job.upserted)
+        job.upserted.name = "tools/core.job/versions/1.0.0"
+        job.upserted.manifest.execution.progress_supported = True
+        yield job
         yield registry_service_pb2.WatchToolsResponse(
             snapshot_complete=registry_service_pb2.SnapshotComplete(), resume_token="0"
         )
@@ -223,6 +229,12 @@ def _row(*scopes: str) -> Row:
 EXECUTOR_POLICY: Policy = {
     f"/toolmesh.executor.v1.ExecutorService/{rpc}": _row("tools:call")
     for rpc in ("Invoke", "InvokeGroup", "PreviewInvocation", "FetchResult")
+} | {
+    f"/toolmesh.executor.v1.InvocationService/{rpc}": _row("tools:call")
+    for rpc in (
+        *("StartInvocation", "GetInvocation", "ListInvocations", "WaitInvocation", "CancelInvocation"),
+        *("ResumeInvocation", "StreamInvocation"),
+    )
 }
 REGISTRY_POLICY: Policy = {
     f"/toolmesh.registry.v1.RegistryService/{rpc}": _row("tools:read")
@@ -261,7 +273,7 @@ class Peers:
     def __init__(self, environment: Callable[[str], dict[str, str]], signer: Any) -> None:
         self.executor = Executor()
         # The RPCs that the gateway never calls keep the answer that the stubs give: unimplemented.
-        self.registry, self.authz = Registry(), Authz()  # type: ignore[abstract]
+        self.registry, self.authz, self.invocations = Registry(), Authz(), Invocations()  # type: ignore[abstract]
         self.reads: list[Any] = []
         self.servers: dict[str, RpcServer] = {}
         self._environment, self._signer = environment, signer
@@ -273,6 +285,10 @@ class Peers:
             "toolmesh.executor.v1.ExecutorService",
             lambda s: executor_service_pb2_grpc.add_ExecutorServiceServicer_to_server(self.executor, s),
             EXECUTOR_POLICY,
+            Service(
+                "toolmesh.executor.v1.InvocationService",
+                lambda s: invocation_service_pb2_grpc.add_InvocationServiceServicer_to_server(self.invocations, s),
+            ),
         )
         await self._start(
             "registry",
@@ -310,6 +326,7 @@ class Peers:
         """Begin anew, for the next test."""
         self.reads.clear()
         self.executor.forget()
+        self.invocations.forget()
         self.registry.forget()
         self.authz.forget()
 

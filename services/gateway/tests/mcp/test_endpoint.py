@@ -110,7 +110,12 @@ async def test_results_have_the_form_of_their_revision(a: Mesh) -> None:
     assert (await client.old("ping")).json() == {"jsonrpc": "2.0", "id": 1, "result": {}}
     discovered = (await client.new("server/discover")).json()["result"]
     validate_server_result("server/discover", NEW, discovered)
-    assert discovered["capabilities"] == {"tools": {"listChanged": True}, "resources": {}}
+    assert discovered["capabilities"] == {
+        "tools": {"listChanged": True},
+        "resources": {},
+        "logging": {},
+        "extensions": {"io.modelcontextprotocol/tasks": {}},
+    }
     (tool,) = (await client.old("tools/list")).json()["result"]["tools"]
     assert (tool["name"], tool["annotations"]["readOnlyHint"]) == ("core__echo", True)
 

@@ -26,8 +26,14 @@ from services.gateway.authzen.evaluate import Evaluate
 from services.gateway.contract import METHODS, describe
 from services.gateway.forwarded.methods import handlers as forwarded_handlers
 from services.gateway.handlers import Handlers
+from services.gateway.mcp.context import ClientFacts
 from services.gateway.mcp.dispatch import McpDispatcher
 from services.gateway.mcp.endpoint import McpEndpoint
+from services.gateway.mcp.invocations.answer import AnswerQuestion
+from services.gateway.mcp.invocations.follow import FollowInvocation
+from services.gateway.mcp.invocations.outcome import ShowOutcome
+from services.gateway.mcp.invocations.run_job import RunJob
+from services.gateway.mcp.invocations.tasks import Tasks
 from services.gateway.mcp.lifecycle import discover, ping
 from services.gateway.mcp.origin_check import OriginCheck
 from services.gateway.mcp.running import RunningRequests
@@ -80,11 +86,14 @@ class AbsentPeer:
 class OneSession:
     """Knows the session `s`."""
 
-    async def open(self, owner: str) -> str:
+    async def open(self, owner: str, client: ClientFacts) -> str:
         return "s"
 
-    async def is_open(self, owner: str, session: str) -> bool:
-        return session == "s"
+    async def get(self, owner: str, session: str) -> ClientFacts | None:
+        return ClientFacts(elicitation=True) if session == "s" else None
+
+    async def update(self, owner: str, session: str, client: ClientFacts) -> None:
+        return
 
     async def end(self, owner: str, session: str) -> bool:
         return session == "s"
@@ -121,8 +130,10 @@ Ask = Callable[..., Awaitable[tuple[int, dict[bytes, bytes], bytes]]]
 def _mcp(telemetry: Telemetry, in_flight: InFlightRequests, log: Log) -> McpEndpoint:
     sessions, absent = OneSession(), cast("Any", AbsentPeer())
     dispatcher = McpDispatcher({"ping": ping, "server/discover": discover}, MCP_POLICY, telemetry, log)
+    outcomes, answers, follow = ShowOutcome(absent), AnswerQuestion(absent), FollowInvocation(absent, log)
+    jobs = RunJob(follow, outcomes, answers, Tasks(absent, follow, outcomes, answers))
     parts = (sessions, sessions, RunningRequests(), absent, in_flight, DpopCheck(()), OriginCheck((), ()))
-    return McpEndpoint(dispatcher, *parts, {}, (), 0.0)
+    return McpEndpoint(dispatcher, *parts, jobs, answers, {}, (), 0.0)
 
 
 @pytest.fixture
