@@ -15,6 +15,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
+from mcp_types import ElicitResult
 
 from tests.harness.mesh import Mesh, cli
 from tests.harness.stores import wait_until
@@ -25,11 +26,11 @@ HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"na
 
 
 @asynccontextmanager
-async def client_of(mesh: Mesh, token: str, mode: Any) -> AsyncIterator[Client]:
+async def client_of(mesh: Mesh, token: str, mode: Any, **options: Any) -> AsyncIterator[Client]:
     headers = {"authorization": f"Bearer {token}"}
     async with httpx2.AsyncClient(headers=headers, timeout=60, trust_env=False) as http:
         transport = streamable_http_client(f"{mesh.url}/mcp", http_client=http)
-        async with Client(transport, mode=mode) as client:
+        async with Client(transport, mode=mode, **options) as client:
             yield client
 
 
@@ -107,6 +108,54 @@ async def test_a_client_that_gives_up_stops_the_call(mesh: Mesh, mode: str) -> N
             call.cancel()
             await asyncio.to_thread(wait_until, lambda: not running(mesh), "the end of the call", 60)
         assert await echoed(client, "again") == {"text": "again"}
+
+
+@pytest.fixture(scope="module")
+def jobs(mesh: Mesh) -> None:
+    """Register tools that run as jobs."""
+    cli("tools", "register", "examples/packs/jobkit/manifests", state=mesh.state)
+
+
+@pytest.mark.parametrize("mode", [OLD, NEW])
+@pytest.mark.usefixtures("jobs")
+async def test_the_official_client_hears_of_progress_answers_questions_and_cancels(mesh: Mesh, mode: Any) -> None:
+    token, reported = mesh.token(), asyncio.Event()
+    reports: list[tuple[float, float | None]] = []
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        reports.append((progress, total))
+        reported.set()
+
+    async def answer(context: Any, params: Any) -> ElicitResult:
+        fields = params.requested_schema["properties"]
+        chosen: Any = 2 if fields["answer"]["type"] == "integer" else "Oslo"
+        return ElicitResult(action="accept", content={"answer": chosen})
+
+    async with client_of(mesh, token, mode, elicitation_callback=answer) as client:
+        counted = await client.call_tool("samples__count_slowly", {"count": 3}, progress_callback=on_progress)
+        assert not counted.is_error, counted
+        assert reports
+        assert reports == sorted(set(reports))
+        planned = await client.call_tool("samples__plan_trip", {})
+        assert planned.structured_content is not None, planned
+        assert (planned.structured_content["city"], len(planned.structured_content["plan"])) == ("Oslo", 2)
+        reported.clear()
+        call = asyncio.create_task(
+            client.call_tool("samples__count_slowly", {"count": 10_000}, progress_callback=on_progress)
+        )
+        async with asyncio.timeout(120):
+            await reported.wait()
+        call.cancel()
+        await asyncio.to_thread(wait_until, lambda: not counting(mesh, token), "the end of the invocation", 120)
+
+
+def counting(mesh: Mesh, token: str) -> bool:
+    """Return whether a job of the caller has not ended."""
+    headers = {"authorization": f"Bearer {token}"}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "invocations.list", "params": {"tool": "samples.count_slowly"}}
+    answer = httpx.post(f"{mesh.url}/rpc", json=body, headers=headers, timeout=60, trust_env=False).json()
+    ended = ("SUCCEEDED", "FAILED", "CANCELED", "TIMED_OUT")
+    return any(not job["state"].upper().endswith(ended) for job in answer["result"]["invocations"])
 
 
 async def echoed(client: Any, text: str) -> Any:
