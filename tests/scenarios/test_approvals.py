@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,18 +11,7 @@ from typing import Any
 import grpc
 import httpx
 import pytest
-from mcp_types import (
-    CallToolRequest,
-    CallToolRequestParams,
-    CallToolResult,
-    CreateTaskResult,
-    GetTaskPayloadRequest,
-    GetTaskPayloadRequestParams,
-    GetTaskRequest,
-    GetTaskRequestParams,
-    GetTaskResult,
-    TaskMetadata,
-)
+from mcp_types import CreateTaskResult, GetTaskResult
 from toolmesh.approval.v1 import approval_service_pb2 as pb
 from toolmesh.approval.v1 import approval_service_pb2_grpc as rpc
 from toolmesh.executor.v1 import executor_service_pb2 as executor_pb
@@ -35,7 +23,7 @@ from toolmesh.executor.v1 import invocation_service_pb2_grpc as invocation_rpc
 from libs.common.errors import Reason
 from libs.common.rpc.status import from_rpc_error
 from tests.harness.mesh import Mesh, cli, invoke, running_mesh
-from tests.scenarios.test_mcp import client_of
+from tests.scenarios.test_mcp import HELLO, request, send
 
 MANIFESTS = Path("examples/packs/textkit/manifests")
 ALICE, BOB, EVE = (f"did:web:example.com:{name}" for name in ("alice", "bob", "eve"))
@@ -263,24 +251,24 @@ def test_a_job_waits_for_its_approval_and_goes_on_by_itself(office: Office) -> N
     assert office.approve(canceled.ticket) is Reason.TICKET_CLOSED
 
 
-async def test_an_mcp_client_waits_for_an_approval_as_a_task(office: Office) -> None:
-    await asyncio.to_thread(office.write, "by-task")
-    params = CallToolRequestParams(
-        name="samples__shred_report", arguments={"name": "by-task"}, task=TaskMetadata(ttl=600_000)
-    )
-    async with client_of(office.mesh, office.token, "legacy") as client:
-        created = await client.session.send_request(CallToolRequest(params=params), CreateTaskResult)
-        named = GetTaskRequestParams(task_id=created.task.task_id)
-        shown = await client.session.send_request(GetTaskRequest(params=named), GetTaskResult)
-        assert (shown.status, shown.task_id) == ("working", created.task.task_id)
-        assert shown.status_message is not None
-        (ticket,) = [word for word in shown.status_message.split() if word.startswith("tickets/")]
-        wanted = GetTaskPayloadRequest(params=GetTaskPayloadRequestParams(task_id=created.task.task_id))
-        waiting = asyncio.create_task(client.session.send_request(wanted, CallToolResult))
-        assert await asyncio.to_thread(office.approve, ticket) is None
-        result = await waiting
-        # The report was still there, so nothing ran before.
-        assert result.structured_content == {"removed": True}
+def test_an_mcp_client_waits_for_an_approval_as_a_task(office: Office) -> None:
+    """The official client has the types of tasks, and refuses them as results of calls."""
+    office.write("by-task")
+    session = send(office.mesh, office.token, request("initialize", HELLO)).headers["mcp-session-id"]
+
+    def ask(method: str, **params: Any) -> httpx.Response:
+        return send(office.mesh, office.token, request(method, params), mcp_session_id=session)
+
+    call = {"name": "samples__shred_report", "arguments": {"name": "by-task"}, "task": {"ttl": 600_000}}
+    created = CreateTaskResult.model_validate(ask("tools/call", **call).json()["result"]).task
+    shown = GetTaskResult.model_validate(ask("tasks/get", taskId=created.task_id).json()["result"])
+    assert (shown.status, shown.task_id) == ("working", created.task_id)
+    (ticket,) = [word for word in (shown.status_message or "").split() if word.startswith("tickets/")]
+    assert office.approve(ticket) is None
+    waited = ask("tasks/result", taskId=created.task_id).text
+    (last,) = [line for line in waited.splitlines() if '"result"' in line]
+    # The report was still there, so nothing ran before.
+    assert json.loads(last.removeprefix("data: "))["result"]["structuredContent"] == {"removed": True}
 
 
 def test_each_wrong_use_of_a_ticket_has_its_own_reason(office: Office, tmp_path: Path) -> None:
