@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import grpc
 import grpc.aio
@@ -70,6 +70,23 @@ class FollowInvocation:
         self._cancelling.add(task)
         task.add_done_callback(self._cancelling.discard)
 
+    def cancel_unnamed_soon(self, stream: Any, reading: asyncio.Future[Any]) -> None:
+        """Cancel an invocation whose name is not known yet: it comes with the first message of its stream."""
+        task = asyncio.create_task(self._cancel_unnamed(stream, reading, serving()))
+        self._cancelling.add(task)
+        task.add_done_callback(self._cancelling.discard)
+
+    async def _cancel_unnamed(self, stream: Any, reading: asyncio.Future[Any], call: Call) -> None:
+        try:
+            async with asyncio.timeout(_CANCEL_SECONDS):
+                message = await reading
+        except (grpc.aio.AioRpcError, TimeoutError):
+            return
+        finally:
+            stream.cancel()
+        if isinstance(message, StreamInvocationResponse) and message.invocation.name:
+            await self._cancel(message.invocation.name, call)
+
     async def _cancel(self, name: str, call: Call) -> None:
         deadline = time.monotonic() + _CANCEL_SECONDS
         enter(Call(call.method, call.trace, token=call.token, deadline=deadline, request_id=call.request_id))
@@ -123,7 +140,13 @@ class _Following:
     async def _read(self, first: StreamInvocationRequest) -> Invocation | Asked | None:
         """Read until the end of the stream. None: it ended before the invocation did."""
         stream = self._follow.stream(first)
+        if not self._name:
+            message = await self._read_first(stream)
+            if not isinstance(message, StreamInvocationResponse):
+                return None
+            self._name = message.invocation.name
         try:
+            await self._reports.begin(self._name.removeprefix("invocations/"), self._after)
             while True:
                 message = await stream.read()
                 if not isinstance(message, StreamInvocationResponse):
@@ -134,13 +157,19 @@ class _Following:
         finally:
             stream.cancel()
 
+    async def _read_first(self, stream: Any) -> Any:
+        """Read the message with the name. A request that is cancelled before leaves no invocation behind."""
+        reading = asyncio.ensure_future(stream.read())
+        try:
+            return await asyncio.shield(reading)
+        except asyncio.CancelledError:
+            self._follow.cancel_unnamed_soon(stream, reading)
+            raise
+
     async def _take(self, message: StreamInvocationResponse) -> Invocation | Asked | None:
         kind = message.WhichOneof("message")
         if kind == "heartbeat":
             await self._context.stream.ping()
-        elif kind == "invocation":
-            self._name = message.invocation.name
-            await self._reports.begin(message.invocation.invocation_id, self._after)
         elif kind == "event":
             return await self._event(message.event)
         return None
