@@ -42,6 +42,7 @@ class ActKind(StrEnum):
     NAMESPACE_CHANGED = auto()
     KEY_SETTLED = auto()
     UPSTREAM_CHANGED = auto()
+    CIRCUIT_CHANGED = auto()
     TICKET_CREATED = auto()
     TICKET_VOTED = auto()
     TICKET_ESCALATED = auto()

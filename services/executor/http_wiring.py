@@ -1,34 +1,51 @@
-"""Composes the runner of HTTP endpoints: its connections and its secrets."""
+"""Composes the runner of HTTP endpoints: its connections, its secrets and its circuits."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from libs.common.rpc.application import Resource
 from libs.common.runtime.clock import Clock
 from libs.common.secret_store.folders import MountedFolder, SealedFolder, SecretFolder
 from libs.common.telemetry.log import Log
+from services.executor.adapters.circuits.shared_circuits import SharedCircuits
+from services.executor.adapters.circuits.transition_records import TransitionRecords
+from services.executor.adapters.circuits.valkey_circuits import ValkeyCircuits
 from services.executor.adapters.runners.http.runner import HttpRunner
 from services.executor.adapters.runners.middleware import ErrorMappingRunner, MetricsRunner
 from services.executor.adapters.secrets.folder_secrets import FolderSecrets
 from services.executor.config import Settings
-from services.executor.domain.ports import Runner
+from services.executor.domain.ports import AuditTrail, Runner
 
 
 @dataclass(frozen=True, slots=True)
 class HttpParts:
-    """The runner, and how it is closed."""
+    """The runner, and what is closed with it."""
 
     runner: Runner
-    close: Callable[[], Awaitable[None]]
+    resources: Sequence[Resource]
 
 
-def build_http_runner(settings: Settings, clock: Clock, log: Log) -> HttpParts:
+def build_http_runner(settings: Settings, clock: Clock, log: Log, trail: AuditTrail) -> HttpParts:
     """Build the runner with its secrets: encrypted ones first, then mounted files."""
     folders: list[SecretFolder] = []
     if settings.secret_store is not None:
         folders.append(SealedFolder(settings.secret_store, settings.sealing_keys))
     if settings.secret_files is not None:
         folders.append(MountedFolder(settings.secret_files))
-    runner = HttpRunner(settings.egress_internal, FolderSecrets(folders, clock), clock, log, settings.result_max_bytes)
-    return HttpParts(MetricsRunner(ErrorMappingRunner(runner, log), "http"), runner.close)
+    records = TransitionRecords(trail, clock, log)
+    circuits = SharedCircuits(ValkeyCircuits(settings.redis_url), clock, log, records.record)
+    runner = HttpRunner(
+        settings.egress_internal,
+        FolderSecrets(folders, clock),
+        circuits,
+        clock,
+        log,
+        output_bytes=settings.result_max_bytes,
+    )
+    return HttpParts(
+        MetricsRunner(ErrorMappingRunner(runner, log), "http"),
+        # Stopped in reverse order: the last changes of circuits are recorded after the last request.
+        [Resource(stop=records.stop), Resource(stop=circuits.close), Resource(stop=runner.close)],
+    )

@@ -124,10 +124,10 @@ def compose(
     store = PostgresResultStore(database, settings.sealing_keys)
     hooks, heavy_work = read_hooks_file(settings.hooks), HeavyWork()
     sandboxed = build_sandboxed_runners(settings, log)
-    http = build_http_runner(settings, clock, log)
     scheduler = build_scheduler(settings, clock)
     encoder = RecordEncoder(instance_id(settings), settings.redaction_rules)
     trail = build_trail(settings, audit, database, log, in_flight, encoder)
+    http = build_http_runner(settings, clock, log, trail)
     claims = build_claims(database, settings, encoder)
     budget = LazyBudget(settings.redis_url)
     announcer = build_announcer(settings, registry, sandboxed, log)
@@ -218,7 +218,7 @@ def compose(
             Resource(trail.start, trail.stop),
             Resource(stop=refused.stop),
             Resource(sandboxed.start, sandboxed.stop),
-            Resource(stop=http.close),
+            *http.resources,
             Resource(announcer.start, announcer.stop),
             Resource(registrar.start, registrar.stop),
             Resource(view.start, view.stop),

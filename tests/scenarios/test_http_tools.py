@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from localmesh.wheels import postgres_programs
@@ -27,6 +29,7 @@ class Orders(BaseHTTPRequestHandler):
     """A service of orders that repeats the credential it was sent, as careless services do."""
 
     seen: list[tuple[str, str, str]] = []
+    status = 200
 
     def do_GET(self) -> None:
         self._answer(b"")
@@ -44,7 +47,7 @@ class Orders(BaseHTTPRequestHandler):
             "lang": self.headers.get("x-lang", ""),
         }
         content = json.dumps(answer).encode()
-        self.send_response(200)
+        self.send_response(self.status)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(content)))
         self.end_headers()
@@ -65,7 +68,7 @@ def orders() -> Iterator[ThreadingHTTPServer]:
 @pytest.fixture(scope="module")
 def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
     state = tmp_path_factory.mktemp("http-tools") / "state"
-    with running_mesh(state, TOOLMESH_EGRESS_INTERNAL="127.0.0.0/8") as running:
+    with running_mesh(state, "--scale", "executor=2", TOOLMESH_EGRESS_INTERNAL="127.0.0.0/8") as running:
         yield running
 
 
@@ -151,6 +154,60 @@ def test_a_service_is_called_with_its_secret_and_the_rotated_one_next(
 
     assert found_in(answer.encode(), {"first": FIRST, "second": SECOND}) == set()
     assert found_in(everything_stored(mesh), {"first": FIRST, "second": SECOND, "visible": "find_order"}) == {"visible"}
+
+
+def test_executors_leave_a_failing_service_alone_together_and_come_back(
+    mesh: Mesh, orders: ThreadingHTTPServer, tmp_path: Path
+) -> None:
+    document = manifest(orders.server_port)
+    document["tool_id"] = "flaky_order"
+    del document["execution"]["http"]["secrets"], document["execution"]["retry_policy"]
+    document["execution"]["circuit_breaker"] = {"failure_threshold": 4, "success_threshold": 1, "open_time": "3s"}
+    file = tmp_path / "flaky_order.json"
+    file.write_text(json.dumps(document))
+    cli("tools", "register", str(file), state=mesh.state)
+    token = mesh.token(scopes=SCOPES)
+
+    def reason() -> str:
+        answer = mesh.rpc("tools.invoke", {"tool": "shop.flaky_order", "arguments": {"id": "1"}}, token=token).json()
+        return str(answer.get("error", {}).get("data", {}).get("reason", "none"))
+
+    executors = [part["ops"] for part in mesh.status()["services"] if part["name"].startswith("executor")]
+    assert len(executors) == 2
+    wait_until(lambda: reason() == "none", "a tool that answers", 120)
+    before = len(Orders.seen)
+    Orders.status = 500
+    try:
+        wait_until(lambda: reason() == "CIRCUIT_OPEN", "an open circuit", 120)
+        wait_until(lambda: reason() and all(map(refusals, executors)), "refusals by both executors", 120)
+    finally:
+        Orders.status = 200
+    assert len(Orders.seen) - before >= 4
+    wait_until(lambda: reason() == "none", "a closed circuit", 120)
+    states = circuit_states(mesh)
+    assert states[:2] == ["open", "half_open"]
+    assert states[-1] == "closed"
+
+
+def refusals(ops: str) -> float:
+    """Return how many requests an executor has held back."""
+    text = httpx.get(f"http://{ops}/metrics").text
+    [line] = [line for line in text.splitlines() if line.startswith("toolmesh_circuit_refusals_total")]
+    return float(line.rpartition(" ")[2])
+
+
+def circuit_states(mesh: Mesh) -> list[str]:
+    """Return the states of the circuits, as the log tells them."""
+    states: list[str] = []
+
+    def closed_on_record() -> bool:
+        lines = cli("audit", "acts", state=mesh.state, COLUMNS="400").stdout.splitlines()
+        # The newest is the first.
+        states[:] = [match[1] for line in reversed(lines) if (match := re.search(r"circuits/\S+ \S+ -> (\S+)", line))]
+        return "closed" in states
+
+    wait_until(closed_on_record, "a closed circuit on record", 120)
+    return states
 
 
 def everything_stored(mesh: Mesh) -> bytes:

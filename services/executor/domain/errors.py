@@ -534,6 +534,12 @@ def credential_unreadable(name: str) -> MeshError:
     return MeshError(Reason.CREDENTIAL_UNREADABLE, metadata={"secret": name, "effect": "none"})
 
 
+def circuit_open(origin: str, retry_after: float) -> MeshError:
+    """A service failed repeatedly and is left alone for now. Nothing was sent."""
+    metadata = {"service": origin, "effect": "none"}
+    return MeshError(Reason.CIRCUIT_OPEN, metadata=metadata, retry_after=retry_after)
+
+
 def external_unavailable(origin: str, cause: str, effect: str) -> MeshError:
     """A service cannot be reached, broke off, or answered that it cannot serve. `effect` is none or unknown."""
     return MeshError(Reason.EXTERNAL_UNAVAILABLE, metadata={"service": origin, "cause": cause, "effect": effect})

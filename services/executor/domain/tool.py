@@ -13,6 +13,7 @@ from libs.common.redaction.declared import Declared
 from services.executor.domain.argument_spec import ArgumentSpec
 from services.executor.domain.checkpoints.checkpoint import CheckpointConfig
 from services.executor.domain.http.endpoint import HttpEndpoint
+from services.executor.domain.resilience.circuit import CircuitConfig
 from services.executor.domain.resilience.retry import RetryPolicy
 from services.executor.domain.validation_cost import ValidationCost
 
@@ -240,3 +241,5 @@ class Tool:
     """The endpoint of a tool of the runner http."""
     retry: RetryPolicy | None = None
     """How failed requests are sent again; None for never."""
+    circuit: CircuitConfig = CircuitConfig()
+    """When its service is left alone."""

@@ -153,6 +153,8 @@ class _EventClassEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_EventClass
     """key.settled: an operator settled an idempotency key whose outcome was unknown."""
     EVENT_CLASS_UPSTREAM_CHANGED: _EventClass.ValueType  # 46
     """upstream.changed: added, accepted, refreshed or removed; the act's details say which."""
+    EVENT_CLASS_CIRCUIT_CHANGED: _EventClass.ValueType  # 47
+    """circuit.changed: a circuit breaker of an external service opened, tries the service again, or closed. Written by the executor."""
     EVENT_CLASS_TICKET_CREATED: _EventClass.ValueType  # 60
     """ticket.created: a call needs a person's approval."""
     EVENT_CLASS_TICKET_VOTED: _EventClass.ValueType  # 61
@@ -267,6 +269,8 @@ EVENT_CLASS_KEY_SETTLED: EventClass.ValueType  # 45
 """key.settled: an operator settled an idempotency key whose outcome was unknown."""
 EVENT_CLASS_UPSTREAM_CHANGED: EventClass.ValueType  # 46
 """upstream.changed: added, accepted, refreshed or removed; the act's details say which."""
+EVENT_CLASS_CIRCUIT_CHANGED: EventClass.ValueType  # 47
+"""circuit.changed: a circuit breaker of an external service opened, tries the service again, or closed. Written by the executor."""
 EVENT_CLASS_TICKET_CREATED: EventClass.ValueType  # 60
 """ticket.created: a call needs a person's approval."""
 EVENT_CLASS_TICKET_VOTED: EventClass.ValueType  # 61

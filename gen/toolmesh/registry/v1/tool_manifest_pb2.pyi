@@ -1265,7 +1265,7 @@ class ExecutionProfile(_message.Message):
     timeout_class: Global___TimeoutClass.ValueType
     """How long callers should expect to wait; bounds every call."""
     external_service: _builtins.str
-    """The dependency that the circuit breaker watches."""
+    """The dependency that the circuit breaker watches and whose tools share a concurrency limit. Unset: the origin of the endpoint."""
     cancellation_supported: _builtins.bool
     """True if a run can be stopped on request."""
     progress_supported: _builtins.bool
@@ -1384,7 +1384,7 @@ Global___RetryPolicy: _TypeAlias = RetryPolicy  # noqa: Y015
 
 @_typing.final
 class CircuitBreakerConfig(_message.Message):
-    """Says when a failing dependency is left alone and how it is tried again."""
+    """Says when a failing dependency is left alone and how it is tried again. All executors share the state of a circuit."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1392,15 +1392,31 @@ class CircuitBreakerConfig(_message.Message):
     SUCCESS_THRESHOLD_FIELD_NUMBER: _builtins.int
     OPEN_TIME_FIELD_NUMBER: _builtins.int
     HALF_OPEN_MAX_CALLS_FIELD_NUMBER: _builtins.int
+    WINDOW_FIELD_NUMBER: _builtins.int
+    FAILURE_RATE_FIELD_NUMBER: _builtins.int
+    SLOW_CALL_TIME_FIELD_NUMBER: _builtins.int
+    SLOW_CALL_RATE_FIELD_NUMBER: _builtins.int
     failure_threshold: _builtins.int
-    """Failures that open the circuit, 1 to 100; 0 means 5."""
+    """Failures within the window that open the circuit, if they are so large a share of the calls; 1 to 100; 0 means 5."""
     success_threshold: _builtins.int
     """Successes that close it again, 1 to 100; 0 means 3."""
     half_open_max_calls: _builtins.int
-    """Calls let through while half open, 1 to 100; 0 means 10."""
+    """Calls under way at once while half open, 1 to 100; 0 means 10. At most one call in ten is let through then."""
+    failure_rate: _builtins.int
+    """The share of failed calls that opens the circuit, in percent; 0 means 50."""
+    slow_call_rate: _builtins.int
+    """The share of slow calls that opens the circuit, in percent; 0 means 80."""
     @_builtins.property
     def open_time(self) -> _duration_pb2.Duration:
         """How long it stays open, at most 1 h; unset means 60 s."""
+
+    @_builtins.property
+    def window(self) -> _duration_pb2.Duration:
+        """The rolling window in which calls are counted, 1 s to 1 h; unset means 60 s."""
+
+    @_builtins.property
+    def slow_call_time(self) -> _duration_pb2.Duration:
+        """A call that takes longer than this is slow, though it succeeds. Unset: no call is slow."""
 
     def __init__(
         self,
@@ -1409,10 +1425,14 @@ class CircuitBreakerConfig(_message.Message):
         success_threshold: _builtins.int = ...,
         open_time: _duration_pb2.Duration | None = ...,
         half_open_max_calls: _builtins.int = ...,
+        window: _duration_pb2.Duration | None = ...,
+        failure_rate: _builtins.int = ...,
+        slow_call_time: _duration_pb2.Duration | None = ...,
+        slow_call_rate: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["open_time", b"open_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["open_time", b"open_time", "slow_call_time", b"slow_call_time", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure_threshold", b"failure_threshold", "half_open_max_calls", b"half_open_max_calls", "open_time", b"open_time", "success_threshold", b"success_threshold"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure_rate", b"failure_rate", "failure_threshold", b"failure_threshold", "half_open_max_calls", b"half_open_max_calls", "open_time", b"open_time", "slow_call_rate", b"slow_call_rate", "slow_call_time", b"slow_call_time", "success_threshold", b"success_threshold", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -14,7 +14,7 @@ from libs.common.errors import MeshError
 from libs.common.semver import Version
 from libs.common.tool_names import ToolName, split_version_name
 from services.executor.adapters.registry.compile_arguments import compile_arguments
-from services.executor.adapters.registry.http_profiles import http_endpoint_of, retry_policy_of
+from services.executor.adapters.registry.http_profiles import circuit_config_of, http_endpoint_of, retry_policy_of
 from services.executor.adapters.registry.json_schema import (
     SchemaError,
     defaults_of,
@@ -143,6 +143,7 @@ def _compile(version: vpb.ToolVersion, name: ToolName, number: str, deprecation:
         checkpoint=checkpoint_of(manifest),
         http=http_endpoint_of(manifest),
         retry=retry_policy_of(manifest),
+        circuit=circuit_config_of(manifest),
     )
 
 

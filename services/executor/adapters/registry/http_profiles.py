@@ -9,6 +9,7 @@ from toolmesh.registry.v1 import tool_manifest_pb2 as mpb
 from libs.common.secret_store.secret import secret_name
 from libs.common.url_template import parse_url_template
 from services.executor.domain.http.endpoint import ArrayStyle, HttpEndpoint, Parameter, Place, SecretUse
+from services.executor.domain.resilience.circuit import CircuitConfig
 from services.executor.domain.resilience.retry import RetryPolicy
 
 _PLACES = {hpb.HTTP_PLACE_QUERY: Place.QUERY, hpb.HTTP_PLACE_HEADER: Place.HEADER}
@@ -48,6 +49,21 @@ def retry_policy_of(manifest: mpb.ToolManifest) -> RetryPolicy | None:
         multiplier=message.backoff_multiplier or unset.multiplier,
         longest_delay=_seconds(message.backoff_max) or unset.longest_delay,
         statuses=frozenset(message.retry_on_status_codes) or unset.statuses,
+    )
+
+
+def circuit_config_of(manifest: mpb.ToolManifest) -> CircuitConfig:
+    """Return when the service is left alone."""
+    message, unset = manifest.execution.circuit_breaker, CircuitConfig()
+    return CircuitConfig(
+        failures=message.failure_threshold or unset.failures,
+        failure_rate=message.failure_rate / 100 or unset.failure_rate,
+        slow_seconds=_seconds(message.slow_call_time) or None,
+        slow_rate=message.slow_call_rate / 100 or unset.slow_rate,
+        window=_seconds(message.window) or unset.window,
+        open_seconds=_seconds(message.open_time) or unset.open_seconds,
+        successes=message.success_threshold or unset.successes,
+        max_canaries=message.half_open_max_calls or unset.max_canaries,
     )
 
 

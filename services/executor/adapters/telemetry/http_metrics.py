@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from prometheus_client import Counter
+from prometheus_client import Counter, Gauge
 
 http_requests = Counter(
     "toolmesh_http_requests_total", "Requests to external services by outcome, each attempt counted.", ["outcome"]
 )
 http_retries = Counter("toolmesh_http_retries_total", "Requests to external services that were repeated.")
+circuit_transitions = Counter("toolmesh_circuit_transitions_total", "Changes of circuit breakers.", ["state"])
+circuit_refusals = Counter("toolmesh_circuit_refusals_total", "Requests that an open circuit breaker held back.")
+circuits_shared = Gauge(
+    "toolmesh_circuits_shared", "1 while circuit breakers are shared with other executors, 0 while this one is alone."
+)

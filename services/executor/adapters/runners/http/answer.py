@@ -59,7 +59,7 @@ class HttpAnswer:
                 raise errors.external_answer_invalid("the text of the answer is not UTF-8") from None
         raise errors.external_answer_invalid("the answer is neither JSON nor text")
 
-    def failure(self, origin: str, secrets: Sequence[str], *, repeatable: bool) -> MeshError:
+    def failure(self, origin: str, secrets: Sequence[str]) -> MeshError:
         """Return the error of an answer without success."""
         if self.status == _RATE_LIMITED:
             return errors.external_rate_limited(origin, self.retry_after)
@@ -67,7 +67,7 @@ class HttpAnswer:
             return errors.credential_refused(secrets[0], self.status)
         if self.status < 500:
             return errors.external_refused(origin, self.status)
-        effect = "none" if self.status in _NOT_SERVED or repeatable else "unknown"
+        effect = "none" if self.status in _NOT_SERVED else "unknown"
         error = errors.external_unavailable(origin, f"http_{self.status}", effect)
         error.retry_after = self.retry_after
         return error

@@ -11,29 +11,41 @@ from libs.common.runtime.clock import Clock
 from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.http.connections import HttpConnections
 from services.executor.adapters.runners.http.exchange import AttemptError, Exchange
+from services.executor.adapters.runners.http.guarded_exchange import GuardedExchange
 from services.executor.adapters.runners.http.secret_headers import bind_secrets
 from services.executor.adapters.runners.worker.answer import log_failure
-from services.executor.adapters.telemetry.http_metrics import http_requests, http_retries
+from services.executor.adapters.telemetry.http_metrics import http_retries
 from services.executor.domain import errors
 from services.executor.domain.http.build_request import build_request, describe_request
 from services.executor.domain.http.endpoint import HttpEndpoint
 from services.executor.domain.model import Forecast, RunRequest, RunResult
 from services.executor.domain.ports import SecretStore
+from services.executor.domain.resilience.circuit import Circuits
 from services.executor.domain.resilience.retry import RetryBudget, RetrySchedule
 from services.executor.domain.tool import Tool
 
 _BUDGETS = 4096
 # What is left of a call's time to answer its caller, as a share and at most.
 _MARGIN, _MOST_MARGIN = 0.05, 0.1
+# A call with less of the tool's own time says nothing about a service that does not answer in it.
+_FAIR_SHARE = 0.9
 
 
 class HttpClient:
     """Makes the requests of all calls of one executor."""
 
     def __init__(
-        self, connections: HttpConnections, secrets: SecretStore, clock: Clock, log: Log, *, output_bytes: int
+        self,
+        connections: HttpConnections,
+        secrets: SecretStore,
+        circuits: Circuits,
+        clock: Clock,
+        log: Log,
+        *,
+        output_bytes: int,
     ) -> None:
         self._connections, self._secrets, self._clock, self._log = connections, secrets, clock, log
+        self._circuits = circuits
         self._output_bytes = output_bytes
         self._budgets: BoundedCache[str, RetryBudget] = BoundedCache(_BUDGETS)
 
@@ -48,30 +60,34 @@ class HttpClient:
         until = asyncio.get_running_loop().time() + seconds - min(seconds * _MARGIN, _MOST_MARGIN)
         limit = self._output_bytes if tool.persists else min(self._output_bytes, tool.max_result_bytes)
         exchange = Exchange(self._connections, tool.confinement, endpoint, request, bound, limit, self._clock)
-        return await _run_cancelable(self._attempts(tool, endpoint, work, exchange, until), work)
+        request_of = GuardedExchange(exchange, self._circuits, tool, fair=seconds >= _FAIR_SHARE * tool.own_limit)
+        return await _run_cancelable(self._attempts(tool, endpoint, work, request_of, until), work)
 
     async def _attempts(
-        self, tool: Tool, endpoint: HttpEndpoint, work: RunRequest, exchange: Exchange, until: float
+        self, tool: Tool, endpoint: HttpEndpoint, work: RunRequest, exchange: GuardedExchange, until: float
     ) -> RunResult:
         loop, budget = asyncio.get_running_loop(), self._budget(endpoint)
         budget.earn()
         repeatable = endpoint.is_repeatable(work.idempotency_key)
         schedule = RetrySchedule(tool.retry, budget, until)
+        uncertain = False
         while True:
             try:
-                value = await exchange.send(until, repeatable=repeatable)
+                value = await exchange.send(until)
             except AttemptError as attempt:
-                http_requests.labels(attempt.error.reason.name.lower()).inc()
+                uncertain = uncertain or attempt.error.metadata.get("effect") == "unknown"
                 retried = attempt.retryable and (tool.retry is None or attempt.matches(tool.retry.statuses))
                 safe = retried and (repeatable or not attempt.sent)
                 delay = schedule.next_delay(loop.time(), safe=safe, asked=attempt.error.retry_after)
                 if delay is None:
+                    if uncertain:
+                        # An earlier attempt may have had its effect, whatever became of the last one.
+                        attempt.error.metadata["effect"] = "unknown"
                     log_failure(self._log, tool, work, attempt.error, attempt.detail)
                     raise attempt.error from None
                 http_retries.inc()
                 await asyncio.sleep(delay)
             else:
-                http_requests.labels("succeeded").inc()
                 return RunResult(value)
 
     def _budget(self, endpoint: HttpEndpoint) -> RetryBudget:

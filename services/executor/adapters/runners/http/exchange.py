@@ -82,18 +82,17 @@ class Exchange:
     limit: int
     clock: Clock
 
-    async def send(self, until: float, *, repeatable: bool) -> Any:
+    async def send(self, until: float) -> Any:
         """Return the result. Raises AttemptError, also when the time is over."""
         url, origin = self.endpoint.url, self.endpoint.url.origin
         target = Target(url.scheme, url.host, url.port, self._target_with_secrets())
-        unknown = "none" if repeatable else "unknown"
         try:
             async with asyncio.timeout_at(until):
                 answer = await self._follow(target)
             if answer.is_success:
                 return answer.value(self.limit)
         except TimeoutError:
-            raise AttemptError(errors.external_timeout(origin, unknown), sent=True) from None
+            raise AttemptError(errors.external_timeout(origin, "unknown"), sent=True) from None
         except _NOT_SENT as error:
             raise _lost(origin, "unreachable", "none", error, sent=False) from None
         except UnresolvedHostError as error:
@@ -103,10 +102,10 @@ class Exchange:
             forbidden.metadata["effect"] = "none"
             raise AttemptError(forbidden, sent=False) from None
         except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException, OSError) as error:
-            raise _lost(origin, "broken_off", unknown, error, sent=True) from None
+            raise _lost(origin, "broken_off", "unknown", error, sent=True) from None
         except MeshError as error:
             raise AttemptError(error, sent=True) from None
-        failure = answer.failure(origin, self.secrets.names, repeatable=repeatable)
+        failure = answer.failure(origin, self.secrets.names)
         raise AttemptError(failure, sent=True, status=answer.status, detail=answer.text)
 
     async def _follow(self, target: Target) -> HttpAnswer:

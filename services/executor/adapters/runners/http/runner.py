@@ -15,6 +15,7 @@ from services.executor.domain import errors
 from services.executor.domain.arguments.hosts import Hosts
 from services.executor.domain.model import RunRequest, RunResult
 from services.executor.domain.ports import SecretStore
+from services.executor.domain.resilience.circuit import Circuits
 from services.executor.domain.tool import Tool
 
 if TYPE_CHECKING:
@@ -25,10 +26,17 @@ class HttpRunner:
     """Decides which endpoints may be called, and creates the client on first use."""
 
     def __init__(
-        self, internal: Iterable[Network], secrets: SecretStore, clock: Clock, log: Log, output_bytes: int
+        self,
+        internal: Iterable[Network],
+        secrets: SecretStore,
+        circuits: Circuits,
+        clock: Clock,
+        log: Log,
+        *,
+        output_bytes: int,
     ) -> None:
         self._internal, self._secrets, self._clock, self._log = tuple(internal), secrets, clock, log
-        self._output_bytes = output_bytes
+        self._circuits, self._output_bytes = circuits, output_bytes
         self._client: HttpClient | None = None
 
     def sandbox_for(self, tool: Tool) -> str | None:
@@ -65,6 +73,11 @@ class HttpRunner:
             from services.executor.adapters.runners.http.connections import HttpConnections
 
             self._client = HttpClient(
-                HttpConnections(self._internal), self._secrets, self._clock, self._log, output_bytes=self._output_bytes
+                HttpConnections(self._internal),
+                self._secrets,
+                self._circuits,
+                self._clock,
+                self._log,
+                output_bytes=self._output_bytes,
             )
         return self._client

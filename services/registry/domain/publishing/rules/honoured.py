@@ -18,7 +18,6 @@ UNHONOURED: Mapping[str, frozenset[str]] = {
     "interface.safety.requires_user_interaction": frozenset(),
     "interface.safety.classifier_input": frozenset(),
     "interface.rendering.groupable": frozenset(),
-    "execution.circuit_breaker": frozenset(),
     "permission.credential_propagation": frozenset({"none"}),
     "permission.credential_refs": frozenset(),
     "side_effects.scope": frozenset(),

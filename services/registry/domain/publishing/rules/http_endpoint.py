@@ -12,7 +12,7 @@ from services.registry.domain.publishing.manifest import Manifest
 
 _PATH = "manifest.execution.http"
 # Only requests to a service are retried and watched.
-_ONLY_HTTP = ("http", "retry_policy")
+_ONLY_HTTP = ("http", "retry_policy", "circuit_breaker")
 _READING = frozenset({"get", "head", "post"})
 _BODILESS = frozenset({"get", "head"})
 _DEFAULT_PORTS = (80, 443)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 from libs.common.secret_store.secret import Binding, Secret
 from services.executor.domain import errors
+from services.executor.domain.resilience.circuit import Admission, CallOutcome, Circuit, CircuitConfig
 
 Reply = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
@@ -111,3 +113,22 @@ class MemorySecrets:
         if name not in self.secrets:
             raise errors.credential_not_found(name)
         return self.secrets[name]
+
+
+class OwnCircuits:
+    """Circuits of one process, without a store."""
+
+    def __init__(self) -> None:
+        self.circuits: dict[str, Circuit] = {}
+
+    async def admit(self, name: str, config: CircuitConfig) -> Admission:
+        """Decide about a call."""
+        return self.circuits.setdefault(name, Circuit()).admit(config, time.monotonic())
+
+    async def report(self, name: str, config: CircuitConfig, admission: Admission, outcome: CallOutcome) -> None:
+        """Count an outcome."""
+        self.circuits[name].report(config, admission.generation, outcome, time.monotonic())
+
+    def abandon(self, name: str, config: CircuitConfig, admission: Admission) -> None:
+        """Count an ended call."""
+        self.circuits[name].report(config, admission.generation, CallOutcome.NONE, time.monotonic())

@@ -20,10 +20,12 @@ from services.executor.adapters.runners.http.connections import HttpConnections
 from services.executor.adapters.runners.http.runner import HttpRunner
 from services.executor.domain.http.endpoint import HttpEndpoint, Parameter, Place, SecretUse
 from services.executor.domain.model import RunRequest, RunResult
+from services.executor.domain.resilience.circuit import CircuitConfig
 from services.executor.domain.resilience.retry import RetryPolicy
 from services.executor.domain.tool import Access, Confinement, Effect, Mutation, Tool
 from services.executor.tests.adapters.runners.http.services import (
     MemorySecrets,
+    OwnCircuits,
     Reply,
     Service,
     answer,
@@ -50,7 +52,8 @@ class Caller:
 
     def __init__(self, service: Service, secrets: MemorySecrets) -> None:
         self.service, self.secrets = service, secrets
-        self.runner = HttpRunner(LOOPBACK, secrets, SystemClock(), Log("executor"), LIMIT)
+        self.circuits = OwnCircuits()
+        self.runner = HttpRunner(LOOPBACK, secrets, self.circuits, SystemClock(), Log("executor"), output_bytes=LIMIT)
 
     def tool(
         self, method: str = "GET", path: str = "/orders/{id}", *, retry: RetryPolicy | None = None, **more: Any
@@ -309,6 +312,7 @@ async def test_a_host_with_a_forbidden_address_is_not_connected_to(
     client = HttpClient(
         HttpConnections(internal, resolve=resolve),
         MemorySecrets(),
+        OwnCircuits(),
         SystemClock(),
         Log("executor"),
         output_bytes=LIMIT,
@@ -367,3 +371,66 @@ async def test_a_refused_credential_is_said_to_be_one(caller: Caller, service: S
     service.replies = [answer(b"{}", "401 Unauthorized")]
     error = await caller.failure(caller.tool(**with_secret()))
     assert (error.reason, error.metadata["secret"]) == (Reason.CREDENTIAL_EXPIRED, "crm_key")
+
+
+# The circuit of the service.
+
+
+def guarded(caller: Caller, method: str = "GET", **more: Any) -> Tool:
+    return replace(caller.tool(method, **more), circuit=CircuitConfig(failures=2, failure_rate=0.1, slow_seconds=None))
+
+
+async def test_a_failing_service_is_left_alone(caller: Caller, service: Service) -> None:
+    service.replies = [answer(b"{}", "500 Oops")]
+    tool = guarded(caller)
+    for _ in range(2):
+        assert (await caller.failure(tool)).reason is Reason.EXTERNAL_UNAVAILABLE
+    error = await caller.failure(tool)
+    assert (error.reason, error.metadata["effect"]) == (Reason.CIRCUIT_OPEN, "none")
+    assert error.retry_after is not None
+    assert len(service.requests) == 2
+    # Another namespace has a circuit of its own.
+    assert (await caller.failure(replace(tool, qualified="other.say"))).reason is Reason.EXTERNAL_UNAVAILABLE
+
+
+@pytest.mark.parametrize(
+    ("reply", "opens"),
+    [
+        (answer(b"{}", "503 Unavailable"), True),
+        (raw(b""), True),
+        (answer(b"garbage"), True),
+        (answer(b"{}", "404 Not Found"), False),
+        (answer(b"{}", "429 Slow Down"), False),
+    ],
+    ids=["503", "hangs up", "garbage", "404", "429"],
+)
+async def test_only_failures_of_the_service_open_its_circuit(
+    caller: Caller, service: Service, reply: Reply, opens: bool
+) -> None:
+    service.replies = [reply]
+    for _ in range(2):
+        await caller.failure(guarded(caller))
+    assert ((await caller.failure(guarded(caller))).reason is Reason.CIRCUIT_OPEN) is opens
+
+
+async def test_a_caller_in_a_hurry_opens_no_circuit(caller: Caller, service: Service) -> None:
+    service.replies = [never]
+    for _ in range(3):
+        assert (await caller.failure(guarded(caller), seconds=0.05)).reason is Reason.EXTERNAL_TIMEOUT
+    patient = replace(guarded(caller), own_limit=0.05)
+    for _ in range(2):
+        assert (await caller.failure(patient, seconds=0.05)).reason is Reason.EXTERNAL_TIMEOUT
+    assert (await caller.failure(patient, seconds=0.05)).reason is Reason.CIRCUIT_OPEN
+
+
+async def test_slow_answers_open_it_too(caller: Caller, service: Service) -> None:
+    slow = CircuitConfig(failures=2, slow_seconds=0.0)
+    for _ in range(2):
+        await caller.run(replace(caller.tool(), circuit=slow))
+    assert (await caller.failure(replace(caller.tool(), circuit=slow))).reason is Reason.CIRCUIT_OPEN
+
+
+async def test_an_attempt_of_unknown_effect_is_not_forgotten_by_the_next(caller: Caller, service: Service) -> None:
+    service.replies = [raw(b""), answer(b"{}", "503 Unavailable")]
+    error = await caller.failure(caller.tool("PUT", retry=FAST))
+    assert (len(service.requests), error.metadata["effect"]) == (3, "unknown")

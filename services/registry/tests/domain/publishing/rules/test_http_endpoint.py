@@ -42,6 +42,7 @@ def http_tool() -> pb.ToolManifest:
         prefix="Bearer ",
     )
     message.execution.retry_policy.max_attempts = 2
+    message.execution.circuit_breaker.failure_rate = 30
     message.execution.retry_policy.backoff_max.CopyFrom(Duration(seconds=1))
     return message
 
@@ -89,11 +90,11 @@ def test_each_mistake_has_its_rule(alter: Callable[[pb.ToolManifest], Any], rule
     assert rule in rules(message)
 
 
-def test_another_runner_has_no_endpoint_and_no_retries() -> None:
+def test_another_runner_has_no_endpoint_no_retries_and_no_circuit() -> None:
     message = http_tool()
     message.execution.runner = pb.RUNNER_KIND_PYTHON
     paths = {violation.path for violation in check_http_endpoint(manifest_of(message))}
-    assert paths == {"manifest.execution.http", "manifest.execution.retry_policy"}
+    assert paths == {f"manifest.execution.{field}" for field in ("http", "retry_policy", "circuit_breaker")}
 
 
 def test_a_wildcard_covers_the_host_one_level_below() -> None:

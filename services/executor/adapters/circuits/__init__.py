@@ -1,0 +1,1 @@
+"""The circuit breakers of external services, shared by all executors."""

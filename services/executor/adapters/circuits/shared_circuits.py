@@ -1,0 +1,97 @@
+"""The circuits that calls use: shared by all executors, and this replica's own while the store is away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from libs.common.runtime.bounded_cache import BoundedCache
+from libs.common.runtime.clock import Clock
+from libs.common.telemetry.log import Log
+from services.executor.adapters.circuits.valkey_circuits import ValkeyCircuits
+from services.executor.adapters.telemetry.http_metrics import circuit_refusals, circuit_transitions, circuits_shared
+from services.executor.domain.resilience.circuit import Admission, CallOutcome, Circuit, CircuitConfig, Transition
+
+_CIRCUITS = 4096
+# How long the store is not asked again after a failure.
+_AWAY_SECONDS = 5.0
+
+
+class SharedCircuits:
+    """Asks the store; decides alone while it does not answer, and logs both changes."""
+
+    def __init__(
+        self, store: ValkeyCircuits, clock: Clock, log: Log, on_transition: Callable[[str, Transition, bool], None]
+    ) -> None:
+        """`on_transition` gets the circuit, the change, and whether all executors share it. It never waits."""
+        self._store, self._clock, self._log, self._on_transition = store, clock, log, on_transition
+        self._own: BoundedCache[str, Circuit] = BoundedCache(_CIRCUITS)
+        self._away_until: float | None = None
+        self._reporting: set[asyncio.Task[None]] = set()
+        circuits_shared.set(1)
+
+    async def admit(self, name: str, config: CircuitConfig) -> Admission:
+        """Decide about a call."""
+        admission = await self._ask_store(name, config)
+        if admission is None:
+            admission = self._circuit(name).admit(config, self._clock.monotonic())._replace(shared=False)
+        self._observe(name, admission.transition, shared=admission.shared)
+        if not admission.admitted:
+            circuit_refusals.inc()
+        return admission
+
+    async def report(self, name: str, config: CircuitConfig, admission: Admission, outcome: CallOutcome) -> None:
+        """Count an outcome where the call was admitted. One that the store cannot take is lost."""
+        transition: Transition | None = None
+        if not admission.shared:
+            circuit = self._circuit(name)
+            transition = circuit.report(config, admission.generation, outcome, self._clock.monotonic())
+        elif self._away_until is None:
+            try:
+                transition = await self._store.report(name, config, admission.generation, outcome)
+            except Exception as error:
+                self._lose_store(error)
+        self._observe(name, transition, shared=admission.shared)
+
+    def abandon(self, name: str, config: CircuitConfig, admission: Admission) -> None:
+        """Count an ended call in the background."""
+        task = asyncio.create_task(self.report(name, config, admission, CallOutcome.NONE), name="circuit-abandon")
+        self._reporting.add(task)
+        task.add_done_callback(self._reporting.discard)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._reporting:
+            await asyncio.wait(self._reporting)
+        await self._store.close()
+
+    async def _ask_store(self, name: str, config: CircuitConfig) -> Admission | None:
+        if self._away_until is not None and self._clock.monotonic() < self._away_until:
+            return None
+        try:
+            admission = await self._store.admit(name, config)
+        except Exception as error:
+            # The client raises more than it documents.
+            self._lose_store(error)
+            return None
+        if self._away_until is not None:
+            self._away_until = None
+            circuits_shared.set(1)
+            self._log.info("circuits are shared again")
+        return admission
+
+    def _lose_store(self, error: Exception) -> None:
+        if self._away_until is None:
+            self._log.warning("circuits are not shared: this executor decides alone", cause=type(error).__name__)
+            circuits_shared.set(0)
+        self._away_until = self._clock.monotonic() + _AWAY_SECONDS
+
+    def _circuit(self, name: str) -> Circuit:
+        return self._own[name] if name in self._own else self._own.put(name, Circuit())
+
+    def _observe(self, name: str, transition: Transition | None, *, shared: bool) -> None:
+        if transition is None:
+            return
+        circuit_transitions.labels(transition.after).inc()
+        self._log.info("circuit changed", circuit=name, before=transition.before, state=transition.after, shared=shared)
+        self._on_transition(name, transition, shared)

@@ -1,0 +1,79 @@
+"""Circuits in Redis or Valkey. One Lua script decides for all executors.
+
+The client library (8 MB) is imported on first use.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from libs.common.runtime.clock import Clock
+from services.executor.domain.resilience.circuit import Admission, CallOutcome, CircuitConfig, CircuitState, Transition
+
+if TYPE_CHECKING:
+    import redis.asyncio
+
+SCRIPT = Path(__file__).with_suffix(".lua").read_text()
+PREFIX = "toolmesh:executor:circuits:"
+_CONNECTIONS = 32
+# The store is near, and a replica can decide alone.
+_RESPONSE_SECONDS = 0.5
+
+
+class ValkeyCircuits:
+    """Decides by the store's clock, which all executors share. Tests may pass another clock."""
+
+    def __init__(self, url: str, *, clock: Clock | None = None) -> None:
+        self._url, self._clock = url, clock
+        self._client: redis.asyncio.Redis | None = None
+        self._script: Any = None
+
+    async def close(self) -> None:
+        """Close every connection."""
+        if self._client is not None:
+            await self._client.aclose()
+
+    async def admit(self, name: str, config: CircuitConfig) -> Admission:
+        """Decide about a call. Raises RedisError or OSError."""
+        admitted, generation, wait, before, after = await self._run(name, "admit", config, 0, CallOutcome.NONE)
+        return Admission(bool(admitted), int(generation), int(wait) / 1e3, _transition(before, after))
+
+    async def report(
+        self, name: str, config: CircuitConfig, generation: int, outcome: CallOutcome
+    ) -> Transition | None:
+        """Count an outcome. Raises RedisError or OSError."""
+        *_, before, after = await self._run(name, "report", config, generation, outcome)
+        return _transition(before, after)
+
+    async def _run(
+        self, name: str, verb: str, config: CircuitConfig, generation: int, outcome: CallOutcome
+    ) -> list[Any]:
+        now = "" if self._clock is None else str(round(self._clock.now().timestamp() * 1e3))
+        limits = (config.failures, config.failure_rate, config.slow_rate)
+        times = (round(config.window * 1e3), round(config.open_seconds * 1e3))
+        arguments = [verb, now, *limits, *times, config.successes, config.max_canaries, generation, str(outcome)]
+        response: list[Any] = await self._connect()(keys=[PREFIX + name], args=arguments)
+        return response
+
+    def _connect(self) -> Any:
+        if self._script is None:
+            import redis.asyncio
+            from redis.asyncio.retry import Retry
+            from redis.backoff import NoBackoff
+
+            pool = redis.asyncio.BlockingConnectionPool.from_url(
+                self._url,
+                max_connections=_CONNECTIONS,
+                timeout=_RESPONSE_SECONDS,
+                socket_connect_timeout=_RESPONSE_SECONDS,
+                socket_timeout=_RESPONSE_SECONDS,
+                retry=Retry(NoBackoff(), 0),
+            )
+            self._client = redis.asyncio.Redis(connection_pool=pool)
+            self._script = self._client.register_script(SCRIPT)
+        return self._script
+
+
+def _transition(before: bytes, after: bytes) -> Transition | None:
+    return Transition(CircuitState(before.decode()), CircuitState(after.decode())) if after else None

@@ -1,0 +1,108 @@
+"""Circuits while their store is away and when it is back, and the records of their changes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from libs.common.errors import MeshError, Reason
+from libs.common.ids import new_id
+from libs.common.json.jsonio import parse
+from libs.common.telemetry.log import Log
+from libs.common.testing.clock import ManualClock
+from services.executor.adapters.audit.record_encoder import decode_fragment
+from services.executor.adapters.circuits.shared_circuits import SharedCircuits
+from services.executor.adapters.circuits.transition_records import TransitionRecords
+from services.executor.adapters.circuits.valkey_circuits import ValkeyCircuits
+from services.executor.domain.model import EncodedRecord
+from services.executor.domain.resilience.circuit import CallOutcome, CircuitConfig, CircuitState, Transition
+from tests.harness.stores import free_port
+
+CONFIG = CircuitConfig(failures=2)
+
+
+@pytest.fixture
+def log_file(tmp_path: Path) -> Path:
+    return tmp_path / "log"
+
+
+@pytest.fixture
+def log(log_file: Path) -> Log:
+    return Log("executor", descriptor=os.open(log_file, os.O_WRONLY | os.O_CREAT))
+
+
+def count_lines(log: Log, file: Path, text: str) -> int:
+    log.flush()
+    return file.read_text().count(text)
+
+
+async def fail(circuits: SharedCircuits, name: str) -> None:
+    admission = await circuits.admit(name, CONFIG)
+    await circuits.report(name, CONFIG, admission, CallOutcome.FAILURE)
+
+
+async def test_two_executors_share_a_circuit(valkey_url: str, log: Log) -> None:
+    changes: list[tuple[str, Transition, bool]] = []
+    one, two = (
+        SharedCircuits(ValkeyCircuits(valkey_url), ManualClock(), log, lambda *change: changes.append(change))
+        for _ in range(2)
+    )
+    name = new_id()
+    await fail(one, name)
+    await fail(two, name)
+    assert [(await each.admit(name, CONFIG)).admitted for each in (one, two)] == [False, False]
+    # One change, seen once.
+    assert changes == [(name, Transition(CircuitState.CLOSED, CircuitState.OPEN), True)]
+    await one.close()
+    await two.close()
+
+
+async def test_without_its_store_an_executor_decides_alone_and_says_so(
+    valkey_url: str, log: Log, log_file: Path
+) -> None:
+    clock, changes = ManualClock(), list[tuple[str, Transition, bool]]()
+    store = ValkeyCircuits(f"redis://127.0.0.1:{free_port()}/0")
+    circuits = SharedCircuits(store, clock, log, lambda *change: changes.append(change))
+    name = new_id()
+    await fail(circuits, name)
+    await fail(circuits, name)
+    refused = await circuits.admit(name, CONFIG)
+    assert (refused.admitted, refused.shared) == (False, False)
+    assert changes == [(name, Transition(CircuitState.CLOSED, CircuitState.OPEN), False)]
+    # The store is back, and knows nothing of what happened meanwhile.
+    circuits._store = ValkeyCircuits(valkey_url)
+    assert not (await circuits.admit(name, CONFIG)).shared
+    clock.advance(6.0)
+    again = await circuits.admit(name, CONFIG)
+    assert (again.admitted, again.shared) == (True, True)
+    circuits.abandon(name, CONFIG, again)
+    await circuits.close()
+    await store.close()
+    assert [count_lines(log, log_file, text) for text in ("decides alone", "shared again")] == [1, 1]
+
+
+class Trail:
+    def __init__(self) -> None:
+        self.records: list[EncodedRecord] = []
+
+    async def restore(self, record: EncodedRecord, *, within: float) -> None:
+        self.records.append(record)
+        if len(self.records) > 1:
+            raise MeshError(Reason.AUDIT_UNAVAILABLE)
+
+
+async def test_a_change_is_recorded_as_an_act_of_the_executor(log: Log, log_file: Path) -> None:
+    trail = Trail()
+    records = TransitionRecords(trail, ManualClock(), log)  # type: ignore[arg-type]
+    records.record("acme/https://api.example.com", Transition(CircuitState.CLOSED, CircuitState.OPEN), True)
+    records.record("acme/https://api.example.com", Transition(CircuitState.OPEN, CircuitState.HALF_OPEN), True)
+    await records.stop()
+    form = parse(decode_fragment(trail.records[0].encoded))
+    assert isinstance(form, dict)
+    assert (form["event_class"], form["writer"]) == ("circuit_changed", "executor")
+    assert form["act"] == {"resource": "circuits/acme/https://api.example.com"}
+    assert (form["previous_state"], form["state"]) == ("closed", "open")
+    assert "caller" not in form
+    assert count_lines(log, log_file, "not recorded") == 1
