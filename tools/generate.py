@@ -1,4 +1,4 @@
-"""Generate stubs, the error table and the comments of the contract under gen/, docs/errors.md and docs/settings.md.
+"""Generate stubs, the error table and the comments of the contract under gen/, and the pages of docs/ made from them.
 
 `--check` writes into a scratch folder instead and fails when the committed files differ, so stale output cannot land.
 """
@@ -17,10 +17,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tools import contract_comments, errordocs, errortable, protodeps, settings_docs  # noqa: E402  (needs the root on the path when run as a script)
+from tools import contract_comments, errordocs, errortable, manifest_docs, protodeps, settings_docs  # noqa: E402  (needs the root on the path when run as a script)
 
 PROTODEPS = ROOT / ".cache" / "protodeps"
-DOCUMENTS = {"docs/errors.md": errordocs.render, "docs/settings.md": settings_docs.render}
+DOCUMENTS = {
+    "docs/errors.md": errordocs.render,
+    "docs/manifest.md": manifest_docs.render,
+    "docs/settings.md": settings_docs.render,
+}
 
 
 def stubs(target: Path) -> None:

@@ -57,7 +57,7 @@ def steps() -> list[Step]:
         Step("install this tree", [(*PIP, "--no-deps", "--no-build-isolation", "-e", ".")]),
         Step(
             "compile its modules",
-            [(str(PYTHON), "-m", "compileall", "-q", "gen", "libs", "services", "localmesh", "sdk")],
+            [(str(PYTHON), "-m", "compileall", "-q", "gen", "libs", "services", "localmesh", "authoring", "sdk")],
         ),
         Step("compile what the services load", [(str(PYTHON), "-m", "tools.compile_services")]),
         Step("copy the imports of the contract", [(str(PYTHON), "tools/protodeps.py", ".cache/protodeps")]),

@@ -18,7 +18,7 @@ PUBLIC_MODULES = {
     "group": {"GroupCall", "Outcome"},
     "preview": {"Preview", "Precondition"},
     "usage": {"UsageReader"},
-    "manifest": {"manifest_from"},
+    "manifests": {"manifest_from"},
     "keys": {"canonical_json", "derive_idempotency_key"},
     "token_request": {"Bounds"},
 }

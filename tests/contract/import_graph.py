@@ -18,6 +18,7 @@ ROOMS = {
     "libs/audit_client": "libs/audit_client",
     "libs/authz_client": "libs/authz_client",
     "localmesh": "localmesh",
+    "authoring": "authoring",
     "sdk": "sdk/toolmesh_sdk",
 }
 """The folder that holds a room's tests, and the folder of its modules."""
@@ -62,7 +63,7 @@ class ImportGraph:
 
 
 def _python_files(root: Path) -> list[Path]:
-    folders = ("services", "libs", "localmesh", "sdk", "tests")
+    folders = ("services", "libs", "localmesh", "authoring", "sdk", "tests")
     return [path for folder in folders for path in (root / folder).rglob("*.py") if "packs" not in path.parts]
 
 

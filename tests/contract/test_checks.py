@@ -14,7 +14,19 @@ from pathlib import Path
 import pytest
 
 BIN = Path(sys.executable).parent
-COPIED = ["proto", "gen", "docs", "tools", "libs", "services", "localmesh", "sdk", "buf.yaml", "pyproject.toml"]
+COPIED = [
+    "proto",
+    "gen",
+    "docs",
+    "tools",
+    "libs",
+    "services",
+    "localmesh",
+    "authoring",
+    "sdk",
+    "buf.yaml",
+    "pyproject.toml",
+]
 
 
 def run(*command: str, cwd: Path) -> subprocess.CompletedProcess[str]:

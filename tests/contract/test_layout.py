@@ -112,9 +112,8 @@ DOCUMENTS = [
 def test_the_documents_name_only_what_exists(repository: Path, document: str) -> None:
     """Every path in backticks or behind a link leads somewhere; messages are named below proto/toolmesh."""
     text = (repository / document).read_text()
-    rooms = (
-        "proto|gen|libs|services|localmesh|sdk|deploy|tests|bench|docs|common|registry|authz|executor|approval|audit"
-    )
+    rooms = "proto|gen|libs|services|localmesh|authoring|sdk|deploy|tests|bench|docs"
+    rooms += "|common|registry|authz|executor|approval|audit"
     named = set(re.findall(rf"`((?:{rooms})/[\w./-]+)`", text)) | set(re.findall(r"\]\(([\w./-]+)\)", text))
     # A link is relative to the document that it is in.
     places = (repository, repository / "proto" / "toolmesh", (repository / document).parent)

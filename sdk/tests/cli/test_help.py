@@ -20,6 +20,7 @@ CONNECTION = {
 OPERATOR_COMMANDS = {"namespace claim", "namespace transfer", "token mint", "token inspect", "tools reinstate"}
 OFFLINE_COMMANDS = {
     "doctor",
+    "tools schema",
     "version",
     "completion",
     *(f"context {verb}" for verb in ("add", "use", "list", "remove")),

@@ -15,6 +15,7 @@ from toolmesh_sdk.cli.exits import exit_code
 from toolmesh_sdk.cli.failures import print_error, report_errors
 from toolmesh_sdk.cli.inputs.admin_connection import as_admin
 from toolmesh_sdk.cli.inputs.json_input import read_json_file
+from toolmesh_sdk.cli.inputs.manifest_files import manifest_files
 from toolmesh_sdk.cli.inputs.target import Target
 from toolmesh_sdk.cli.inputs.target_options import add_target_options
 from toolmesh_sdk.cli.tool_names import short_name
@@ -68,9 +69,9 @@ def register(
     from toolmesh.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
 
     from toolmesh_sdk.cli.views.documents import message_to_dict
-    from toolmesh_sdk.manifest import manifest_from
+    from toolmesh_sdk.manifests.parse import manifest_from
 
-    contents = [(path, read_json_file(path, "MANIFEST")) for path in _files(manifests)]
+    contents = [(path, read_json_file(path, "MANIFEST")) for path in manifest_files(manifests)]
     done, refused = [], list[tuple[Path, ToolmeshError]]()
     with as_admin(target) as transport:
         stub = RegistryServiceStub(transport.channel)
@@ -97,21 +98,10 @@ def register(
         raise typer.Exit(exit_code(refused[0][1]))
 
 
-def _files(paths: list[Path]) -> list[Path]:
-    """Return the files, those of folders included."""
-    files = list[Path]()
-    for path in paths:
-        found = sorted(path.glob("*.json")) if path.is_dir() else [path]
-        if not found:
-            raise typer.BadParameter(f"{path} has no .json file", param_hint="MANIFEST")
-        files += found
-    return files
-
-
 @contextmanager
 def _manifest_paths() -> Iterator[None]:
     """Translate violations from message fields to the paths and values of the manifest file."""
-    from toolmesh_sdk.manifest import translate_violations
+    from toolmesh_sdk.manifests.parse import translate_violations
 
     try:
         yield

@@ -1,4 +1,7 @@
-"""Parses tool manifests from JSON documents: enum labels, JSON schemas, and durations such as `5s`."""
+"""Parses tool manifests from JSON documents: enum labels, JSON schemas, and durations such as `5s`.
+
+Fields that are left out take the defaults of `defaults.py`.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,13 @@ from toolmesh.registry.v1.tool_manifest_pb2 import ToolManifest
 
 from toolmesh_sdk._wire.payload import dump
 from toolmesh_sdk.errors import Violation, error_for_reason
+from toolmesh_sdk.manifests.defaults import complete
+from toolmesh_sdk.manifests.labels import label_of, prefix_of
 
 _INTEGERS = {FieldDescriptor.TYPE_INT32, FieldDescriptor.TYPE_INT64}
 _MAX_PROBLEMS = 100
+# Tells an editor the JSON Schema of the document.
+_SCHEMA_REFERENCE = "$schema"
 _MISSING_ENUM = "enum.not_in"
 _ELEMENT = re.compile(r"[^.\[\]]+")
 _SECONDS = re.compile(r"(\d{1,9})(?:\.(\d{1,9}))?s")
@@ -25,11 +32,17 @@ _SECONDS = re.compile(r"(\d{1,9})(?:\.(\d{1,9}))?s")
 
 def manifest_from(document: Any) -> ToolManifest:
     """Parse a manifest. Raises InvalidInputError with all problems, each with its JSON Pointer."""
-    message = ToolManifest()
-    problems = [Violation(pointer, "form", str(problem)) for pointer, problem in _fill(message, document, "")]
+    message, problems = parse_manifest(document)
     if problems:
         raise error_for_reason(Reason.TOOL_MANIFEST_INVALID, violations=problems[:_MAX_PROBLEMS])
     return message
+
+
+def parse_manifest(document: Any) -> tuple[ToolManifest, list[Violation]]:
+    """Parse what can be parsed of a manifest, and return the problems of the rest."""
+    message = ToolManifest()
+    problems = [Violation(pointer, "form", str(problem)) for pointer, problem in _fill(message, complete(document), "")]
+    return message, problems
 
 
 def translate_violations(violations: Iterable[Violation]) -> tuple[Violation, ...]:
@@ -63,6 +76,8 @@ def _fill(message: Message, document: Any, pointer: str) -> Iterator[tuple[str, 
         return
     for name, value in document.items():
         field = message.DESCRIPTOR.fields_by_name.get(name)
+        if not pointer and name == _SCHEMA_REFERENCE:
+            continue
         if field is None:
             yield f"{pointer}/{name}", "is not a field of a manifest"
         else:
@@ -141,13 +156,9 @@ def _scalar(field: Any, value: Any) -> Any:
 
 
 def _number(enum: EnumDescriptor, value: Any) -> Any:
-    known = enum.values_by_name.get(_prefix(enum) + value.upper()) if isinstance(value, str) else None
+    known = enum.values_by_name.get(prefix_of(enum) + value.upper()) if isinstance(value, str) else None
     return known.number if known is not None and known.number else _Problem(f"is none of {_labels(enum)}")
 
 
 def _labels(enum: EnumDescriptor) -> str:
-    return ", ".join(each.name.removeprefix(_prefix(enum)).lower() for each in enum.values if each.number)
-
-
-def _prefix(enum: EnumDescriptor) -> str:
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", enum.name).upper() + "_"
+    return ", ".join(label_of(enum, each.name) for each in enum.values if each.number)

@@ -12,9 +12,9 @@ from toolmesh.common.v1.error_table import Reason
 from toolmesh.registry.v1 import tool_manifest_pb2 as pb
 from toolmesh_sdk.cli.views.documents import message_to_dict
 from toolmesh_sdk.errors import ToolmeshError
-from toolmesh_sdk.manifest import manifest_from
+from toolmesh_sdk.manifests.parse import manifest_from
 
-SAMPLES = sorted((Path(__file__).parents[2] / "examples" / "packs").glob("*/manifests/*.json"))
+SAMPLES = sorted((Path(__file__).parents[3] / "examples" / "packs").glob("*/manifests/*.json"))
 WRITTEN: dict[str, Any] = {
     "schema_version": "0.2.0",
     "kind": "function",

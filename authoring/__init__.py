@@ -1,0 +1,1 @@
+"""The author's side: checks manifests and packs before a mesh sees them."""

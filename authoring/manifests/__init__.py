@@ -1,0 +1,1 @@
+"""Checks manifests without a mesh, with the rules of the registry itself."""

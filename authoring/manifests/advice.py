@@ -1,0 +1,188 @@
+"""Says what to write so that a violation of a manifest is solved. Pure.
+
+A fix is a JSON merge patch (RFC 7396): applied as it is, it solves the violation without claiming anything about the
+tool that its author did not.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from toolmesh.registry.v1.tool_manifest_pb2 import ToolManifest
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+MAX_DESCRIPTION = 2000
+# What other tool formats call the fields of a manifest.
+_FOREIGN = {
+    "name": ("tool_id",),
+    "id": ("tool_id",),
+    "inputSchema": ("input", "schema"),
+    "input_schema": ("input", "schema"),
+    "parameters": ("input", "schema"),
+    "outputSchema": ("output", "schema"),
+    "output_schema": ("output", "schema"),
+    "entry_point": ("execution", "entry_point"),
+    "runner": ("execution", "runner"),
+}
+_FIELDS = tuple(field.name for field in ToolManifest.DESCRIPTOR.fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What to write, and the merge patch that does it; empty if only the author can know."""
+
+    text: str = ""
+    fix: Mapping[str, Any] | None = None
+
+
+def advise(document: Any, path: str, rule: str) -> Advice:
+    """Return the advice for a violation of a document; empty if its message says it all."""
+    steps = path.split("/")[1:]
+    by_rule = _BY_RULE.get(rule)
+    if by_rule is not None:
+        return by_rule(document, steps)
+    if rule == "form":
+        return _form_advice(document, steps)
+    return _BY_FIELD[steps[0]](document, steps) if steps and steps[0] in _BY_FIELD else Advice()
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """Apply a JSON merge patch (RFC 7396)."""
+    if not isinstance(patch, Mapping):
+        return patch
+    merged = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = merge_patch(merged.get(name), value)
+    return merged
+
+
+def snake_case(text: str) -> str:
+    """Return a name as a tool id: `get-File` and `getFile` become `get_file`."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", text)
+    name = re.sub(r"[^a-z0-9]+", "_", words.lower()).strip("_")
+    name = name if name[:1].isalpha() else f"tool_{name}".rstrip("_")
+    return (name if len(name) >= 3 else f"{name}_tool")[:255]
+
+
+def _write(fix: Mapping[str, Any], before: str = "write") -> Advice:
+    return Advice(f"{before} {json.dumps(fix, ensure_ascii=False)[1:-1]}", fix)
+
+
+def _tool_id(document: Any, _: list[str]) -> Advice:
+    written = document.get("tool_id") or document.get("name") if isinstance(document, dict) else None
+    if isinstance(written, str) and written:
+        return _write({"tool_id": snake_case(written)})
+    return Advice('write the name in snake_case, such as "tool_id": "read_file"')
+
+
+def _namespace(document: Any, _: list[str]) -> Advice:
+    written = document.get("namespace") if isinstance(document, dict) else None
+    if isinstance(written, str) and written:
+        return _write({"namespace": snake_case(written).replace("_", "-")[:63]})
+    return Advice('write the namespace that you own, such as "namespace": "acme"')
+
+
+def _description(document: Any, _: list[str]) -> Advice:
+    written = document.get("description") if isinstance(document, dict) else None
+    if isinstance(written, str) and len(written) > MAX_DESCRIPTION:
+        shortened = _shorten(written)
+        return Advice(f"keep the first {len(shortened)} characters; the rest belongs into documentation_url",
+                      {"description": shortened})  # fmt: skip
+    return Advice('write when and how a model should use it, such as "description": "Reads a text file."')
+
+
+def _shorten(text: str) -> str:
+    start = text[:MAX_DESCRIPTION]
+    end = max(start.rfind(". "), start.rfind(".\n"), start.rfind("\n"))
+    return start[: end + 1].rstrip() if end > MAX_DESCRIPTION // 2 else start.rstrip()
+
+
+def _title(document: Any, _: list[str]) -> Advice:
+    written = document.get("title") if isinstance(document, dict) else None
+    if isinstance(written, str) and len(written) > 255:
+        return Advice("keep the first 255 characters", {"title": written[:255].rstrip()})
+    return Advice('write what people call it, such as "title": "Read file"')
+
+
+def _execution(document: Any, steps: list[str]) -> Advice:
+    if steps[1:] in (["runner"], ["entry_point"], []):
+        return Advice('write the implementation, such as "execution": {"entry_point": "pack/module:function"}')
+    return Advice()
+
+
+def _side_effects(document: Any, _: list[str]) -> Advice:
+    name = snake_case(str(document.get("tool_id", "tool"))) if isinstance(document, dict) else "tool"
+    fix = {"side_effects": [{"resource": f"tool:{name}", "operation": "update"}]}
+    if isinstance(document, dict) and "mutation_class" in document:
+        return _write(fix, "name what it changes:")
+    return _write(fix, 'if it changes nothing, write "mutation_class": "read_only"; else name what it changes:')
+
+
+def _schema_part(keyword: str, value: Any) -> Callable[[Any, list[str]], Advice]:
+    def advice(_: Any, steps: list[str]) -> Advice:
+        fix: Any = {keyword: value}
+        for step in reversed(steps[:2]):
+            fix = {step: fix}
+        return Advice(f'write "{keyword}": {json.dumps(value)} in {"/".join(steps[:2])}', fix)
+
+    return advice
+
+
+def _strict(document: Any, steps: list[str]) -> Advice:
+    schema: Any = document
+    for step in steps[:2]:
+        schema = schema.get(step, {}) if isinstance(schema, dict) else {}
+    keywords = [name for name in ("additionalProperties", "unevaluatedProperties") if name in schema]
+    fix: Any = dict.fromkeys(keywords, False)
+    for step in reversed(steps[:2]):
+        fix = {step: fix}
+    return Advice(f'write "{keywords[0] if keywords else "additionalProperties"}": false', fix if keywords else None)
+
+
+def _form_advice(document: Any, steps: list[str]) -> Advice:
+    name = steps[0] if len(steps) == 1 else ""
+    if name in _FOREIGN and isinstance(document, dict):
+        fix: Any = snake_case(str(document[name])) if _FOREIGN[name] == ("tool_id",) else document[name]
+        for step in reversed(_FOREIGN[name]):
+            fix = {step: fix}
+        return Advice(f"move it to {'.'.join(_FOREIGN[name])}", {name: None, **fix})
+    if name == "annotations" and isinstance(document, dict) and isinstance(document[name], dict):
+        words = {key: each if isinstance(each, str) else json.dumps(each) for key, each in document[name].items()}
+        return Advice("write each value as a string", {"annotations": words})
+    if name and name not in _FIELDS:
+        close = difflib.get_close_matches(name, _FIELDS, 1)
+        return Advice(f"did you mean {close[0]}? Else leave it out" if close else "leave it out", {name: None})
+    return Advice()
+
+
+_BY_FIELD: Mapping[str, Callable[[Any, list[str]], Advice]] = {
+    "tool_id": _tool_id,
+    "namespace": _namespace,
+    "description": _description,
+    "title": _title,
+    "execution": _execution,
+}
+_BY_RULE: Mapping[str, Callable[[Any, list[str]], Advice]] = {
+    "side_effects.required": _side_effects,
+    "side_effects.forbidden": lambda document, steps: Advice(
+        'leave it out, or write "mutation_class": "write_irreversible"', {"side_effects": None}
+    ),
+    "dry_run.required": lambda document, steps: _write(
+        {"dry_run_supported": True}, "if it can preview its effects (docs/manifests.md),"
+    ),
+    "compensation.required": lambda document, steps: Advice(
+        'write the tool that undoes it, such as "compensation_tool": "tools/acme.remove_file";'
+        ' if there is none, write "mutation_class": "write_irreversible"'
+    ),
+    "schema.dialect": _schema_part("$schema", DIALECT),
+    "schema.type": _schema_part("type", "object"),
+    "schema.strict": _strict,
+}

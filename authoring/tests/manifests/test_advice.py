@@ -1,0 +1,59 @@
+"""Advice for violations: names, patches and hints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from authoring.manifests.advice import advise, merge_patch, snake_case
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("read-file", "read_file"),
+        ("readFile", "read_file"),
+        ("API-post-search", "api_post_search"),
+        ("HTTPServer", "http_server"),
+        ("3d", "tool_3d"),
+        ("ab", "ab_tool"),
+        ("", "tool"),
+    ],
+)
+def test_any_name_becomes_a_tool_id(written: str, expected: str) -> None:
+    assert snake_case(written) == expected
+
+
+@pytest.mark.parametrize(
+    ("target", "patch", "expected"),
+    [
+        ({"a": "b"}, {"a": None}, {}),
+        ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
+        ({"a": [1]}, {"a": [2]}, {"a": [2]}),
+        ({}, {"a": {"bb": {"c": None}}}, {"a": {"bb": {}}}),
+        ("text", {"a": 1}, {"a": 1}),
+    ],
+)
+def test_a_merge_patch_is_applied_as_the_rfc_says(target: Any, patch: Any, expected: Any) -> None:
+    assert merge_patch(target, patch) == expected
+
+
+def test_a_long_description_is_cut_at_a_sentence() -> None:
+    text = "One sentence of thirty letters. " * 80
+    fix = advise({"description": text}, "/description", "string.max_len").fix
+    assert fix is not None
+    assert fix["description"].endswith("letters.")
+    assert len(fix["description"]) <= 2000
+
+
+def test_a_misspelled_field_is_suggested() -> None:
+    advice = advise({"descripton": "x"}, "/descripton", "form")
+    assert "description" in advice.text
+    assert advice.fix == {"descripton": None}
+
+
+def test_a_missing_mutation_class_is_never_solved_by_a_claim() -> None:
+    fix = advise({"tool_id": "x"}, "/side_effects", "side_effects.required").fix
+    assert fix is not None
+    assert "mutation_class" not in fix
