@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 from toolmesh_sdk.cli.commands.tools.catalog import app as tools
 
+from authoring import pack_command
 from authoring.check_command import check
 
 
@@ -12,3 +13,4 @@ def register(app: typer.Typer) -> None:
     """Add the commands to `toolmesh` and to its group `tools`."""
     if not any(command.callback is check for command in tools.registered_commands):
         tools.command()(check)
+    app.add_typer(pack_command.app, name="pack")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from .call import Call, InputUnavailableError, ToolFailure, previewed_by
 from .channel import Canceled
+from .decorator import tool
 from .egress import UnreachableError, connect
 
 __all__ = [
@@ -18,4 +19,5 @@ __all__ = [
     "UnreachableError",
     "connect",
     "previewed_by",
+    "tool",
 ]

@@ -1,0 +1,1 @@
+"""Derives the manifests of a pack from its typed functions."""
