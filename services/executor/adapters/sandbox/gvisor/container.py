@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from services.executor.adapters.sandbox.exit_report import diagnose
-from services.executor.adapters.sandbox.gvisor.memory_file import MemoryFile
+from services.executor.adapters.sandbox.gvisor.memory_watch import MemoryWatch, WatchedMemory
 from services.executor.adapters.sandbox.launcher.cgroup import Cgroup
 from services.executor.adapters.sandbox.launcher.process_tree import children, descendants
 from services.executor.adapters.sandbox.launcher.process_usage import cpu_seconds
@@ -34,9 +34,6 @@ _CLEANUP_SECONDS = 0.05
 """Time for gVisor to clean up by itself before all of its processes are killed."""
 _EXIT_SECONDS = 2.0
 _MIN_POLL_SECONDS = 0.02
-_MEMORY_POLL_SECONDS = 0.1
-_MAX_UNMEASURED_CHECKS = 20
-"""Consecutive checks that may find no memory file while gVisor runs."""
 _FORK_ERRORS = (b"Resource temporarily unavailable", b"can't start new thread")
 
 
@@ -46,7 +43,7 @@ class StartedContainer:
 
     plan: Plan
     memory_limit: int
-    """For all processes inside together; enforced here where no cgroup does."""
+    """For all processes inside together and gVisor's own; the memory watch enforces it where no cgroup does."""
     process: subprocess.Popen[bytes]
     folder: Path
     group: Cgroup | None
@@ -59,16 +56,18 @@ class StartedContainer:
 class GvisorContainer:
     """A SandboxedProcess of gVisor. It cleans up when it ends, even if `wait` is never called."""
 
-    def __init__(self, started: StartedContainer) -> None:
-        self._started = started
+    def __init__(self, started: StartedContainer, watch: MemoryWatch) -> None:
+        self._started, self._watch = started, watch
         self._loop = asyncio.get_running_loop()
         self._killed, self._exceeded, self._failed = False, "", ""
-        self._memory, self._unmeasured = MemoryFile(), 0
+        self._memory = WatchedMemory(started.memory_limit, self._sandbox_pids, self._stop_for_memory)
         self._stderr_tail = b""
         self._cpu_seconds = 0.0
         self._descendants: list[int] = []
         self._stderr_reader = self._loop.create_task(self._read_stderr())
-        self._limit_watcher = self._loop.create_task(self._enforce_limits())
+        self._limit_watcher = self._loop.create_task(self._enforce_cpu_limit())
+        if started.group is None or "memory" not in started.group.controllers:
+            watch.add(self._memory)
         self._finishing = self._loop.create_task(self._finish())
 
     @property
@@ -146,10 +145,16 @@ class GvisorContainer:
                 return pid
         return 0
 
+    def _sandbox_pids(self) -> list[int]:
+        """Return gVisor's own processes, the user-space kernel first; none if it does not run."""
+        pid = self._sandbox_pid()
+        return [pid, *(one for one in children(self._started.process.pid) if one != pid)] if pid else []
+
     async def _finish(self) -> ExitReport:
         started = self._started
         await _wait_exit(started.process)
         self._limit_watcher.cancel()
+        self._watch.remove(self._memory)
         remaining = [*self._descendants, *(started.group.pids() if started.group is not None else ())]
         if started.group is not None and remaining:
             started.group.kill()
@@ -182,7 +187,7 @@ class GvisorContainer:
             # gVisor does not count refused forks; the error text is the only trace.
             "refused_processes": sum(text in self._stderr_tail for text in _FORK_ERRORS),
             "cpu_seconds": group.cpu_seconds() or self._cpu_seconds,
-            "peak_memory": group.peak_memory(),
+            "peak_memory": group.peak_memory() or self._memory.peak_bytes,
             "stderr_tail": base64.b64encode(self._stderr_tail).decode(),
         }
 
@@ -191,39 +196,22 @@ class GvisorContainer:
         while chunk := await self._started.pipes.readers[_STDERR].read(1 << 16):
             self._stderr_tail = (self._stderr_tail + chunk)[-STDERR_TAIL_BYTES:]
 
-    async def _enforce_limits(self) -> None:
-        """Kill the container when it exceeds its CPU time or, where no cgroup limits it, its memory."""
-        while not self._exceeded and not self._failed:  # noqa: ASYNC110
-            await asyncio.sleep(await self._check_limits())
+    async def _enforce_cpu_limit(self) -> None:
+        """Kill the container when all of its processes, gVisor's own included, have used its CPU time."""
+        plan, group = self._started.plan, self._started.group
+        limited = group is not None and "cpu" in group.controllers
+        fastest = max(0.01, plan.millicpus / 1000) if limited else float(os.cpu_count() or 1)
+        while (remaining := plan.cpu_seconds - await self._cpu_used()) > 0:  # noqa: ASYNC110
+            await asyncio.sleep(max(_MIN_POLL_SECONDS, remaining / fastest))
+        self._exceeded = self._exceeded or "cpu"
         self._kill_sandbox()
 
-    async def _check_limits(self) -> float:
-        """Compare usage, gVisor's own included, with the limits; return the seconds until the next check."""
-        plan, group = self._started.plan, self._started.group
-        remaining = plan.cpu_seconds - await self._cpu_used()
-        if remaining <= 0:
-            self._exceeded = "cpu"
-            return 0.0
-        pause = max(_MIN_POLL_SECONDS, remaining / max(0.01, plan.millicpus / 1000))
-        if group is not None and "memory" in group.controllers:
-            return pause
-        self._check_memory()
-        return min(pause, _MEMORY_POLL_SECONDS)
-
-    def _check_memory(self) -> None:
-        pid = self._sandbox_pid()
-        if not pid:
-            return
-        used = self._memory.used_bytes(pid)
-        if used is None:
-            # Fails closed: memory that cannot be measured would be unlimited.
-            self._unmeasured += 1
-            if self._unmeasured >= _MAX_UNMEASURED_CHECKS:
-                self._failed = "the memory of the container cannot be measured"
-            return
-        self._unmeasured = 0
-        if used > self._started.memory_limit:
-            self._exceeded = "memory"
+    def _stop_for_memory(self) -> None:
+        if self._memory.exceeded:
+            self._exceeded = self._exceeded or "memory"
+        else:
+            self._failed = "the memory of the container cannot be measured"
+        self._kill_sandbox()
 
     async def _cpu_used(self) -> float:
         group = self._started.group

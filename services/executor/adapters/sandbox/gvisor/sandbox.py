@@ -24,6 +24,7 @@ from services.executor.adapters.sandbox.gvisor.environment import (
     chown_writable,
     prepare_environment,
 )
+from services.executor.adapters.sandbox.gvisor.memory_watch import MemoryWatch
 from services.executor.adapters.sandbox.pipes import attach_pipes, open_pipes
 from services.executor.adapters.sandbox.port import EnvironmentUnavailableError, Plan, SandboxedProcess
 from services.executor.domain import errors
@@ -38,6 +39,7 @@ class GvisorSandbox:
         self._environment: GvisorEnvironment | None = None
         self._unavailable: str | None = None
         self._running: set[GvisorContainer] = set()
+        self._memory_watch = MemoryWatch()
 
     @property
     def name(self) -> str:
@@ -69,7 +71,7 @@ class GvisorSandbox:
             preparing.add_done_callback(_discard_result)
             raise
         try:
-            process = GvisorContainer(await _start(plan, prepared))
+            process = GvisorContainer(await _start(plan, prepared), self._memory_watch)
         except BaseException as error:
             prepared.discard()
             if isinstance(error, OSError):

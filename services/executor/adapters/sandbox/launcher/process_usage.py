@@ -27,6 +27,12 @@ def memory_bytes(pid: int, limit: int) -> int:
     return resident if resident <= limit else sum(map(_proportional_bytes, tree))
 
 
+def anonymous_bytes(pid: int) -> int:
+    """Return the resident memory of a process that is neither a file nor shared."""
+    fields = _read(f"/proc/{pid}/statm").split()
+    return (int(fields[1]) - int(fields[2])) * _PAGE if fields else 0
+
+
 def _proportional_bytes(pid: int) -> int:
     """Return the proportional set size of anonymous and shared memory."""
     lines = (line.split() for line in _read(f"/proc/{pid}/smaps_rollup").splitlines())

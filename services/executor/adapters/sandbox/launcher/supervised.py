@@ -23,6 +23,8 @@ FORK_BOMB_REFUSALS = 1000
 """Refused forks after which a sandbox counts as a fork bomb and is killed."""
 _CHUNK = 1 << 16
 _MIN_POLL_SECONDS, _MAX_POLL_SECONDS = 0.02, 0.5
+_FASTEST_BYTES_PER_SECOND = 2 << 30
+"""How fast a process tree can take memory; a check comes before the rest of its limit can be used up."""
 
 WatchDescriptor = Callable[[int, int, Callable[[], None]], None]
 UnwatchDescriptor = Callable[[int], None]
@@ -51,7 +53,7 @@ class SupervisedSandbox:
         self._outer: int | None = None
         self._failed = self._exceeded = ""
         self._killed = self._inner_exited = False
-        self._cpu, self._peak = 0.0, 0
+        self._cpu, self._peak, self._memory = 0.0, 0, 0
         self.next_poll = time.monotonic() + self._poll_interval(0.0)
         os.set_blocking(self._stderr, False)
         os.set_blocking(self._status, False)
@@ -144,16 +146,23 @@ class SupervisedSandbox:
                 kill_all(lambda: descendants(self.inner_pid))
 
     def _poll_interval(self, used: float) -> float:
-        """Return the seconds until the next check: at most the time in which the CPU limit could be used up."""
+        """Return the seconds until the next check: at most the time in which a polled limit could be used up."""
         if self._exceeded or self._killed:
             return float("inf")
         remaining: float = self._plan["cpu_seconds"] - used
         quota: float = self._plan["millicpus"] / 1000
-        return min(_MAX_POLL_SECONDS, max(_MIN_POLL_SECONDS, remaining / max(0.01, quota)))
+        pause = remaining / max(0.01, quota)
+        if self.group is None or "memory" not in self.group.controllers:
+            pause = min(pause, (self._plan["memory_bytes"] - self._memory) / _FASTEST_BYTES_PER_SECOND)
+        return min(_MAX_POLL_SECONDS, max(_MIN_POLL_SECONDS, pause))
 
     def _exceeds_memory(self) -> bool:
         limit: int = self._plan["memory_bytes"]
-        return bool(self.inner_pid) and process_usage.memory_bytes(self.inner_pid, limit) > limit
+        self._memory = process_usage.memory_bytes(self.inner_pid, limit) if self.inner_pid else 0
+        if self._memory <= limit:
+            return False
+        self._peak = max(self._peak, self._memory)
+        return True
 
     def _read_stderr(self) -> None:
         """Read a bounded amount of standard error and keep the last bytes."""

@@ -9,12 +9,13 @@ from services.executor.adapters.sandbox.gvisor.memory_file import MemoryFile
 
 def test_allocated_blocks_are_counted_without_a_mapping() -> None:
     descriptor = os.memfd_create("runsc-memory")
+    memory = MemoryFile()
     try:
-        memory = MemoryFile()
         assert memory.used_bytes(os.getpid()) == 0
         os.pwrite(descriptor, b"x" * (1 << 20), 16 << 20)
         assert memory.used_bytes(os.getpid()) == 1 << 20
     finally:
+        memory.close()
         os.close(descriptor)
 
 
