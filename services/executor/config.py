@@ -166,6 +166,13 @@ class Settings(ProcessSettings):
     sandbox_cgroups: Literal["required", "preferred", "off"] = Field(
         "preferred", description="Whether control groups limit confined processes: always, where possible, or never."
     )
+    sandbox_cgroup_parent: str = Field(
+        "",
+        max_length=1024,
+        pattern=r"^(/?[A-Za-z0-9_.:@\\-]+)*/?$",
+        description="Control group below which sandboxes get theirs, delegated to this user: `tools` is below the"
+        " executor's own, `/system.slice/tools` a path from the root. Default: the executor's own.",
+    )
     tool_concurrency: int = Field(
         16, ge=1, le=10_000, description="Concurrent calls of one tool whose manifest sets no limit."
     )

@@ -22,7 +22,7 @@ from pathlib import Path
 from services.executor.adapters.sandbox.bubblewrap.sandbox import BubblewrapSandbox
 from services.executor.adapters.sandbox.gvisor.runsc import BUILT, HOW_TO_GET, find_runsc
 from services.executor.adapters.sandbox.gvisor.sandbox import GvisorSandbox
-from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import CgroupHierarchy
+from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import CgroupHierarchy, CgroupPolicy
 from services.executor.adapters.sandbox.port import Sandbox
 from services.executor.adapters.sandbox.seccomp import bpf
 
@@ -72,23 +72,28 @@ def check_seccomp() -> DoctorCheck:
 
 
 def check_cgroups() -> DoctorCheck:
-    """Check which cgroup controllers can limit process trees. Without them, limits apply per process."""
-    hierarchy = CgroupHierarchy.prepare("doctor")
+    """Check which cgroup controllers can limit process trees, and say what bounds each resource here."""
+    policy = _cgroup_policy()
+    hierarchy = CgroupHierarchy.for_policy("doctor", policy)
     hierarchy.close()
-    usable = ", ".join(sorted({"cpu" if name == "cpuacct" else name for name in hierarchy.parents})) or "none"
+    # Without cgroups memory is measured and rlimits bound processes; nothing bounds the CPU share.
+    weaker = {"memory": "watch", "pids": "rlimits", "cpu": "none"}
+    bounds = {name: bound if name in hierarchy.missing else "groups" for name, bound in weaker.items()}
+    detail = f"memory: {bounds['memory']}, processes: {bounds['pids']}, CPU share: {bounds['cpu']}"
     if not hierarchy.missing:
-        return DoctorCheck("cgroups", OK, f"can limit {usable}")
-    lacking = ", ".join(sorted(hierarchy.missing))
+        return DoctorCheck("cgroups", OK, detail)
     advice = (
-        "Run the executor as root or in a delegated cgroup (systemd: Delegate=yes). "
-        "Otherwise limits apply to each process."
+        "Run the executor as root or in a delegated cgroup (systemd: Delegate=yes), or name one with "
+        "TOOLMESH_SANDBOX_CGROUP_PARENT."
     )
-    return DoctorCheck("cgroups", WARN, f"can limit {usable}; not {lacking}", advice)
+    if policy.mode == "required":
+        return DoctorCheck("cgroups", FAIL, f"{detail}; TOOLMESH_SANDBOX_CGROUPS requires groups", advice)
+    return DoctorCheck("cgroups", WARN, detail, advice)
 
 
 def check_bubblewrap() -> DoctorCheck:
     """Check bubblewrap, which most tools need: without it only built-in tools run."""
-    reason = asyncio.run(_probe(BubblewrapSandbox("doctor")))
+    reason = asyncio.run(_probe(BubblewrapSandbox("doctor", cgroups=_cgroup_policy())))
     if not reason:
         return DoctorCheck("sandbox:bubblewrap", OK, "works")
     advice = (
@@ -107,7 +112,7 @@ def check_gvisor() -> DoctorCheck:
         return DoctorCheck("sandbox:gvisor", WARN, detail, f"Name another, or none for {find_runsc(None) or BUILT}.")
     if program is None:
         return DoctorCheck("sandbox:gvisor", WARN, "not found; tools that demand it are refused", _sentence(HOW_TO_GET))
-    reason = asyncio.run(_probe(GvisorSandbox("doctor", runsc=program)))
+    reason = asyncio.run(_probe(GvisorSandbox("doctor", cgroups=_cgroup_policy(), runsc=program)))
     if reason:
         return DoctorCheck("sandbox:gvisor", WARN, _sentence(reason), "Tools that demand it are refused here.")
     version = _version(program)
@@ -142,6 +147,12 @@ def main(arguments: list[str]) -> int:
             )
             sys.stdout.write(f"\n{'':<26}".join(lines) + "\n")
     return int(any(result.status == FAIL for result in results))
+
+
+def _cgroup_policy() -> CgroupPolicy:
+    environment = os.environ
+    mode, parent = environment.get("TOOLMESH_SANDBOX_CGROUPS"), environment.get("TOOLMESH_SANDBOX_CGROUP_PARENT", "")
+    return CgroupPolicy(mode or "preferred", parent)
 
 
 async def _probe(sandbox: Sandbox) -> str:

@@ -51,6 +51,7 @@ from services.executor.adapters.runners.worker.pool import PoolLimits
 from services.executor.adapters.sandbox.bubblewrap.sandbox import BubblewrapSandbox
 from services.executor.adapters.sandbox.egress.proxy import EgressProxy
 from services.executor.adapters.sandbox.gvisor.sandbox import GvisorSandbox
+from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import CgroupPolicy
 from services.executor.adapters.sandbox.port import Sandbox
 from services.executor.adapters.telemetry.metrics import Metrics
 from services.executor.adapters.telemetry.queue_metrics import QueueMetrics, export_queue_length
@@ -299,7 +300,7 @@ def build_trail(
 
 def build_sandboxed_runners(settings: Settings, log: Log) -> SandboxedRunners:
     """Build the runners of untrusted tools."""
-    instance, cgroups = instance_id(settings), settings.sandbox_cgroups
+    instance, cgroups = instance_id(settings), CgroupPolicy(settings.sandbox_cgroups, settings.sandbox_cgroup_parent)
     sandboxes: dict[str, Sandbox] = {
         "process": BubblewrapSandbox(instance, cgroups=cgroups),
         "kernel": GvisorSandbox(instance, cgroups=cgroups, runsc=settings.runsc),

@@ -14,6 +14,7 @@ import pytest
 from libs.common.errors import MeshError
 from services.executor.adapters.sandbox.bubblewrap.sandbox import BubblewrapSandbox
 from services.executor.adapters.sandbox.exit_report import error_for_exit
+from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import CgroupPolicy
 from services.executor.adapters.sandbox.port import ExitReport, Plan, Sandbox, SandboxedProcess
 from services.executor.adapters.sandbox.rootfs import interpreter_path
 
@@ -28,7 +29,7 @@ def _gvisor() -> Sandbox:
 
 MAKERS: dict[str, Callable[[], Sandbox]] = {
     "bubblewrap": lambda: BubblewrapSandbox("test"),
-    "bubblewrap without control groups": lambda: BubblewrapSandbox("test", cgroups="off"),
+    "bubblewrap without control groups": lambda: BubblewrapSandbox("test", cgroups=CgroupPolicy("off")),
     "gvisor": _gvisor,
 }
 

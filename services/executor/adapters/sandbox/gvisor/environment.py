@@ -15,7 +15,7 @@ from pathlib import Path
 from services.executor.adapters.sandbox.gvisor.oci_bundle import write_bundle
 from services.executor.adapters.sandbox.gvisor.runsc import HOW_TO_GET, PLATFORMS, Runsc, find_runsc
 from services.executor.adapters.sandbox.launcher.cgroup import Cgroup
-from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import CgroupHierarchy
+from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import CgroupHierarchy, CgroupPolicy
 from services.executor.adapters.sandbox.port import (
     EVENTS_DESCRIPTOR,
     INPUT_DESCRIPTOR,
@@ -115,16 +115,16 @@ class GvisorEnvironment:
         )
 
 
-def prepare_environment(instance: str, cgroups: str, runsc: Path | None) -> GvisorEnvironment:
+def prepare_environment(instance: str, cgroups: CgroupPolicy, runsc: Path | None) -> GvisorEnvironment:
     """Prepare the environment and probe it with one container. Raises EnvironmentUnavailableError."""
     program = find_runsc(runsc)
     if program is None:
         raise EnvironmentUnavailableError(HOW_TO_GET)
     folder = LockedTempDir("gvisor", within=Path("/run") if os.geteuid() == 0 and os.access("/run", os.W_OK) else None)
-    hierarchy = CgroupHierarchy.prepare(instance) if cgroups != "off" else CgroupHierarchy({}, [])
+    hierarchy = CgroupHierarchy.for_policy(instance, cgroups)
     try:
         rootfs = build_rootfs(folder.path)
-        if cgroups == "required" and hierarchy.missing:
+        if cgroups.mode == "required" and hierarchy.missing:
             lacking = ", ".join(sorted(hierarchy.missing))
             raise EnvironmentUnavailableError(
                 f"cgroups are required, but this process cannot create cgroups that limit {lacking}"

@@ -25,6 +25,7 @@ from services.executor.adapters.sandbox.gvisor.environment import (
     prepare_environment,
 )
 from services.executor.adapters.sandbox.gvisor.memory_watch import MemoryWatch
+from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import PREFERRED, CgroupPolicy
 from services.executor.adapters.sandbox.pipes import attach_pipes, open_pipes
 from services.executor.adapters.sandbox.port import EnvironmentUnavailableError, Plan, SandboxedProcess
 from services.executor.domain import errors
@@ -33,7 +34,9 @@ from services.executor.domain import errors
 class GvisorSandbox:
     """Implements Sandbox with gVisor. Prepares its environment on first use."""
 
-    def __init__(self, instance: str = "local", *, cgroups: str = "preferred", runsc: Path | None = None) -> None:
+    def __init__(
+        self, instance: str = "local", *, cgroups: CgroupPolicy = PREFERRED, runsc: Path | None = None
+    ) -> None:
         self._instance, self._cgroups, self._runsc = instance, cgroups, runsc
         self._preparing = threading.Lock()
         self._environment: GvisorEnvironment | None = None

@@ -1,7 +1,7 @@
 """The parent cgroups of one executor's sandboxes.
 
-Each executor has its own directory per controller, named by instance and process id and locked while the executor
-lives. Directories of a killed executor are unlocked, and the next executor to start removes them.
+Each executor has its own directory per controller, named by its process and locked while the executor lives.
+Directories of a killed executor are unlocked, and the next executor to start removes them.
 """
 
 from __future__ import annotations
@@ -9,18 +9,31 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from services.executor.adapters.sandbox.launcher.cgroup import Cgroup, CgroupDir
+from services.executor.adapters.sandbox.launcher.cgroup_owner import is_abandoned, new_name
 
 WANTED = ("memory", "pids", "cpu", "cpuacct")
 LIMITING = frozenset({"memory", "pids", "cpu"})
 """Controllers that a fully limited sandbox needs."""
-PREFIX = "toolmesh-"
 _OWN_SUFFIX = ".self"
 _ATTEMPTS = 5
+
+
+class CgroupPolicy(NamedTuple):
+    """What a deployment decided about cgroups."""
+
+    mode: str = "preferred"
+    """`required`, `preferred` or `off`."""
+    parent: str = ""
+    """The cgroup below which sandboxes get theirs, see `find_cgroup_dirs`."""
+
+
+PREFERRED = CgroupPolicy()
+"""Cgroups where possible, below that of this process."""
 
 
 class CgroupHierarchy:
@@ -34,13 +47,13 @@ class CgroupHierarchy:
         """Every created directory with its lock, including those without a usable controller."""
 
     @classmethod
-    def prepare(cls, instance: str, *, own: Mapping[str, CgroupDir] | None = None) -> CgroupHierarchy:
-        """Create this executor's directories where possible and remove stale ones. `own` overrides the detected cgroups
-        of this process."""
-        name = f"{PREFIX}{re.sub(r'[^A-Za-z0-9_]', '_', instance)[:64]}-{os.getpid()}-{os.urandom(3).hex()}"
+    def prepare(cls, instance: str, *, parent: str = "", own: Mapping[str, CgroupDir] | None = None) -> CgroupHierarchy:
+        """Create this executor's directories where possible and remove stale ones. They are below `parent`, see
+        `find_cgroup_dirs`. `own` overrides the detected cgroups."""
+        name = new_name(instance)
         parents: dict[str, CgroupDir] = {}
         locks: dict[str, int] = {}
-        for controller, cgroup_dir in (own if own is not None else own_cgroup_dirs()).items():
+        for controller, cgroup_dir in (own if own is not None else find_cgroup_dirs(parent)).items():
             folder = f"{cgroup_dir.path}/{name}"
             with contextlib.suppress(OSError):
                 if folder not in locks:
@@ -49,6 +62,11 @@ class CgroupHierarchy:
                 if not cgroup_dir.unified or _delegate(cgroup_dir.path, folder, controller):
                     parents[controller] = CgroupDir(folder, cgroup_dir.unified)
         return cls(parents, locks)
+
+    @classmethod
+    def for_policy(cls, instance: str, policy: CgroupPolicy) -> CgroupHierarchy:
+        """Create the directories that a policy allows; none if it says `off`."""
+        return cls({}) if policy.mode == "off" else cls.prepare(instance, parent=policy.parent)
 
     @property
     def missing(self) -> frozenset[str]:
@@ -63,30 +81,38 @@ class CgroupHierarchy:
         self._locks.clear()
 
 
-def own_cgroup_dirs(groups: str | None = None, mounts: str | None = None) -> dict[str, CgroupDir]:
-    """Return the cgroup of this process per controller, from /proc/self/cgroup and /proc/self/mountinfo."""
+def find_cgroup_dirs(parent: str = "", *, groups: str | None = None, mounts: str | None = None) -> dict[str, CgroupDir]:
+    """Return the cgroup below which sandboxes get theirs, per controller.
+
+    That is the cgroup of this process; with `parent` a path below it, such as `tools`, or with a leading slash a path
+    from the root of each hierarchy. `groups` and `mounts` override /proc/self/cgroup and /proc/self/mountinfo.
+    """
     groups = Path("/proc/self/cgroup").read_text() if groups is None else groups
     mounts = Path("/proc/self/mountinfo").read_text() if mounts is None else mounts
     cgroup_mounts = list(_cgroup_mounts(mounts))
     dirs: dict[str, CgroupDir] = {}
     for line in groups.splitlines():
-        _, controllers, path = line.split(":", 2)
+        _, controllers, own = line.split(":", 2)
+        path = parent if parent.startswith("/") else f"{own.rstrip('/')}/{parent}"
         for root, point, unified, options in cgroup_mounts:
-            folder = _within(path, root, point)
+            folder = _within(path.rstrip("/") or "/", root, point)
             if folder is None or unified != (controllers == ""):
                 continue
             offered = _offered(folder) if unified else set(controllers.split(",")) & options
-            for controller in WANTED:
-                # A controller belongs to one hierarchy only; /proc/self/cgroup lists v1 first.
-                if controller in offered and controller not in dirs:
+            for controller in offered.intersection(WANTED):
+                # A controller belongs to one hierarchy only, which may be mounted several times: a container has a
+                # read-only mount beside one that was given to it.
+                if controller not in dirs or (_is_writable(folder) and not _is_writable(dirs[controller].path)):
                     dirs[controller] = CgroupDir(folder, unified)
     return dirs
 
 
 def remove_stale_cgroups(folder: str) -> None:
     """Remove the directories of executors that no longer run."""
-    for entry in Path(folder).glob(PREFIX + "*"):
+    for entry in Path(folder).glob("toolmesh-*"):
         with contextlib.suppress(OSError):
+            if not is_abandoned(str(entry)):
+                continue
             if entry.name.endswith(_OWN_SUFFIX):
                 # rmdir fails while an executor is in it.
                 entry.rmdir()
@@ -157,6 +183,10 @@ def _enable(folder: str, controller: str) -> bool:
     except OSError:
         return False
     return True
+
+
+def _is_writable(folder: str) -> bool:
+    return os.access(folder, os.W_OK)
 
 
 def _offered(folder: str) -> set[str]:

@@ -20,7 +20,7 @@ from libs.common.ids import new_id
 from services.executor.adapters.sandbox.bubblewrap import environment
 from services.executor.adapters.sandbox.bubblewrap.sandbox import BubblewrapSandbox
 from services.executor.adapters.sandbox.exit_report import error_for_exit
-from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import own_cgroup_dirs
+from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import CgroupPolicy, find_cgroup_dirs
 from services.executor.adapters.sandbox.port import ExitKind, Plan
 from services.executor.adapters.sandbox.rootfs import interpreter_path
 from services.executor.tests.sandboxes import MAKERS, MIB, attempt, missing, processes_with, python
@@ -316,7 +316,7 @@ async def test_a_killed_executor_leaves_no_process_and_no_cgroup() -> None:
     assert left
     executor.kill()
     await executor.wait()
-    groups = {cgroup_dir.path for cgroup_dir in own_cgroup_dirs().values()}
+    groups = {cgroup_dir.path for cgroup_dir in find_cgroup_dirs().values()}
     await asyncio.to_thread(until, lambda: not processes_with(marker) and not any(map(alive, left)))
     assert [path for folder in groups for path in inside(folder) if path.name.startswith("toolmesh-killed-")] == []
 
@@ -360,7 +360,7 @@ async def test_unavailable_reason_is_set_if_bubblewrap_fails(
     bubblewrap: BubblewrapSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert bubblewrap.unavailable_reason() == ""
-    lame = BubblewrapSandbox("test", cgroups="off")
+    lame = BubblewrapSandbox("test", cgroups=CgroupPolicy("off"))
     lame._prepare_once().config["bwrap"] = "/usr/bin/false"
     lame._prepare_once().config["bwrap_home"] = "/usr/bin"
     assert lame.unavailable_reason() != ""
@@ -368,8 +368,8 @@ async def test_unavailable_reason_is_set_if_bubblewrap_fails(
 
 
 async def test_required_cgroups_make_the_sandbox_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.executor.adapters.sandbox.launcher.cgroup_hierarchy.own_cgroup_dirs", dict)
-    strict = BubblewrapSandbox("test", cgroups="required")
+    monkeypatch.setattr("services.executor.adapters.sandbox.launcher.cgroup_hierarchy.find_cgroup_dirs", lambda _: {})
+    strict = BubblewrapSandbox("test", cgroups=CgroupPolicy("required"))
     assert "memory" in strict.unavailable_reason()
     with pytest.raises(MeshError) as refused:
         await strict.start(Plan(("/bin/true",)))

@@ -10,6 +10,7 @@ import pytest
 
 from services.executor.adapters.sandbox.gvisor.memory_watch import MemoryWatch, WatchedMemory
 from services.executor.adapters.sandbox.gvisor.sandbox import GvisorSandbox
+from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import CgroupPolicy
 from services.executor.adapters.sandbox.port import ExitKind
 from services.executor.tests.sandboxes import MIB, attempt, missing, python
 
@@ -69,7 +70,7 @@ async def test_the_watch_ends_with_its_last_container(memory_file: int) -> None:
 async def test_peak_memory_is_reported_without_a_cgroup() -> None:
     if why := await missing("gvisor"):
         pytest.skip(why)
-    sandbox = GvisorSandbox("test", cgroups="off")
+    sandbox = GvisorSandbox("test", cgroups=CgroupPolicy("off"))
     holds = "import mmap, time; held = mmap.mmap(-1, 64 << 20); held.write(bytes(64 << 20)); input()"
     try:
         process = await sandbox.start(python(holds, memory_bytes=256 * MIB))

@@ -15,6 +15,7 @@ import pytest
 from libs.common.errors import MeshError, Reason
 from services.executor.adapters.sandbox.gvisor.memory_file import MemoryFile
 from services.executor.adapters.sandbox.gvisor.sandbox import GvisorSandbox
+from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import CgroupPolicy
 from services.executor.adapters.sandbox.launcher.process_tree import descendants
 from services.executor.adapters.sandbox.port import ExitKind, Plan
 from services.executor.adapters.sandbox.wait_pids import wait_pids
@@ -40,7 +41,7 @@ async def gvisor(request: pytest.FixtureRequest) -> AsyncIterator[GvisorSandbox]
     """gVisor with cgroups where available, and without."""
     if why := await missing("gvisor"):
         pytest.skip(why)
-    made = GvisorSandbox("test", cgroups=request.param)
+    made = GvisorSandbox("test", cgroups=CgroupPolicy(request.param))
     yield made
     await made.close()
 
@@ -85,7 +86,7 @@ async def test_a_container_without_measurable_memory_is_stopped(monkeypatch: pyt
     if why := await missing("gvisor"):
         pytest.skip(why)
     monkeypatch.setattr(MemoryFile, "used_bytes", lambda *_: None)
-    sandbox = GvisorSandbox("test", cgroups="off")
+    sandbox = GvisorSandbox("test", cgroups=CgroupPolicy("off"))
     try:
         report = (await attempt(sandbox, python("import signal; signal.pause()"))).report
     finally:

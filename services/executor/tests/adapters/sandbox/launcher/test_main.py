@@ -19,6 +19,7 @@ import pytest
 from libs.common.ids import new_id
 from services.executor.adapters.sandbox.bubblewrap import environment
 from services.executor.adapters.sandbox.bubblewrap.launcher_client import request_start, spawn_launcher
+from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import CgroupPolicy
 from services.executor.adapters.sandbox.launcher.main import MESSAGE_BYTES, SHUTDOWN
 from services.executor.adapters.sandbox.port import Plan
 from services.executor.adapters.sandbox.rootfs import interpreter_path
@@ -29,7 +30,7 @@ Launched = tuple["subprocess.Popen[bytes]", socket.socket]
 
 @pytest.fixture
 def prepared() -> Iterator[environment.BubblewrapEnvironment]:
-    made = environment.prepare_environment("test", "preferred")
+    made = environment.prepare_environment("test", CgroupPolicy("preferred"))
     yield made
     made.close()
 
@@ -162,7 +163,7 @@ def test_running_out_of_descriptors_fails_only_that_start(launched: Launched, ro
 def test_a_sandbox_killed_while_starting_leaves_no_process(cgroups: str) -> None:
     """BubblewrapSandbox may be killed after it forked and before it reported the child or set its parent-death
     signal."""
-    made = environment.prepare_environment("test", cgroups)
+    made = environment.prepare_environment("test", CgroupPolicy(cgroups))
     process, control = spawn_launcher(made.config)
     try:
         kill_sixty_while_starting(control, new_id())
