@@ -232,6 +232,7 @@ COMMENTS: dict[str, str] = {
     'toolmesh.authz.v1.BatchCheckRequest.calls': 'The calls in question.',
     'toolmesh.authz.v1.BatchCheckResponse.decisions': 'The decisions, in the order asked.',
     'toolmesh.authz.v1.CheckRequest.call': 'The call in question.',
+    'toolmesh.authz.v1.CheckRequest.refusal': 'How the executor ends the call, where that differs from the answer of policy; unset for a question.',
     'toolmesh.authz.v1.CheckRequest.subject': 'Whom the question is about; unset means the caller.',
     'toolmesh.authz.v1.CheckResponse.decision': 'The decision.',
     'toolmesh.authz.v1.DelegateTokenRequest.agent': 'The agent that will act for the subject, a DID.',

@@ -11,6 +11,7 @@ from toolmesh.authz.v1 import authz_service_pb2 as pb
 from toolmesh.authz.v1 import decision_pb2
 from toolmesh.common.v1 import error_reason_pb2
 
+from libs.common.errors import Reason
 from libs.common.semver import Version
 from libs.common.tool_names import ToolName, split_version_name
 from services.authz.convert.tokens import claims_message
@@ -23,7 +24,9 @@ from services.authz.domain.model import (
     Introspection,
     IssuedToken,
     Limit,
+    NeedsApproval,
     Outcome,
+    Refusal,
     SubjectFacts,
     Verdict,
 )
@@ -84,6 +87,18 @@ def subject_facts(subject: pb.SubjectFacts) -> SubjectFacts:
     )
 
 
+def refusal_of(message: pb.Refusal) -> Refusal:
+    """Parse a refusal of the executor. A reason that this build does not know denies as PERMISSION_DENIED."""
+    outcome: Deny | NeedsApproval
+    if message.WhichOneof("outcome") == "needs_approval":
+        asked = message.needs_approval
+        outcome = NeedsApproval(tuple(asked.approver_groups), asked.quorum, asked.policy, asked.reason_required)
+    else:
+        number = int(message.deny.reason)
+        outcome = Deny(Reason(number) if number in Reason.__members__.values() else Reason.PERMISSION_DENIED)
+    return Refusal(outcome, tuple(message.reasons), message.blocked_path, message.follows)
+
+
 def usability_values(results: Iterable[Usability]) -> list[pb.Usability.ValueType]:
     """Convert usabilities to enum values."""
     return [_USABILITIES[usability] for usability in results]
@@ -109,6 +124,8 @@ def _fill(decision: Decision, message: decision_pb2.Decision) -> None:
     message.cacheable = decision.cacheable
     _set_timestamp(message.decide_time, decision.decide_time)
     _set_timestamp(message.expire_time, decision.expire_time)
+    if decision.by_executor:
+        message.source, message.follows = "executor", decision.follows
     if decision.added_labels:
         message.added_labels.extend(decision.added_labels)
     if decision.limits:

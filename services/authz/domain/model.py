@@ -275,6 +275,17 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
+class Refusal:
+    """How the executor ends a call that policy allowed, or that policy was not asked about."""
+
+    outcome: Deny | NeedsApproval
+    reasons: tuple[str, ...] = ()
+    blocked_path: str = ""
+    follows: str = ""
+    """The decision of policy that allowed more."""
+
+
+@dataclass(frozen=True, slots=True)
 class Limit:
     """The limits of all calls that count in one bucket. None means unlimited."""
 
@@ -306,6 +317,10 @@ class Decision(Struct, frozen=True):
     """The price of the call."""
     added_labels: tuple[str, ...] = ()
     """Labels that are new to the session."""
+    by_executor: bool = False
+    """True for a refusal of the executor; policy was not evaluated for it."""
+    follows: str = ""
+    """The decision of policy that such a refusal follows; empty if policy was not asked."""
 
 
 @dataclass(frozen=True, slots=True)

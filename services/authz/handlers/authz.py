@@ -46,7 +46,9 @@ class AuthzHandlers(rpc.AuthzServiceServicer):
 
     async def Check(self, request: pb.CheckRequest, context: Context) -> pb.CheckResponse:
         call = convert.call_facts(request.call)
-        if request.HasField("subject"):
+        if request.HasField("refusal"):
+            decision = self.check.record_refusal(serving().caller, call, convert.refusal_of(request.refusal))
+        elif request.HasField("subject"):
             subject = convert.subject_facts(request.subject)
             decision = await self.check.decide_for_subject(serving().caller, subject, call)
         else:

@@ -189,6 +189,8 @@ class Decision:
     limits: tuple[SpendingLimit, ...] = ()
     """The budgets that the call counts in before it runs."""
     cost_micros: int = 0
+    made_for: str = field(default="", compare=False)
+    """The invocation that it was made for. Others reuse it if it is cacheable."""
 
 
 class LogSource(StrEnum):

@@ -47,6 +47,14 @@ class Authorizer(Protocol):
         """Return the decision about a call. Raises when there is none; the call is then refused."""
         ...
 
+    async def refuse(self, tool: Tool, caller: Caller, question: Question, refusal: Decision) -> Decision:
+        """Return the refusal as a decision of its own, which authz records and explains.
+
+        `refusal` has the name of the decision that it follows, or none. If authz does not answer, the refusal stands
+        without a name. Raises nothing.
+        """
+        ...
+
     def outdated(self, decision: Decision) -> bool:
         """Return whether the policy set of a decision is known to be replaced."""
         ...

@@ -74,6 +74,7 @@ class SetPolicy:
         self.answer: Decision | Exception = a_decision()
         self.asked: list[tuple[str, str]] = []
         self.replaced: set[str] = set()
+        self.refused: list[Decision] = []
         self.waiting: asyncio.Event | None = None
         self.reached = asyncio.Event()
 
@@ -84,7 +85,11 @@ class SetPolicy:
             await self.waiting.wait()
         if isinstance(self.answer, Exception):
             raise self.answer
-        return self.answer
+        return self.answer if self.answer.made_for else replace(self.answer, made_for=question.invocation_id)
+
+    async def refuse(self, tool: Tool, caller: Caller, question: Question, refusal: Decision) -> Decision:
+        self.refused.append(refusal)
+        return replace(refusal, name=f"decisions/refusal-{len(self.refused)}", made_for=question.invocation_id)
 
     def outdated(self, decision: Decision) -> bool:
         return decision.policy_set_version in self.replaced

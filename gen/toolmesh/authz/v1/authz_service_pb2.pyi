@@ -301,6 +301,7 @@ class CheckRequest(_message.Message):
 
     CALL_FIELD_NUMBER: _builtins.int
     SUBJECT_FIELD_NUMBER: _builtins.int
+    REFUSAL_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def call(self) -> Global___CallFacts:
         """The call in question."""
@@ -309,19 +310,70 @@ class CheckRequest(_message.Message):
     def subject(self) -> Global___SubjectFacts:
         """Whom the question is about; unset means the caller."""
 
+    @_builtins.property
+    def refusal(self) -> Global___Refusal:
+        """How the executor ends the call, where that differs from the answer of policy; unset for a question."""
+
     def __init__(
         self,
         *,
         call: Global___CallFacts | None = ...,
         subject: Global___SubjectFacts | None = ...,
+        refusal: Global___Refusal | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "subject", b"subject"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "refusal", b"refusal", "subject", b"subject"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "subject", b"subject"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "refusal", b"refusal", "subject", b"subject"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CheckRequest: _TypeAlias = CheckRequest  # noqa: Y015
+
+@_typing.final
+class Refusal(_message.Message):
+    """A refusal of the executor: by the token's bounds, a hook, an obligation, or because a person must decide."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DENY_FIELD_NUMBER: _builtins.int
+    NEEDS_APPROVAL_FIELD_NUMBER: _builtins.int
+    REASONS_FIELD_NUMBER: _builtins.int
+    BLOCKED_PATH_FIELD_NUMBER: _builtins.int
+    FOLLOWS_FIELD_NUMBER: _builtins.int
+    blocked_path: _builtins.str
+    """Where the refusal lies, where it lies in the call: a JSON pointer into the arguments, or `session_id`."""
+    follows: _builtins.str
+    """The decision of policy that allowed more; empty if policy was not asked."""
+    @_builtins.property
+    def deny(self) -> _decision_pb2.Deny:
+        """It may not run."""
+
+    @_builtins.property
+    def needs_approval(self) -> _decision_pb2.NeedsApproval:
+        """A person must decide."""
+
+    @_builtins.property
+    def reasons(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Why, in words."""
+
+    def __init__(
+        self,
+        *,
+        deny: _decision_pb2.Deny | None = ...,
+        needs_approval: _decision_pb2.NeedsApproval | None = ...,
+        reasons: _abc.Iterable[_builtins.str] | None = ...,
+        blocked_path: _builtins.str = ...,
+        follows: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["deny", b"deny", "needs_approval", b"needs_approval", "outcome", b"outcome"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocked_path", b"blocked_path", "deny", b"deny", "follows", b"follows", "needs_approval", b"needs_approval", "outcome", b"outcome", "reasons", b"reasons"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_outcome: _TypeAlias = _typing.Literal["deny", "needs_approval"]  # noqa: Y015
+    _WhichOneofArgType_outcome: _TypeAlias = _typing.Literal["outcome", b"outcome"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_outcome) -> _WhichOneofReturnType_outcome | None: ...
+
+Global___Refusal: _TypeAlias = Refusal  # noqa: Y015
 
 @_typing.final
 class SubjectFacts(_message.Message):

@@ -100,7 +100,8 @@ class AuthzServiceServicer:
         """Decides whether the caller may make one call. Callable by the executor and the gateway, with the caller's token. Denies by
         default, denies when policy evaluation has any error, and never answers allow for a token that does not name the tool.
         Fails only when no decision could be made: POLICY_ENGINE_ERROR; the executor then refuses the call. With `subject` the question
-        is about another subject; that needs scope `authz:evaluate`, is answered by policy alone, and is never cacheable.
+        is about another subject; that needs scope `authz:evaluate`, is answered by policy alone, and is never cacheable. With `refusal`
+        policy is not asked: the answer is a decision of its own that repeats the refusal, is recorded and can be explained.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -50,7 +50,8 @@ class AuthzServiceStub:
     """Decides whether the caller may make one call. Callable by the executor and the gateway, with the caller's token. Denies by
     default, denies when policy evaluation has any error, and never answers allow for a token that does not name the tool.
     Fails only when no decision could be made: POLICY_ENGINE_ERROR; the executor then refuses the call. With `subject` the question
-    is about another subject; that needs scope `authz:evaluate`, is answered by policy alone, and is never cacheable.
+    is about another subject; that needs scope `authz:evaluate`, is answered by policy alone, and is never cacheable. With `refusal`
+    policy is not asked: the answer is a decision of its own that repeats the refusal, is recorded and can be explained.
     """
     BatchCheck: _grpc.UnaryUnaryMultiCallable[_authz_service_pb2.BatchCheckRequest, _authz_service_pb2.BatchCheckResponse]
     """Decides about many calls under one set of policies. Callable like Check. Answers in the order asked; one question without an
@@ -83,7 +84,8 @@ class AuthzServiceAsyncStub(AuthzServiceStub):
     """Decides whether the caller may make one call. Callable by the executor and the gateway, with the caller's token. Denies by
     default, denies when policy evaluation has any error, and never answers allow for a token that does not name the tool.
     Fails only when no decision could be made: POLICY_ENGINE_ERROR; the executor then refuses the call. With `subject` the question
-    is about another subject; that needs scope `authz:evaluate`, is answered by policy alone, and is never cacheable.
+    is about another subject; that needs scope `authz:evaluate`, is answered by policy alone, and is never cacheable. With `refusal`
+    policy is not asked: the answer is a decision of its own that repeats the refusal, is recorded and can be explained.
     """
     BatchCheck: _aio.UnaryUnaryMultiCallable[_authz_service_pb2.BatchCheckRequest, _authz_service_pb2.BatchCheckResponse]  # type: ignore[assignment]
     """Decides about many calls under one set of policies. Callable like Check. Answers in the order asked; one question without an
@@ -137,7 +139,8 @@ class AuthzServiceServicer(metaclass=_abc_1.ABCMeta):
         """Decides whether the caller may make one call. Callable by the executor and the gateway, with the caller's token. Denies by
         default, denies when policy evaluation has any error, and never answers allow for a token that does not name the tool.
         Fails only when no decision could be made: POLICY_ENGINE_ERROR; the executor then refuses the call. With `subject` the question
-        is about another subject; that needs scope `authz:evaluate`, is answered by policy alone, and is never cacheable.
+        is about another subject; that needs scope `authz:evaluate`, is answered by policy alone, and is never cacheable. With `refusal`
+        policy is not asked: the answer is a decision of its own that repeats the refusal, is recorded and can be explained.
         """
 
     @_abc_1.abstractmethod

@@ -114,6 +114,7 @@ class Decision(_message.Message):
     LIMITS_FIELD_NUMBER: _builtins.int
     ADDED_LABELS_FIELD_NUMBER: _builtins.int
     COST_MICROS_FIELD_NUMBER: _builtins.int
+    FOLLOWS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The resource name, `decisions/{decision_id}`."""
     policy_set_version: _builtins.str
@@ -121,7 +122,7 @@ class Decision(_message.Message):
     mode: Global___DecisionMode.ValueType
     """How the question was put."""
     source: _builtins.str
-    """Who answered: policy, rule, classifier or person."""
+    """Who answered: policy, executor, rule, classifier or person."""
     updated_input: _builtins.bytes
     """Arguments that policy replaced, as a JSON object; empty when it replaced none."""
     user_modified: _builtins.bool
@@ -134,6 +135,8 @@ class Decision(_message.Message):
     """True if the same answer holds for the same question until it expires."""
     cost_micros: _builtins.int
     """What the call counts as costing, in micro-units."""
+    follows: _builtins.str
+    """The decision of policy that a refusal of the executor follows; empty for a decision of policy."""
     @_builtins.property
     def allow(self) -> Global___Allow:
         """The call may run."""
@@ -207,10 +210,11 @@ class Decision(_message.Message):
         limits: _abc.Iterable[Global___Limit] | None = ...,
         added_labels: _abc.Iterable[_builtins.str] | None = ...,
         cost_micros: _builtins.int = ...,
+        follows: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["allow", b"allow", "decide_time", b"decide_time", "deny", b"deny", "expire_time", b"expire_time", "needs_approval", b"needs_approval", "outcome", b"outcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["added_labels", b"added_labels", "allow", b"allow", "blocked_path", b"blocked_path", "cacheable", b"cacheable", "cost_micros", b"cost_micros", "decide_time", b"decide_time", "deny", b"deny", "determining_policies", b"determining_policies", "expire_time", b"expire_time", "limits", b"limits", "mode", b"mode", "name", b"name", "needs_approval", b"needs_approval", "obligations", b"obligations", "outcome", b"outcome", "pending_classifier_check", b"pending_classifier_check", "policy_set_version", b"policy_set_version", "reasons", b"reasons", "rule_refs", b"rule_refs", "source", b"source", "suggested_updates", b"suggested_updates", "updated_input", b"updated_input", "user_modified", b"user_modified"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["added_labels", b"added_labels", "allow", b"allow", "blocked_path", b"blocked_path", "cacheable", b"cacheable", "cost_micros", b"cost_micros", "decide_time", b"decide_time", "deny", b"deny", "determining_policies", b"determining_policies", "expire_time", b"expire_time", "follows", b"follows", "limits", b"limits", "mode", b"mode", "name", b"name", "needs_approval", b"needs_approval", "obligations", b"obligations", "outcome", b"outcome", "pending_classifier_check", b"pending_classifier_check", "policy_set_version", b"policy_set_version", "reasons", b"reasons", "rule_refs", b"rule_refs", "source", b"source", "suggested_updates", b"suggested_updates", "updated_input", b"updated_input", "user_modified", b"user_modified"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_outcome: _TypeAlias = _typing.Literal["allow", "deny", "needs_approval"]  # noqa: Y015
     _WhichOneofArgType_outcome: _TypeAlias = _typing.Literal["outcome", b"outcome"]  # noqa: Y015

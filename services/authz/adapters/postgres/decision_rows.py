@@ -82,6 +82,8 @@ def decision_row(decision: Decision) -> dict[str, Any]:
         "decide_time": decision.decide_time.timestamp(),
         "expire_time": decision.expire_time.timestamp(),
         "added_labels": decision.added_labels,
+        "by_executor": decision.by_executor,
+        "follows": decision.follows,
     }
 
 
@@ -138,6 +140,8 @@ def _decision(decision_id: str, row: dict[str, Any]) -> Decision:
         decide_time=datetime.fromtimestamp(row["decide_time"], UTC),
         expire_time=datetime.fromtimestamp(row["expire_time"], UTC),
         added_labels=tuple(row["added_labels"]),
+        by_executor=row.get("by_executor", False),
+        follows=row.get("follows", ""),
     )
 
 

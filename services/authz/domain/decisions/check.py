@@ -33,6 +33,7 @@ from services.authz.domain.model import (
     Deny,
     Limit,
     NeedsApproval,
+    Refusal,
     SubjectFacts,
     SuggestedUpdate,
     Verdict,
@@ -78,6 +79,17 @@ class Check:
             limits, cost = limits_for(engine.limits, caller, call), price_of(engine.limits, call)
         decision = self._decision(verdict, request, engine.version, limits=limits, cost=cost, added=added)
         self.journal.record(decision, request, context_fields)
+        return decision
+
+    def record_refusal(self, caller: Identity, call: CallFacts, refusal: Refusal) -> Decision:
+        """Return a decision of its own for a call that the executor refuses, and record it. It is never reused."""
+        request = self._request(caller, call)
+        verdict = Verdict(
+            refusal.outcome, refusal.reasons, holds_for_any_arguments=False, blocked_path=refusal.blocked_path
+        )
+        decision = self._decision(verdict, request, self.engines.current.version)
+        decision = replace(decision, by_executor=True, follows=refusal.follows)
+        self.journal.record(decision, request, None)
         return decision
 
     async def preview(self, caller: Identity, call: CallFacts, engine: PolicyEngine | None = None) -> Decision:

@@ -61,11 +61,19 @@ def _summary(recorded: RecordedDecision) -> str:
         lines.append(f"Obligations: {kinds}.")
     if decision.added_labels:
         lines.append(f"Labels added to the session: {', '.join(decision.added_labels)}.")
-    if recorded.context_fields is None:
+    if decision.by_executor:
+        lines.append(_executor_text(decision))
+    elif recorded.context_fields is None:
         lines.append("Policy was not evaluated: the token alone decided.")
     elif ContextField.ARGUMENTS in recorded.context_fields and not request.call.arguments:
         lines.append("The arguments were not stored, so policies that read them are evaluated without arguments.")
     return "\n".join(lines)
+
+
+def _executor_text(decision: Decision) -> str:
+    if decision.follows:
+        return f"The executor decided this after policy's {decision.follows}."
+    return "The executor decided this before policy was asked."
 
 
 def _outcome_text(decision: Decision) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from contextvars import copy_context
+from dataclasses import replace
 from typing import Any, Protocol
 
 import grpc
@@ -12,6 +13,7 @@ import grpc.aio
 from toolmesh.authz.v1 import authz_service_pb2 as pb
 from toolmesh.authz.v1 import authz_service_pb2_grpc as rpc
 from toolmesh.authz.v1 import decision_pb2 as dpb
+from toolmesh.common.v1 import error_reason_pb2 as epb
 
 from libs.common.errors import MeshError, Reason
 from libs.common.json.jsonio import dump
@@ -30,6 +32,7 @@ CHECK_SECONDS = 10.0
 # The contract's limits of a CheckRequest.
 MAX_ARGUMENTS, MAX_BOUNDED_ARGUMENTS = 1024 * 1024, 3 * 1024 * 1024
 MAX_RESOURCES, MAX_RESOURCE_LENGTH = 256, 2048
+MAX_REASONS, MAX_REASON_LENGTH, MAX_PATH_LENGTH = 64, 2048, 1024
 
 _PASSED_ON = frozenset({Reason.POLICY_ENGINE_ERROR, Reason.DEADLINE_EXCEEDED})
 
@@ -91,6 +94,18 @@ class PolicyAuthorizer:
         _REQUESTED_DECISIONS.inc()
         return await self._request_current(key, _facts(tool, caller, question))
 
+    async def refuse(self, tool: Tool, caller: Caller, question: Question, refusal: Decision) -> Decision:
+        try:
+            request = pb.CheckRequest(call=_facts(tool, caller, question), refusal=_refusal(refusal))
+            response = await self._stub.Check(request, timeout=CHECK_SECONDS)
+        except (grpc.aio.AioRpcError, MeshError):
+            # The call stays refused, and its record says so.
+            return replace(refusal, name="", made_for=question.invocation_id)
+        version = response.decision.policy_set_version
+        return replace(
+            refusal, name=response.decision.name, policy_set_version=version, made_for=question.invocation_id
+        )
+
     def outdated(self, decision: Decision) -> bool:
         return self._policies.outdated(decision.policy_set_version)
 
@@ -140,7 +155,7 @@ class PolicyAuthorizer:
             response = await self._stub.Check(pb.CheckRequest(call=facts), timeout=CHECK_SECONDS)
         except grpc.aio.AioRpcError as error:
             raise _request_error(from_rpc_error(error)) from None
-        return _decision(response.decision)
+        return replace(_decision(response.decision), made_for=facts.invocation_id)
 
 
 def _request_error(error: MeshError) -> MeshError:
@@ -177,6 +192,21 @@ def _facts(tool: Tool, caller: Caller, question: Question) -> pb.CallFacts:
         result_labels=tool.result_labels,
         risk=dict(question.risk),
     )
+
+
+def _refusal(decision: Decision) -> pb.Refusal:
+    message = pb.Refusal(
+        reasons=[reason[:MAX_REASON_LENGTH] for reason in decision.reasons[:MAX_REASONS]],
+        blocked_path=decision.blocked_path[:MAX_PATH_LENGTH],
+        follows=decision.name,
+    )
+    if decision.verdict is Verdict.NEEDS_APPROVAL:
+        message.needs_approval.approver_groups.extend(decision.approver_groups)
+        message.needs_approval.quorum = decision.quorum
+        message.needs_approval.reason_required = decision.reason_required
+    else:
+        message.deny.reason = epb.ErrorReason.ValueType(decision.deny_reason)
+    return message
 
 
 def _checked_resources(resources: tuple[str, ...]) -> tuple[str, ...]:

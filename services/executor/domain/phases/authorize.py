@@ -27,6 +27,7 @@ from services.executor.domain.model import Caller, Decision, Question, Record, V
 from services.executor.domain.phases.preflight import DescribedArguments, describe_arguments
 from services.executor.domain.ports import AuditTrail, Authorizer, PreviewTokens, ToolView
 from services.executor.domain.results.obligations import demands_preview, unmet_kinds, with_required_preview
+from services.executor.domain.results.repeated_values import hide_in_error
 from services.executor.domain.scheduling.offload import Offload
 from services.executor.domain.states import State
 from services.executor.domain.tool import Tool
@@ -66,19 +67,15 @@ class Authorization:
         A call that names another session than its token is refused before hooks and policy are asked.
         """
         if invocation.request.caller.other_session:
-            raise errors.other_session()
+            raise await self._refuse_unasked(invocation, tool, errors.other_session())
         hooked = await self._ask_hooks(invocation, tool) if self._hooks.active else NOTHING
-        caller, asked = invocation.request.caller, invocation.payload.digest if invocation.payload else ""
-        question = Question(invocation.invocation_id, invocation.arguments, asked, hooked.risk, invocation.resources)
-        invocation.question = question
-        decision = _with_requirements(await self._authorizer.decide(tool, caller, question), tool)
-        if hooked.asks_approval and decision.verdict is Verdict.ALLOW:
-            decision = _needs_approval(decision, hooked.asks_approval)
-        invocation.decision = decision
+        question = invocation.question = _question_about(invocation, hooked.risk)
+        decision = await self._decide(invocation, tool, question, hooked.asks_approval)
         if decision.verdict is Verdict.NEEDS_APPROVAL and invocation.request.ticket and not invocation.preview:
             await self._check_ticket(invocation, tool, decision)
         refused = await self._offload.run(invocation, partial(self._refusal, invocation, tool, decision))
         if refused is not None:
+            decision = await self._refuse(invocation, tool, question, decision, *refused)
             raise await self._record_refusal(invocation, tool, decision, *refused)
         invocation.enter(State.APPROVED)
         spec = tool.argument_spec
@@ -122,12 +119,64 @@ class Authorization:
         question = invocation.question
         if question is None:
             return
-        caller = invocation.request.caller
-        decision = _with_requirements(await self._authorizer.decide(tool, caller, question), tool)
-        invocation.decision = decision
+        decision = await self._decide(invocation, tool, question)
         refused = await self._offload.run(invocation, partial(self._refusal, invocation, tool, decision))
         if refused is not None:
+            await self._refuse(invocation, tool, question, decision, *refused)
             raise refused[0]
+
+    async def _decide(
+        self, invocation: Invocation, tool: Tool, question: Question, asks_approval: str = ""
+    ) -> Decision:
+        """Return the decision of policy, or one of its own where the mesh or a hook requires approval on top of it."""
+        caller = invocation.request.caller
+        policy = await self._authorizer.decide(tool, caller, question)
+        decision = _with_requirements(policy, tool)
+        if asks_approval and decision.verdict is Verdict.ALLOW:
+            decision = _needs_approval(decision, asks_approval)
+        if decision.verdict is not policy.verdict:
+            decision = await self._authorizer.refuse(tool, caller, question, replace(decision, policies=()))
+        invocation.decision = decision
+        return decision
+
+    async def _refuse(
+        self,
+        invocation: Invocation,
+        tool: Tool,
+        question: Question,
+        decision: Decision,
+        refusal: MeshError,
+        state: State,
+    ) -> Decision:
+        """Return the decision of a refused call, which says the same as its answer and belongs to this call alone.
+
+        A decision of policy may have been made for another call, or may have allowed this one.
+        """
+        verdict = Verdict.NEEDS_APPROVAL if state is State.AWAITING_APPROVAL else Verdict.DENY
+        if decision.verdict is verdict and decision.made_for == invocation.invocation_id:
+            return decision
+        if decision.verdict is not verdict:
+            hide_in_error(refusal, invocation.scanner)
+            path = refusal.violations[0].path if refusal.violations else ""
+            decision = replace(
+                decision,
+                verdict=verdict,
+                deny_reason=refusal.reason,
+                reasons=(refusal.message,),
+                policies=(),
+                blocked_path=path,
+            )
+        decision = await self._authorizer.refuse(tool, invocation.request.caller, question, decision)
+        invocation.decision = decision
+        if decision.name:
+            refusal.metadata["decision"] = decision.name
+        return decision
+
+    async def _refuse_unasked(self, invocation: Invocation, tool: Tool, refusal: MeshError) -> MeshError:
+        """Return the refusal of a call that policy is not asked about, with its decision."""
+        question = _question_about(invocation)
+        await self._refuse(invocation, tool, question, Decision("", Verdict.ALLOW), refusal, State.DENIED)
+        return refusal
 
     async def _append(self, record: Record, until: float) -> None:
         """Return once the record is durable. Raises DEADLINE_EXCEEDED when the caller's time is over before."""
@@ -138,7 +187,12 @@ class Authorization:
 
     async def _ask_hooks(self, invocation: Invocation, tool: Tool) -> Verdicts:
         """Return what the hooks answer. Arguments that they changed are checked against the schema again."""
-        verdicts = await self._hooks.before(invocation, tool)
+        try:
+            verdicts = await self._hooks.before(invocation, tool)
+        except MeshError as error:
+            if error.reason is Reason.HOOK_BLOCKED:
+                raise await self._refuse_unasked(invocation, tool, error) from None
+            raise
         if verdicts.arguments is not None:
             scanner = self._scanners.of(invocation.request.caller.tenant)
             invocation.small = is_light(invocation.arguments)
@@ -229,6 +283,11 @@ class Authorization:
             if not (token and self._previews.accepts(token, call_fingerprint(caller, tool, arguments))):
                 return errors.preview_required(decision, tool.name), State.DENIED
         return refused
+
+
+def _question_about(invocation: Invocation, risk: tuple[tuple[str, int], ...] = ()) -> Question:
+    digest = invocation.payload.digest if invocation.payload else ""
+    return Question(invocation.invocation_id, invocation.arguments, digest, risk, invocation.resources)
 
 
 def _with_requirements(decision: Decision, tool: Tool) -> Decision:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import NamedTuple
 
+from libs.common.errors import MeshError, Reason
 from libs.common.json.canonical import digest
 from libs.common.redaction.known_values import known_values
 from libs.common.redaction.scanner import Scanner
@@ -13,7 +14,7 @@ from libs.common.runtime.clock import Clock
 from services.executor.domain import errors
 from services.executor.domain.arguments.prepare import PreparedArguments, prepare
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import PayloadDigest
+from services.executor.domain.model import Decision, PayloadDigest, Verdict
 from services.executor.domain.payload_summary import scans_inline, summarize_payload
 from services.executor.domain.ports import AuditTrail, Runner, ToolView
 from services.executor.domain.resolve_granted import resolve_granted
@@ -56,6 +57,11 @@ class Preflight:
             tool = invocation.tool = resolve_granted(self._tools, request)
         except errors.ToolUnavailableError as error:
             invocation.unavailable = error.version
+            raise
+        except MeshError as error:
+            if error.reason is Reason.TOOL_NOT_IN_TOKEN:
+                # The token decided. Whether the tool exists stays hidden, so no decision about it has a name.
+                invocation.decision = Decision("", Verdict.DENY, error.reason, reasons=(error.message,))
             raise
         if request.tool_digest != tool.digest:
             # A caller of a deferred tool must know its schema; a caller that pins a version gets that one or none.

@@ -18,6 +18,7 @@ from services.authz.domain.model import (
     Deny,
     NeedsApproval,
     Obligation,
+    Refusal,
     SubjectFacts,
     Verdict,
 )
@@ -305,3 +306,14 @@ async def test_a_set_that_becomes_active_meanwhile_has_no_part_in_the_decision(e
     assert (decision.verdict, decision.policy_set_version) == (engine.verdict, "sha256:1")
     assert other.requests == []
     assert (await check.decide(caller_with(Grant("*")), mail())).policy_set_version == "sha256:2"
+
+
+async def test_a_refusal_of_the_executor_is_a_decision_that_policy_is_not_asked_about(engine: Engine) -> None:
+    journal = FakeJournal()
+    check = check_over(engine, journal=journal)
+    refusal = Refusal(Deny(Reason.AUTHORITY_EXCEEDED), ("too far",), "/to", "decisions/1")
+    decision = check.record_refusal(caller_with(Grant("*")), mail(), refusal)
+    assert (decision.verdict.outcome, decision.verdict.reasons) == (refusal.outcome, ("too far",))
+    assert (decision.verdict.blocked_path, decision.by_executor, decision.follows) == ("/to", True, "decisions/1")
+    assert (decision.cacheable, engine.requests) == (False, [])
+    assert journal.entries[-1][0] == decision

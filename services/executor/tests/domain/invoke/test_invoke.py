@@ -181,7 +181,8 @@ async def test_an_obligation_that_cannot_be_met_refuses_the_call() -> None:
     [record] = world.trail.durable
     assert record.state is State.DENIED
     assert record.decision is not None
-    assert record.decision.verdict is Verdict.ALLOW
+    assert record.decision.verdict is Verdict.DENY
+    assert record.decision.name == error.metadata["decision"] != world.policy.answer.name
     assert world.runner.calls == []
 
 

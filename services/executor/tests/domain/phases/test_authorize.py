@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from services.executor.domain.model import Event, Status, Verdict
 from services.executor.domain.phases.authorize import find_refusal
 from services.executor.domain.preview.preview_invocation import PreviewInvocation
 from services.executor.domain.states import State
+from services.executor.domain.tool import Mutation
 from services.executor.tests.fakes import World
 from services.executor.tests.samples import a_caller, a_decision, a_request, a_tool
 
@@ -105,3 +107,46 @@ async def test_a_call_in_another_session_than_its_tokens_is_recorded_without_a_d
     assert (world.runner.calls, world.policy.asked) == ([], [])
     [record] = world.trail.durable
     assert (record.state, record.status, record.reason) == (State.DENIED, Status.ERROR, Reason.AUTHORITY_EXCEEDED)
+    assert record.decision is not None
+    assert (record.decision.verdict, record.decision.name) == (Verdict.DENY, error.metadata["decision"])
+    [refusal] = world.policy.refused
+    assert (refusal.deny_reason, refusal.blocked_path) == (Reason.AUTHORITY_EXCEEDED, "session_id")
+
+
+async def test_a_refusal_on_a_reused_allow_has_a_decision_of_its_own() -> None:
+    world = World()
+    allow = world.policy.answer = replace(a_decision(), made_for="another call")
+    caller = a_confined_caller(argument_constraints=(SHORT,))
+    error = await world.failure(a_request(caller=caller))
+    [record] = world.trail.durable
+    assert record.decision is not None
+    assert (record.decision.verdict, record.decision.deny_reason) == (Verdict.DENY, Reason.AUTHORITY_EXCEEDED)
+    assert record.decision.name == error.metadata["decision"] == "decisions/refusal-1"
+    [refusal] = world.policy.refused
+    assert (refusal.name, refusal.blocked_path) == (allow.name, "/text")
+
+
+async def test_a_reused_denial_becomes_a_decision_about_this_call() -> None:
+    world = World()
+    world.policy.answer = replace(a_decision(Verdict.DENY), made_for="another call")
+    error = await world.failure(a_request())
+    assert error.metadata["decision"] == "decisions/refusal-1"
+    [record] = world.trail.durable
+    assert record.decision is not None
+    assert record.decision.name == "decisions/refusal-1"
+
+
+async def test_approval_that_the_mesh_requires_is_a_decision_of_its_own() -> None:
+    world = World(a_tool(mutation=Mutation.WRITE_IRREVERSIBLE, dry_run=True))
+    allow = world.policy.answer = a_decision()
+    await world.failure(a_request())
+    [refusal, *_] = world.policy.refused
+    assert (refusal.verdict, refusal.name) == (Verdict.NEEDS_APPROVAL, allow.name)
+
+
+async def test_a_tool_that_the_token_does_not_name_is_denied_on_record() -> None:
+    world = World()
+    await world.failure(a_request(caller=a_caller(grants=(Grant("other.*"),))))
+    [record] = world.trail.durable
+    assert record.decision is not None
+    assert (record.decision.verdict, record.decision.deny_reason) == (Verdict.DENY, Reason.TOOL_NOT_IN_TOKEN)
