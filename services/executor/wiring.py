@@ -63,6 +63,7 @@ from services.executor.builtin.clock_now import ClockNow
 from services.executor.builtin.echo import Echo
 from services.executor.builtin.tool import BuiltinTool
 from services.executor.config import Settings
+from services.executor.domain.errors import ToolUnavailableError
 from services.executor.domain.idempotency.list_keys import ListKeys
 from services.executor.domain.idempotency.settle_key import SettleKey
 from services.executor.domain.invoke.invoke import Invoke
@@ -170,6 +171,7 @@ def compose(
         start_seconds=settings.sandbox_start_seconds,
     )
     verifier.view.listen(lambda: cancel_revoked(pipeline.supervisor, verifier.view, log))
+    view.listen_withdrawn(lambda error: cancel_withdrawn(pipeline.supervisor, error, log))
     claims.listen(
         pipeline.supervisor.active.cancel_lost_claim, lambda cause: log.error("claim leases not renewed", cause=cause)
     )
@@ -267,6 +269,12 @@ def cancel_revoked(supervisor: Supervisor, view: RevocationView, log: Log) -> No
     """Cancel the invocations whose tokens were revoked."""
     if canceled := supervisor.active.cancel_revoked(lambda caller: view.refuses(caller.token_lineage)):
         log.info("invocations canceled: their tokens were revoked", count=canceled)
+
+
+def cancel_withdrawn(supervisor: Supervisor, error: ToolUnavailableError, log: Log) -> None:
+    """Cancel the invocations of a version that was quarantined or removed."""
+    if canceled := supervisor.active.cancel_withdrawn(error):
+        log.info("invocations canceled: their tool was withdrawn", name=error.version.name, count=canceled)
 
 
 def open_channels(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from libs.common.errors import MeshError, Reason
 from libs.common.ids import new_id
+from services.executor.domain.errors import ToolUnavailableError
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.model import Event, PayloadDigest, Record, Status
 from services.executor.domain.states import State
@@ -143,4 +144,7 @@ def terminal_state(invocation: Invocation, error: MeshError) -> State:
     """Return the state that a failure ends in: the one of its reason if the transition table allows it, else FAILED."""
     state = _TERMINAL_STATES.get(error.reason, State.FAILED)
     candidates = [State.DENIED, state] if error.row.category == "AUTHORIZATION_DENIED" else [state]
+    if isinstance(error, ToolUnavailableError):
+        # A call that already runs cannot be blocked any more.
+        candidates.append(State.CANCELED)
     return next((each for each in candidates if invocation.history.leads_to(each)), State.FAILED)

@@ -19,6 +19,8 @@ _CACHE_SIZE = 10_000
 _RUNNABLE = (frozenset({"AVAILABLE", "DEFERRED"}), frozenset({"DEPRECATED"}))
 _PAST_SUNSET = frozenset({"SUNSET", "RETIRED"})
 _QUARANTINED = "QUARANTINED"
+# States that end the running calls of a version too.
+_WITHDRAWN = frozenset({_QUARANTINED, "RETIRED"})
 
 
 class Catalog:
@@ -31,6 +33,7 @@ class Catalog:
         self._aliases: dict[ToolName, ToolName] | None = None
         self._resolved: BoundedCache[tuple[str, str], Tool] = BoundedCache(_CACHE_SIZE)
         self._listeners: list[Callable[[str], None]] = []
+        self._withdrawal_listeners: list[Callable[[errors.ToolUnavailableError], None]] = []
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -46,6 +49,10 @@ class Catalog:
         """
         self._listeners.append(listener)
 
+    def listen_withdrawn(self, listener: Callable[[errors.ToolUnavailableError], None]) -> None:
+        """Call the listener for every version that is quarantined, retired or removed, with the error of its calls."""
+        self._withdrawal_listeners.append(listener)
+
     def put(self, entry: CatalogEntry) -> None:
         """Add or replace a version."""
         former = self._entries.get(entry.name)
@@ -54,6 +61,8 @@ class Catalog:
         self._entries[entry.name] = entry
         self._by_tool.setdefault(entry.tool_name, {})[entry.name] = entry
         self._invalidate()
+        if former is not None and entry.state in _WITHDRAWN and former.state not in _WITHDRAWN:
+            self._notify_withdrawn(entry, entry.state.lower())
 
     def remove(self, name: str) -> None:
         """Remove a version."""
@@ -66,6 +75,7 @@ class Catalog:
         if not versions:
             del self._by_tool[entry.tool_name]
         self._invalidate()
+        self._notify_withdrawn(entry, "removed")
 
     def retain(self, names: Iterable[str]) -> None:
         """Remove every version that is not among these."""
@@ -130,6 +140,11 @@ class Catalog:
     def _notify(self, entry: CatalogEntry) -> None:
         for listener in self._listeners:
             listener(entry.digest)
+
+    def _notify_withdrawn(self, entry: CatalogEntry, state: str) -> None:
+        version = VersionIdentity(entry.name, entry.digest)
+        for listener in self._withdrawal_listeners:
+            listener(errors.tool_unavailable(version, state, entry.state_reason))
 
 
 def _identity(entry: CatalogEntry) -> tuple[str, str, str]:

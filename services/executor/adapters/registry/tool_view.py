@@ -60,6 +60,10 @@ class RegistryToolView:
         """Call the listener with the digest of every version that changes or is removed."""
         self._catalog.listen(listener)
 
+    def listen_withdrawn(self, listener: Callable[[errors.ToolUnavailableError], None]) -> None:
+        """Call the listener for every version that is quarantined, retired or removed, with the error of its calls."""
+        self._catalog.listen_withdrawn(listener)
+
     def age(self) -> float:
         """Return the seconds since the registry last confirmed the view; infinite before the first snapshot."""
         return self._clock.monotonic() - self._last_message if self._complete.is_set() else float("inf")

@@ -19,7 +19,7 @@ from services.executor.domain.ports import Observer
 from services.executor.domain.results.repeated_values import hide_in_error
 from services.executor.domain.scheduling.budget import BudgetReservations
 from services.executor.domain.scheduling.shielded import ShieldedSteps
-from services.executor.domain.tool import UncertainOutcome
+from services.executor.domain.tool import UncertainOutcome, VersionIdentity
 
 T = TypeVar("T")
 # The failures of calls whose time is, or may be, over.
@@ -58,6 +58,17 @@ class ActiveInvocations:
         affected = [each for each in self._tasks if self._cancelable(each) and revoked(each.request.caller)]
         for invocation in affected:
             self._cancel(invocation, errors.authority_revoked())
+        return len(affected)
+
+    def cancel_withdrawn(self, error: errors.ToolUnavailableError) -> int:
+        """Cancel the invocations of a version that was quarantined or removed. Return how many.
+
+        One that commits its effects is left alone, and one that violated its manifest: it ends with that error.
+        """
+        affected = [each for each in self._tasks if self._cancelable(each) and _runs(each, error.version)]
+        for invocation in affected:
+            # A copy for each, because each adds its own metadata.
+            self._cancel(invocation, errors.ToolUnavailableError(error.reason, error.version, error.metadata))
         return len(affected)
 
     def cancel_request(self, request: Request, error: MeshError) -> bool:
@@ -99,6 +110,13 @@ class ActiveInvocations:
         task = self._tasks[invocation]
         if task is not None:
             task.cancel()
+
+
+def _runs(invocation: Invocation, version: VersionIdentity) -> bool:
+    tool = invocation.tool
+    if tool is None or invocation.committing or invocation.violations:
+        return False
+    return (tool.name, tool.digest) == (version.name, version.digest)
 
 
 class Supervisor:

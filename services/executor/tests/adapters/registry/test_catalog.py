@@ -159,3 +159,14 @@ def test_a_quarantined_version_does_not_make_another_major_the_latest() -> None:
     within = catalog_of(("2.0.0", "QUARANTINED"), ("2.1.0", "DEPRECATED"), ("1.0.0", "DISABLED"))
     assert within.resolve("say", "").version == "2.1.0"
     assert catalog_of(("1.4.0", "AVAILABLE"), ("1.5.0", "QUARANTINED")).resolve("say", "").version == "1.4.0"
+
+
+def test_withdrawal_is_notified_once_and_other_changes_are_not() -> None:
+    catalog = catalog_of(("1.0.0", "AVAILABLE"), ("1.1.0", "AVAILABLE"))
+    withdrawn: list[tuple[str, str]] = []
+    catalog.listen_withdrawn(lambda error: withdrawn.append((error.version.name, error.metadata["state"])))
+    for state in ("DEPRECATED", "DISABLED", "QUARANTINED", "QUARANTINED"):
+        catalog.put(compile_version(registered(a_manifest(version="1.0.0"), state)))
+    assert withdrawn == [("tools/core.say/versions/1.0.0", "quarantined")]
+    catalog.remove("tools/core.say/versions/1.1.0")
+    assert withdrawn[1:] == [("tools/core.say/versions/1.1.0", "removed")]

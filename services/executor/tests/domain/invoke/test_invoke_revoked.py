@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from libs.common.errors import MeshError, Reason
+from services.executor.domain.errors import tool_unavailable
 from services.executor.domain.model import Event, Status
 from services.executor.domain.states import State
+from services.executor.domain.tool import VersionIdentity
 from services.executor.tests.fakes import World, never_ends
 from services.executor.tests.samples import a_caller, a_request, a_tool, a_write_tool
 
@@ -97,3 +99,20 @@ async def test_a_call_that_has_ended_is_left_alone() -> None:
     result = await world.invoke.execute(a_request())
     assert result.content
     assert world.pipeline.supervisor.active.cancel_revoked(lambda caller: True) == 0
+
+
+async def test_a_running_call_of_a_withdrawn_tool_ends_on_record_and_others_go_on() -> None:
+    withdrawn = a_tool(own_limit=60)
+    world = World(withdrawn)
+    world.runner.behave = never_ends
+    task = under_way(world, a_request())
+    await world.runner.started.wait()
+    active = world.pipeline.supervisor.active
+    other = VersionIdentity(withdrawn.name, "sha256:other")
+    assert active.cancel_withdrawn(tool_unavailable(other, "quarantined", "suspicion")) == 0
+    version = VersionIdentity(withdrawn.name, withdrawn.digest)
+    assert active.cancel_withdrawn(tool_unavailable(version, "quarantined", "suspicion")) == 1
+    error = await refused(task)
+    assert (error.reason, error.metadata["state"]) == (Reason.TOOL_UNAVAILABLE, "quarantined")
+    ended = world.trail.durable[-1]
+    assert (ended.event, ended.state, ended.reason) == (Event.CANCELED, State.CANCELED, Reason.TOOL_UNAVAILABLE)
