@@ -70,7 +70,7 @@ def _row(path: str, field: Any) -> str:
     place = f"{path}.{field.name}".lstrip(".")
     default = next((each.words for each in DEFAULTS if each.path == place), "")
     left_out = "**required**" if place in REQUIRED else default
-    meaning = COMMENTS[field.full_name].replace("|", "\\|")
+    meaning = COMMENTS.get(field.full_name, "").replace("|", "\\|")
     return f"| `{field.name}` | {_value(field)} | {left_out} | {meaning} |"
 
 
