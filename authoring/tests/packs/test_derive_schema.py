@@ -96,6 +96,7 @@ def returning(annotation: Any) -> Any:
 def test_a_result_is_an_object() -> None:
     assert output_schema(returning(Point))["properties"].keys() == {"x", "y"}
     wrapped = output_schema(returning(list[Point]))
+    assert all(part["additionalProperties"] is False for part in objects([output_schema(returning(Point)), wrapped]))
     assert wrapped["properties"]["result"]["items"] == {"$ref": "#/$defs/Point"}
     assert wrapped["required"] == ["result"]
     with pytest.raises(UnderivableError):
