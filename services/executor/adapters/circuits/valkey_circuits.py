@@ -24,8 +24,9 @@ _RESPONSE_SECONDS = 0.5
 class ValkeyCircuits:
     """Decides by the store's clock, which all executors share. Tests may pass another clock."""
 
-    def __init__(self, url: str, *, clock: Clock | None = None) -> None:
-        self._url, self._clock = url, clock
+    def __init__(self, url: str, *, clock: Clock | None = None, seconds: float = _RESPONSE_SECONDS) -> None:
+        """`seconds` is the longest wait for a connection and for each response."""
+        self._url, self._clock, self._seconds = url, clock, seconds
         self._client: redis.asyncio.Redis | None = None
         self._script: Any = None
 
@@ -65,9 +66,9 @@ class ValkeyCircuits:
             pool = redis.asyncio.BlockingConnectionPool.from_url(
                 self._url,
                 max_connections=_CONNECTIONS,
-                timeout=_RESPONSE_SECONDS,
-                socket_connect_timeout=_RESPONSE_SECONDS,
-                socket_timeout=_RESPONSE_SECONDS,
+                timeout=self._seconds,
+                socket_connect_timeout=self._seconds,
+                socket_timeout=self._seconds,
                 retry=Retry(NoBackoff(), 0),
             )
             self._client = redis.asyncio.Redis(connection_pool=pool)

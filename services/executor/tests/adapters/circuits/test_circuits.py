@@ -46,7 +46,7 @@ class SharedCircuit:
 
     def __init__(self, url: str) -> None:
         self.clock, self._name, self._turn = ManualClock(), new_id(), 0
-        self.clients = [ValkeyCircuits(url, clock=self.clock) for _ in range(2)]
+        self.clients = [ValkeyCircuits(url, clock=self.clock, seconds=60.0) for _ in range(2)]
 
     def _client(self) -> ValkeyCircuits:
         self._turn += 1

@@ -46,7 +46,9 @@ async def fail(circuits: SharedCircuits, name: str) -> None:
 async def test_two_executors_share_a_circuit(valkey_url: str, log: Log) -> None:
     changes: list[tuple[str, Transition, bool]] = []
     one, two = (
-        SharedCircuits(ValkeyCircuits(valkey_url), ManualClock(), log, lambda *change: changes.append(change))
+        SharedCircuits(
+            ValkeyCircuits(valkey_url, seconds=60.0), ManualClock(), log, lambda *change: changes.append(change)
+        )
         for _ in range(2)
     )
     name = new_id()
@@ -72,7 +74,7 @@ async def test_without_its_store_an_executor_decides_alone_and_says_so(
     assert (refused.admitted, refused.shared) == (False, False)
     assert changes == [(name, Transition(CircuitState.CLOSED, CircuitState.OPEN), False)]
     # The store is back, and knows nothing of what happened meanwhile.
-    circuits._store = ValkeyCircuits(valkey_url)
+    circuits._store = ValkeyCircuits(valkey_url, seconds=60.0)
     assert not (await circuits.admit(name, CONFIG)).shared
     clock.advance(6.0)
     again = await circuits.admit(name, CONFIG)
