@@ -20,7 +20,6 @@ CONNECTION = {
 OPERATOR_COMMANDS = {"namespace claim", "namespace transfer", "token mint", "token inspect", "tools reinstate"}
 OFFLINE_COMMANDS = {
     "doctor",
-    "tools schema",
     "version",
     "completion",
     *(f"context {verb}" for verb in ("add", "use", "list", "remove")),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from toolmesh_sdk.cli.commands.tools import discover, lifecycle, logs, register, schema, trust
+from toolmesh_sdk.cli.commands.tools import discover, lifecycle, logs, register, trust
 from toolmesh_sdk.cli.failures import report_errors
 from toolmesh_sdk.cli.inputs.target import Target, open_client
 from toolmesh_sdk.cli.inputs.target_options import add_target_options
@@ -142,6 +142,5 @@ def _print_schema(title: str, schema: bytes) -> None:
 discover.add_to(app)
 app.command()(logs.logs)
 register.add_to(app)
-schema.add_to(app)
 lifecycle.add_to(app)
 trust.add_to(app)

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 MinTrust = Annotated[float, typer.Option(min=0.0, max=1.0, help="The minimum trust score, 0 to 1.")]
 Tokenizer = Annotated[str, typer.Option(help="The tokenizer: o200k_base or cl100k_base.")]
 
+# In the place of a tool: the document that people write.
+_MANIFEST = "manifest"
+
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to a group."""
@@ -152,12 +155,19 @@ def schema(
 ) -> None:
     """Print the schemas and digests of tools.
 
-    A call of a deferred version needs its digest (`call --digest`).
+    A call of a deferred version needs its digest (`call --digest`). The word `manifest` instead of a tool prints the
+    JSON Schema of manifests, for editors; it needs no mesh.
 
     \b
-    Example:
+    Examples:
       toolmesh tools schema echo@1.0.0
+      toolmesh tools schema manifest > manifest.schema.json
     """
+    if tools == [_MANIFEST]:
+        from toolmesh_sdk.manifests.json_schema import manifest_schema
+
+        output.print_json(manifest_schema())
+        return
     from toolmesh.registry.v1 import discovery_service_pb2 as pb
     from toolmesh.registry.v1.discovery_service_pb2_grpc import DiscoveryServiceStub
 
