@@ -88,6 +88,7 @@ from services.executor.http_wiring import build_http_runner
 from services.executor.job_wiring import build_jobs
 from services.executor.migrations import SCHEMA
 from services.executor.policy import POLICY
+from services.executor.upstream_wiring import build_upstreams
 
 SERVICE = "toolmesh.executor.v1.ExecutorService"
 KEY_SERVICE = "toolmesh.executor.v1.KeyService"
@@ -126,6 +127,7 @@ def compose(
     store = PostgresResultStore(database, settings.sealing_keys)
     hooks, heavy_work = read_hooks_file(settings.hooks), HeavyWork()
     sandboxed = build_sandboxed_runners(settings, log)
+    upstreams = build_upstreams(settings, registry, sandboxed, log)
     scheduler = build_scheduler(settings, clock)
     encoder = RecordEncoder(instance_id(settings), settings.redaction_rules)
     trail = build_trail(settings, audit, database, log, in_flight, encoder)
@@ -145,7 +147,14 @@ def compose(
         tools=quarantine,
         authorizer=PolicyAuthorizer(authz, clock, verifier.view),
         audit=trail,
-        runner=DispatchingRunner({"builtin": builtin_runner(tools, log), "http": http.runner, **sandboxed.by_kind}),
+        runner=DispatchingRunner(
+            {
+                "builtin": builtin_runner(tools, log),
+                "http": http.runner,
+                "mcp": upstreams.runner,
+                **sandboxed.by_kind,
+            }
+        ),
         claims=claims,
         commits=sandboxed.volumes,
         spending=budget,
@@ -222,6 +231,7 @@ def compose(
             Resource(stop=refused.stop),
             Resource(sandboxed.start, sandboxed.stop),
             *http.resources,
+            *upstreams.resources,
             Resource(announcer.start, announcer.stop),
             Resource(registrar.start, registrar.stop),
             Resource(view.start, view.stop),
@@ -338,7 +348,7 @@ def build_announcer(
 
     def capabilities() -> Capabilities:
         confined = sandboxed.capabilities()
-        return replace(confined, runners=("builtin", "http", *confined.runners))
+        return replace(confined, runners=("builtin", "http", "mcp", *confined.runners))
 
     return RunnerAnnouncer(registry, instance_id(settings), capabilities, log)
 

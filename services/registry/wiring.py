@@ -127,7 +127,7 @@ async def build(
         catalogue, JsonSchemaChecker(), announcements, wakeup, clock, scan_policy=settings.scan_policy
     )
     upstreams = UpstreamHandlers(
-        upstreams=PostgresUpstreams(engine, acts), publisher=publisher, histories=histories, clock=clock, journal=log
+        upstreams=PostgresUpstreams(engine, acts), publisher=publisher, clock=clock, journal=log
     )
 
     def end_watches() -> None:

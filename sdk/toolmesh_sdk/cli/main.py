@@ -19,6 +19,7 @@ from toolmesh_sdk.cli.commands.doctor import doctor_for
 from toolmesh_sdk.cli.commands.group import group
 from toolmesh_sdk.cli.commands.result import result
 from toolmesh_sdk.cli.commands.tools import catalog as tools
+from toolmesh_sdk.cli.commands.upstreams import connect, upstreams
 from toolmesh_sdk.cli.commands.version import installed_version, version
 from toolmesh_sdk.cli.exits import EPILOG, FAILED, USAGE
 from toolmesh_sdk.cli.failures import report_unexpected
@@ -47,6 +48,8 @@ def build(plugins: Iterable[EntryPoint] | None = None) -> typer.Typer:
     app.add_typer(approvals.app, name="approvals")
     app.add_typer(keys.app, name="keys")
     app.add_typer(tools.app, name="tools")
+    app.add_typer(connect.app, name="connect")
+    app.add_typer(upstreams.app, name="upstreams")
     app.add_typer(mcp.app, name="mcp")
     app.add_typer(namespace.app, name="namespace")
     app.add_typer(token.app, name="token")

@@ -43,7 +43,7 @@ def endpoint_of(message: upstream_pb2.UpstreamEndpoint) -> Endpoint:
     return StdioEndpoint(
         command=tuple(stdio.command),
         environment=dict(sorted(stdio.environment.items())),
-        mounts=tuple(Mount(mount.path, mount.writable) for mount in stdio.mounts),
+        mounts=tuple(Mount(mount.path) for mount in stdio.mounts),
         allowed_hosts=tuple(stdio.allowed_hosts),
         package=stdio.package,
         lock_digest=stdio.lock_digest,
@@ -138,7 +138,7 @@ def _endpoint(endpoint: Endpoint) -> upstream_pb2.UpstreamEndpoint:
         mcp_stdio=upstream_pb2.McpStdioEndpoint(
             command=endpoint.command,
             environment=endpoint.environment,
-            mounts=[upstream_pb2.UpstreamMount(path=each.path, writable=each.writable) for each in endpoint.mounts],
+            mounts=[upstream_pb2.UpstreamMount(path=each.path) for each in endpoint.mounts],
             allowed_hosts=endpoint.allowed_hosts,
             package=endpoint.package,
             lock_digest=endpoint.lock_digest,

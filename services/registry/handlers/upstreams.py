@@ -15,7 +15,6 @@ from libs.common.runtime.clock import Clock
 from libs.common.telemetry.log import Log
 from services.registry.convert import upstreams as convert
 from services.registry.convert.registry import actor_of
-from services.registry.domain.ports import Histories
 from services.registry.domain.upstreams.apply_report import apply_report
 from services.registry.domain.upstreams.change_upstream import (
     accept_changes,
@@ -31,10 +30,8 @@ from services.registry.domain.upstreams.publishing import Publisher
 class UpstreamHandlers(rpc.UpstreamServiceServicer):
     """Serves upstreams. The RPC chain has already authenticated and authorized the peer."""
 
-    def __init__(
-        self, *, upstreams: Upstreams, publisher: Publisher, histories: Histories, clock: Clock, journal: Log
-    ) -> None:
-        self._upstreams, self._publisher, self._histories = upstreams, publisher, histories
+    def __init__(self, *, upstreams: Upstreams, publisher: Publisher, clock: Clock, journal: Log) -> None:
+        self._upstreams, self._publisher = upstreams, publisher
         self._clock, self._journal = clock, journal
         self._ended = asyncio.Event()
 
@@ -49,7 +46,7 @@ class UpstreamHandlers(rpc.UpstreamServiceServicer):
             convert.overlays_of(request),
             actor_of(serving()),
             upstreams=self._upstreams,
-            histories=self._histories,
+            catalogue=self._publisher.catalogue,
             clock=self._clock,
         )
         self._journal.info("upstream added", upstream=added.name, request_id=request.request_id)

@@ -67,11 +67,13 @@ class RunnerEnvironment:
     async def open_egress(self, tool: Tool) -> EgressListener | None:
         """Open a connection gate to the hosts in the tool's manifest; None if it names none."""
         confined = tool.confinement
-        if not confined.hosts:
-            return None
+        return await self.open_egress_to(confined.hosts, confined.ports) if confined.hosts else None
+
+    async def open_egress_to(self, hosts: Sequence[str], ports: Sequence[int]) -> EgressListener:
+        """Open a connection gate to these hosts and ports."""
         if self._egress is None:
             self._egress = self._new_egress()
-        return await self._egress.open(confined.hosts, confined.ports)
+        return await self._egress.open(hosts, ports)
 
     def _prepare(self) -> None:
         _copy_worker_code(self._own_path() / "worker" / _WORKER_SOURCE.name)

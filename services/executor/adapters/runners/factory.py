@@ -15,6 +15,7 @@ from services.executor.adapters.runners.environment import RunnerEnvironment
 from services.executor.adapters.runners.middleware import ErrorMappingRunner, MetricsRunner, ThrottledSandbox
 from services.executor.adapters.runners.python import PythonRunner
 from services.executor.adapters.runners.worker.pool import PoolLimits, WorkerPool
+from services.executor.adapters.runners.worker.worker import Worker
 from services.executor.adapters.runners.workspace.workspace import Volumes
 from services.executor.adapters.sandbox.egress.proxy import EgressProxy
 from services.executor.adapters.sandbox.port import Sandbox
@@ -48,7 +49,7 @@ class SandboxedRunners:
     ) -> None:
         throttled = {tier: ThrottledSandbox(sandbox, config.cold_starts) for tier, sandbox in sandboxes.items()}
         self._environment = RunnerEnvironment(throttled, log, packs=config.packs, volumes=config.volumes, egress=egress)
-        self._pool = WorkerPool(config.workers, log)
+        self._pool: WorkerPool[Worker] = WorkerPool(config.workers, log)
         python = PythonRunner(
             self._environment,
             self._pool,
@@ -74,6 +75,11 @@ class SandboxedRunners:
         """Return what these runners can run, after `start`. Blocking while the sandboxes have not been probed."""
         packs = tuple((pack.name, pack.digest) for pack in self._environment.packs.values())
         return Capabilities(tuple(self.by_kind), self._environment.tiers.available(), packs)
+
+    @property
+    def environment(self) -> RunnerEnvironment:
+        """What all runners of this executor share."""
+        return self._environment
 
     @property
     def volumes(self) -> Volumes:

@@ -66,7 +66,7 @@ class PythonRunner:
     def __init__(
         self,
         environment: RunnerEnvironment,
-        pool: WorkerPool,
+        pool: WorkerPool[Worker],
         log: Log,
         *,
         output_bytes: int,

@@ -34,7 +34,11 @@ class Tiers:
 
     def find(self, tool: Tool) -> Sandbox | None:
         """Return the sandbox for a tool; None if no available one is strong enough."""
-        for tier in _SUFFICIENT.get(tool.confinement.tier, ()):
+        return self.weakest(tool.confinement.tier)
+
+    def weakest(self, demanded: str) -> Sandbox | None:
+        """Return the weakest available sandbox that meets a tier; None if there is none."""
+        for tier in _SUFFICIENT.get(demanded, ()):
             sandbox = self._sandboxes.get(tier)
             if sandbox is not None and not sandbox.unavailable_reason():
                 return sandbox

@@ -10,11 +10,8 @@ from msgspec.structs import replace
 
 from libs.common.errors import Violation
 from libs.common.runtime.clock import Clock
-from libs.common.tool_names import DEFAULT_NAMESPACE
 from services.registry.domain.errors import (
     changes_not_pending,
-    namespace_owned,
-    namespace_reserved,
     too_many_upstreams,
     upstream_busy,
     upstream_exists,
@@ -22,7 +19,8 @@ from services.registry.domain.errors import (
     upstream_not_found,
 )
 from services.registry.domain.model import Actor
-from services.registry.domain.ports import Histories
+from services.registry.domain.namespaces.namespaces import claim_namespace
+from services.registry.domain.ports import Catalogue
 from services.registry.domain.upstreams.apply_report import publish_definition
 from services.registry.domain.upstreams.ports import Upstreams
 from services.registry.domain.upstreams.publishing import REMOVED, Publisher
@@ -50,19 +48,16 @@ async def add_upstream(
     actor: Actor,
     *,
     upstreams: Upstreams,
-    histories: Histories,
+    catalogue: Catalogue,
     clock: Clock,
 ) -> Upstream:
     """Add an upstream, or return the stored one if it is the same."""
     if violations := [*_endpoint_violations(endpoint), *_overlay_violations(overlays)]:
         raise upstream_invalid(violations)
-    if upstream_id == DEFAULT_NAMESPACE:
-        raise namespace_reserved(upstream_id)
-    owned = await histories.namespace(upstream_id)
-    if owned is not None and owned.provider != upstream_id:
-        raise namespace_owned(upstream_id, owned.owner)
     if len(await upstreams.revisions()) >= MAX_UPSTREAMS:
         raise too_many_upstreams(MAX_UPSTREAMS)
+    # From now on nobody else can register tools that run there.
+    await claim_namespace(upstream_id, actor.recorded_name, upstream_id, actor, catalogue=catalogue, clock=clock)
     now = clock.now()
     added = Upstream(upstream_id, endpoint, actor.recorded_name, now, now, overlays)
     if await upstreams.add(added):

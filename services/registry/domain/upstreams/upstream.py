@@ -29,10 +29,9 @@ class ToolState(StrEnum):
 
 
 class Mount(Struct, frozen=True):
-    """A path of the executor's machine that a confined server sees."""
+    """A path of the executor's machine that a confined server sees, read-only."""
 
     path: str
-    writable: bool = False
 
 
 class StdioEndpoint(Struct, frozen=True, tag="mcp_stdio"):

@@ -14,6 +14,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Generic, Protocol, TypeVar
 
 from prometheus_client import Histogram
 
@@ -21,7 +22,7 @@ from libs.common.errors import MeshError
 from libs.common.runtime.tasks import BackgroundTasks
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.metrics import SECONDS
-from services.executor.adapters.runners.worker.worker import Worker
+from services.executor.adapters.sandbox.port import ExitReport
 from services.executor.domain.errors import sandbox_failed, sandbox_not_ready
 
 _MAX_LOAD_FAILURES = 64
@@ -33,7 +34,24 @@ start_seconds = Histogram(
     buckets=SECONDS,
 )
 
-StartWorker = Callable[[], Awaitable[Worker]]
+
+class PooledProcess(Protocol):
+    """What the pool needs of a worker."""
+
+    calls: int
+
+    @property
+    def ended(self) -> asyncio.Task[ExitReport]:
+        """The task that completes when the process has ended."""
+        ...
+
+    async def end(self) -> ExitReport:
+        """Kill the process and its children."""
+        ...
+
+
+W = TypeVar("W", bound=PooledProcess)
+StartWorker = Callable[[], Awaitable[W]]
 """Starts a worker and waits until it is ready. Ends it when canceled."""
 
 
@@ -66,28 +84,28 @@ class PoolLimits:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Waiter:
+class _Waiter(Generic[W]):
     """A call that waits for a worker."""
 
     key: WorkerKey
-    start: StartWorker
-    worker: asyncio.Future[Worker]
+    start: StartWorker[W]
+    worker: asyncio.Future[W]
 
 
-class WorkerPool:
+class WorkerPool(Generic[W]):
     """All workers of one executor."""
 
     def __init__(self, limits: PoolLimits, log: Log) -> None:
         self._limits = limits
-        self._keys: dict[Worker, WorkerKey] = {}
-        self._idle: OrderedDict[Worker, float] = OrderedDict()
+        self._keys: dict[W, WorkerKey] = {}
+        self._idle: OrderedDict[W, float] = OrderedDict()
         """Idle workers with the start of their idle time, the longest idle first."""
         self._tenants: Counter[str] = Counter()
         """Workers per tenant, including those that are starting."""
-        self._starts: dict[asyncio.Task[Worker], WorkerKey] = {}
+        self._starts: dict[asyncio.Task[W], WorkerKey] = {}
         self._load_failures: OrderedDict[WorkerKey, tuple[float, Exception]] = OrderedDict()
         """Failures of starts without a waiting call, each for the next call of its key."""
-        self._waiting: deque[_Waiter] = deque()
+        self._waiting: deque[_Waiter[W]] = deque()
         self._tasks = BackgroundTasks(log, "worker not ended cleanly")
         self._reaper: asyncio.TimerHandle | None = None
         self._closed = False
@@ -105,7 +123,7 @@ class WorkerPool:
         """The number of workers that are starting."""
         return len(self._starts)
 
-    async def take(self, key: WorkerKey, start: StartWorker) -> Worker:
+    async def take(self, key: WorkerKey, start: StartWorker[W]) -> W:
         """Return an idle or a new worker. The caller must give it back or discard it.
 
         Raises the failure of the start, SANDBOX_NOT_READY if it took too long.
@@ -116,7 +134,7 @@ class WorkerPool:
             return worker
         if (failure := self._take_failure(key)) is not None:
             raise failure
-        waiter = _Waiter(key, start, asyncio.get_running_loop().create_future())
+        waiter: _Waiter[W] = _Waiter(key, start, asyncio.get_running_loop().create_future())
         self._waiting.append(waiter)
         self._serve_waiters()
         try:
@@ -127,7 +145,7 @@ class WorkerPool:
                 self.give_back(waiter.worker.result())
             raise
 
-    def give_back(self, worker: Worker) -> None:
+    def give_back(self, worker: W) -> None:
         """Keep a worker for the next call, unless it has served its number of calls."""
         if self._closed or worker.calls >= self._limits.max_calls or worker.ended.done():
             self._tasks.spawn(self._remove(worker))
@@ -136,7 +154,7 @@ class WorkerPool:
         self._schedule_reaper()
         self._serve_waiters()
 
-    async def discard(self, worker: Worker) -> None:
+    async def discard(self, worker: W) -> None:
         """End a worker and wait for it. It ends even if the caller is canceled."""
         await asyncio.shield(self._tasks.spawn(self._remove(worker)))
 
@@ -159,7 +177,7 @@ class WorkerPool:
             self._tasks.spawn(self._remove(worker))
         await self._tasks.drain()
 
-    def _take_idle(self, key: WorkerKey) -> Worker | None:
+    def _take_idle(self, key: WorkerKey) -> W | None:
         """Reserve an idle worker of this key, the last used first."""
         for worker in reversed(self._idle):
             if self._keys[worker] == key and not worker.ended.done():
@@ -174,7 +192,7 @@ class WorkerPool:
 
     def _serve_waiters(self) -> None:
         """Grant idle workers to the waiters in order, and start one for each that no start is under way for."""
-        remaining: deque[_Waiter] = deque()
+        remaining: deque[_Waiter[W]] = deque()
         waiting, starting = Counter[WorkerKey](), Counter(self._starts.values())
         for waiter in self._waiting:
             if waiter.worker.done():
@@ -188,13 +206,13 @@ class WorkerPool:
                 starting[waiter.key] += 1
         self._waiting = remaining
 
-    def _start(self, waiter: _Waiter) -> bool:
+    def _start(self, waiter: _Waiter[W]) -> bool:
         """Begin to start a worker for a waiter, and return True if the limits allow it."""
         key, limits = waiter.key, self._limits
         same_tenant = [starting for starting in self._starts.values() if starting.tenant == key.tenant]
         if len(same_tenant) >= limits.max_starting_per_tenant or same_tenant.count(key) >= limits.max_starting_per_key:
             return False
-        evicted: Worker | None = None
+        evicted: W | None = None
         full = self._tenants[key.tenant] >= limits.max_per_tenant
         if full or len(self) >= limits.max_workers:
             evicted = self._evict(key.tenant if full else None)
@@ -206,7 +224,7 @@ class WorkerPool:
         task.add_done_callback(partial(self._finish_start, key))
         return True
 
-    def _evict(self, tenant: str | None) -> Worker | None:
+    def _evict(self, tenant: str | None) -> W | None:
         """Remove and return the longest idle worker, of this tenant or of any, and free its place."""
         unused_since = asyncio.get_running_loop().time() - self._limits.unused_seconds
         for worker, since in self._idle.items():
@@ -218,7 +236,7 @@ class WorkerPool:
                 return worker
         return None
 
-    async def _run_start(self, start: StartWorker, evicted: Worker | None) -> Worker:
+    async def _run_start(self, start: StartWorker[W], evicted: W | None) -> W:
         if evicted is not None:
             await asyncio.shield(self._tasks.spawn(evicted.end()))
         began, outcome = time.monotonic(), "failed"
@@ -233,7 +251,7 @@ class WorkerPool:
         finally:
             start_seconds.labels(outcome).observe(time.monotonic() - began)
 
-    def _finish_start(self, key: WorkerKey, start: asyncio.Task[Worker]) -> None:
+    def _finish_start(self, key: WorkerKey, start: asyncio.Task[W]) -> None:
         """Grant a started worker to the first call that waits for one of its key, or keep it idle."""
         del self._starts[start]
         if start.cancelled():
@@ -255,7 +273,7 @@ class WorkerPool:
             if len(self._load_failures) > _MAX_LOAD_FAILURES:
                 self._load_failures.popitem(last=False)
 
-    def _add(self, worker: Worker, key: WorkerKey) -> None:
+    def _add(self, worker: W, key: WorkerKey) -> None:
         self._keys[worker] = key
         worker.ended.add_done_callback(lambda _: self._on_ended(worker))
         self.give_back(worker)
@@ -263,12 +281,12 @@ class WorkerPool:
             # It may be evicted from then on.
             asyncio.get_running_loop().call_later(self._limits.unused_seconds, self._serve_waiters)
 
-    def _on_ended(self, worker: Worker) -> None:
+    def _on_ended(self, worker: W) -> None:
         """Remove an idle worker that ended. A worker in use is discarded by its user."""
         if self._idle.pop(worker, None) is not None:
             self._tasks.spawn(self._remove(worker))
 
-    async def _remove(self, worker: Worker) -> None:
+    async def _remove(self, worker: W) -> None:
         self._idle.pop(worker, None)
         try:
             await worker.end()

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from libs.common.entry_points import parse_command, parse_function
-from libs.common.errors import Violation
+from libs.common.errors import MeshError, Violation
+from libs.common.json.jsonio import parse_object
 from services.registry.domain.publishing.manifest import Manifest
 
 # Fields that ask the mesh for something it does not do, with the values that ask for nothing. A tool that sets one
@@ -67,6 +68,20 @@ def check_entry_point(manifest: Manifest) -> Iterator[Violation]:
             " with placeholders only where no code is read"
         )
         yield Violation(path, rule, message)
+
+
+def check_mcp_entry_point(manifest: Manifest) -> Iterator[Violation]:
+    """Require an MCP tool to run at the upstream of its own namespace, whose owner answers for its claims."""
+    if manifest.execution.get("runner") != "mcp":
+        return
+    path, text = "manifest.execution.entry_point", str(manifest.execution.get("entry_point", ""))
+    try:
+        fields = parse_object(text.encode())
+    except MeshError:
+        fields = {}
+    if fields.keys() != {"upstream", "tool", "definition"} or fields["upstream"] != manifest.name.namespace:
+        message = "does not name a tool of the upstream of this namespace; `toolmesh connect` registers such tools"
+        yield Violation(path, "entry_point.upstream", message)
 
 
 def _values(value: Any, path: str, steps: list[str]) -> Iterator[tuple[str, Any]]:

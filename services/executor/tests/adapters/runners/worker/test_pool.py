@@ -25,7 +25,7 @@ A, B, C = (WorkerKey(f"digest-{name}", f"tenant-{name}", "s") for name in "abc")
 A2 = WorkerKey("digest-other", "tenant-a", "s")
 
 
-def pool_of(**limits: Any) -> WorkerPool:
+def pool_of(**limits: Any) -> WorkerPool[Any]:
     return WorkerPool(PoolLimits(**limits), Log("executor"))
 
 
@@ -84,7 +84,7 @@ def starter() -> Starter:
     return Starter()
 
 
-async def take(pool: WorkerPool, starter: Starter, key: WorkerKey) -> Worker:
+async def take(pool: WorkerPool[Any], starter: Starter, key: WorkerKey) -> Worker:
     worker = await pool.take(key, starter.of(key))
     worker.calls += 1
     return worker

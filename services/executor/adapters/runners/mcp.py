@@ -1,0 +1,277 @@
+"""Runs the tools of MCP servers: confined ones in a process of the caller's own, remote ones over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+
+from libs.common.errors import MeshError, Reason, Violation
+from libs.common.json.jsonio import parse_object
+from libs.common.runtime.bounded_cache import BoundedCache
+from libs.common.runtime.tasks import BackgroundTasks
+from libs.common.telemetry.log import Log
+from services.executor.adapters.runners.entry_point_resolver import sandbox_label
+from services.executor.adapters.runners.middleware import process_starts
+from services.executor.adapters.runners.worker.answer import log_failure, printable
+from services.executor.adapters.runners.worker.pool import WorkerKey, WorkerPool
+from services.executor.adapters.sandbox.egress.proxy import refusal_error as egress_error
+from services.executor.adapters.upstreams.directory import UpstreamConfig, UpstreamDirectory
+from services.executor.adapters.upstreams.mcp.http import HttpServer
+from services.executor.adapters.upstreams.mcp.session import Definition, McpSession
+from services.executor.adapters.upstreams.mcp.stdio import ConfinedServer
+from services.executor.adapters.upstreams.mcp.transport import (
+    AnswerTooLargeError,
+    OnProgress,
+    RpcError,
+    UnreadableAnswerError,
+)
+from services.executor.adapters.upstreams.monitor import FAILURES, failure_reason
+from services.executor.adapters.upstreams.servers import Servers
+from services.executor.domain import errors
+from services.executor.domain.model import Forecast, RunRequest, RunResult
+from services.executor.domain.run_channel import ProgressReport, RunChannel
+from services.executor.domain.tool import Tool, VersionIdentity
+
+_MAX_SESSIONS = 256
+_MAX_TEXT = 500
+_UNKNOWN_IMPACT = "The server cannot say what this call would change. These are the effects that its manifest declares."
+
+Call = Callable[[OnProgress | None], Awaitable[dict[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class McpEntryPoint:
+    """The tool of an upstream, and the definition that calls run under."""
+
+    upstream: str
+    tool: str
+    definition: str
+
+
+def parse_entry_point(tool: Tool) -> McpEntryPoint | None:
+    """Return the entry point of a tool; None if it has none, or one into another namespace."""
+    try:
+        fields = parse_object(tool.entry_point.encode())
+        entry_point = McpEntryPoint(**{key: str(value) for key, value in fields.items()})
+    except (MeshError, TypeError):
+        return None
+    # Only the owner of the namespace decides what the tools of its upstream claim about themselves.
+    return entry_point if tool.qualified.partition(".")[0] == entry_point.upstream else None
+
+
+class McpRunner:
+    """Checks the definition on the connection that serves the call, and passes deadline and cancellation on."""
+
+    def __init__(
+        self,
+        directory: UpstreamDirectory,
+        servers: Servers,
+        pool: WorkerPool[ConfinedServer],
+        log: Log,
+        request_check: Callable[[str], None],
+    ) -> None:
+        self._directory, self._servers, self._pool, self._log = directory, servers, pool, log
+        self._request_check = request_check
+        self._remote: BoundedCache[tuple[str, str, str, str], HttpServer] = BoundedCache(_MAX_SESSIONS)
+        self._closing = BackgroundTasks(log, "connections not closed cleanly")
+        directory.listen(self._forget)
+
+    def sandbox_for(self, tool: Tool) -> str | None:
+        """Return the sandbox of the server; None if the upstream is not known here."""
+        upstream = self._upstream(tool)
+        if upstream is None:
+            return None
+        if upstream.endpoint.WhichOneof("kind") == "mcp_http":
+            host = urlsplit(upstream.endpoint.mcp_http.url).hostname or ""
+            return sandbox_label("remote/http", "mcp", host)
+        endpoint = upstream.endpoint.mcp_stdio
+        code = f"{endpoint.package} {endpoint.lock_digest}" if endpoint.package else endpoint.command[0]
+        return sandbox_label(self._servers.sandbox().name, "mcp", code)
+
+    def missing_for(self, tool: Tool) -> str:
+        """Return why the tool cannot run here."""
+        if parse_entry_point(tool) is None:
+            return "its entry point is not a tool of the upstream of its namespace"
+        return "" if self._upstream(tool) is not None else "its upstream is not known here; `toolmesh upstreams list`"
+
+    def runs_inline(self, tool: Tool) -> bool:
+        """Return False: a server may take any time."""
+        return False
+
+    async def run(self, tool: Tool, work: RunRequest) -> RunResult:
+        """Call the tool. Raises EXTERNAL_UNAVAILABLE before the call if the server does not answer."""
+        upstream, entry_point = self._upstream(tool), parse_entry_point(tool)
+        if upstream is None or entry_point is None:
+            raise errors.nothing_runs_it(tool.name, self.missing_for(tool))
+        if work.preview:
+            work.begin()
+            return RunResult(None, forecast=Forecast(changes=tool.effects, impact=_UNKNOWN_IMPACT))
+        if upstream.endpoint.WhichOneof("kind") == "mcp_stdio":
+            return await self._run_confined(upstream, entry_point, tool, work)
+        return await self._run_remote(upstream, entry_point, tool, work)
+
+    async def close(self) -> None:
+        """Close the connections to remote servers."""
+        for server in self._remote.values():
+            self._closing.spawn(server.close())
+        await self._closing.drain()
+
+    def _upstream(self, tool: Tool) -> UpstreamConfig | None:
+        entry_point = parse_entry_point(tool)
+        return None if entry_point is None else self._directory.get(entry_point.upstream)
+
+    async def _run_confined(
+        self, upstream: UpstreamConfig, entry_point: McpEntryPoint, tool: Tool, work: RunRequest
+    ) -> RunResult:
+        server, begun = await self._borrow(upstream, work), False
+        try:
+            await server.refresh()
+            definition = self._require_definition(server.session, entry_point, tool)
+            work.begin()
+            begun = True
+            server.calls += 1
+            call = partial(server.session.call_tool, entry_point.tool, work.arguments)
+            result = await self._call(call, tool, work)
+            if server.gate is not None and (violation := egress_error(server.gate.take_refusals())):
+                raise violation
+            value = result_value(result, definition)
+        except BaseException as error:
+            if isinstance(error, MeshError) and error.reason is Reason.EXECUTION_FAILED:
+                # The tool itself reported the failure, so its server is well.
+                self._pool.give_back(server)
+                raise
+            await self._pool.discard(server)
+            if isinstance(error, FAILURES) and not begun:
+                raise self._unavailable(error, upstream) from None
+            raise
+        self._pool.give_back(server)
+        return RunResult(value)
+
+    async def _borrow(self, upstream: UpstreamConfig, work: RunRequest) -> ConfinedServer:
+        tenant = f"tenant {work.tenant}" if work.tenant else f"subject {work.subject}"
+        key = WorkerKey(f"{upstream.upstream_id} {upstream.endpoint_digest}", tenant, "mcp", work.subject)
+        while True:
+            try:
+                server = await self._pool.take(key, partial(self._servers.start, upstream))
+            except FAILURES as error:
+                raise self._unavailable(error, upstream) from None
+            process_starts.labels("mcp", "warm" if server.calls else "cold").inc()
+            if not server.ended.done():
+                return server
+            await self._pool.discard(server)
+
+    async def _run_remote(
+        self, upstream: UpstreamConfig, entry_point: McpEntryPoint, tool: Tool, work: RunRequest
+    ) -> RunResult:
+        server = self._session(upstream, work)
+        try:
+            await server.refresh()
+        except FAILURES as error:
+            raise self._unavailable(error, upstream) from None
+        definition = self._require_definition(server.session, entry_point, tool)
+        work.begin()
+        result = await self._call(partial(server.call_tool, entry_point.tool, work.arguments), tool, work)
+        return RunResult(result_value(result, definition))
+
+    def _session(self, upstream: UpstreamConfig, work: RunRequest) -> HttpServer:
+        key = (upstream.upstream_id, upstream.endpoint_digest, work.tenant, work.subject)
+        server = self._remote.get(key)
+        if server is None:
+            if len(self._remote) >= _MAX_SESSIONS:
+                self._close(next(iter(self._remote)))
+            server = self._remote.put(key, self._servers.connect(upstream))
+        return server
+
+    def _require_definition(self, session: McpSession, entry_point: McpEntryPoint, tool: Tool) -> Definition:
+        """Return the definition on this connection. Raises TOOL_UNAVAILABLE if it is not the accepted one."""
+        definition = session.definitions.get(entry_point.tool)
+        if definition is None or definition.digest != entry_point.definition:
+            self._request_check(entry_point.upstream)
+            why = "the upstream no longer offers the tool" if definition is None else "its definition changed upstream"
+            raise errors.tool_unavailable(VersionIdentity(tool.name, tool.digest), "quarantined", why)
+        return definition
+
+    async def _call(self, call: Call, tool: Tool, work: RunRequest) -> dict[str, Any]:
+        """Return the result of a call under way. Raises MeshError."""
+        channel = work.channel
+        progress = None if channel is None else partial(_relay_progress, channel)
+        task: asyncio.Future[dict[str, Any]] = asyncio.ensure_future(call(progress))
+        try:
+            if channel is not None:
+                ends: set[asyncio.Future[Any]] = {task, channel.canceled}
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                if not task.done():
+                    raise errors.canceled()
+            return await task
+        except RpcError as error:
+            raise errors.execution_failed(
+                printable(f"the server refused the call: {error.message}")[:_MAX_TEXT]
+            ) from None
+        except AnswerTooLargeError as error:
+            raise errors.result_too_large(error.limit, error.limit) from None
+        except UnreadableAnswerError:
+            raise errors.result_invalid([Violation("", "json", "the result has no JSON form")]) from None
+        except FAILURES as error:
+            lost = MeshError(Reason.TOOL_CRASHED, message=failure_reason(error))
+            log_failure(self._log, tool, work, lost)
+            raise lost from None
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task})
+
+    def _unavailable(self, error: BaseException, upstream: UpstreamConfig) -> MeshError:
+        self._request_check(upstream.upstream_id)
+        return MeshError(
+            Reason.EXTERNAL_UNAVAILABLE,
+            message=f"the upstream {upstream.upstream_id} is not available: {failure_reason(error)}",
+            metadata={"upstream": upstream.upstream_id},
+        )
+
+    def _forget(self, upstream_id: str, _: UpstreamConfig | None) -> None:
+        """Forget the sessions of an upstream that changed or is gone."""
+        for key in [key for key in self._remote if key[0] == upstream_id]:
+            self._close(key)
+
+    def _close(self, key: tuple[str, str, str, str]) -> None:
+        self._closing.spawn(self._remote.pop(key).close())
+
+
+def result_value(result: Mapping[str, Any], definition: Definition) -> Any:
+    """Return the result of a tool: the structured content where the tool declares it, else all content.
+
+    Raises EXECUTION_FAILED with the server's text if the tool failed.
+    """
+    if result.get("resultType", "complete") != "complete":
+        raise errors.execution_failed("the server asks for more input, which the mesh does not pass on")
+    content = result.get("content")
+    parts = content if isinstance(content, list) else []
+    if result.get("isError") is True:
+        raise errors.execution_failed(_failure_text(parts))
+    if "outputSchema" in parse_object(definition.document):
+        if "structuredContent" not in result:
+            raise errors.result_invalid([Violation("", "required", "the server sent no structured content")])
+        return result["structuredContent"]
+    return {"content": parts}
+
+
+def _failure_text(parts: list[Any]) -> str:
+    texts = [part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str)]
+    return printable(" ".join(texts) or "the tool failed")[:_MAX_TEXT]
+
+
+def _relay_progress(channel: RunChannel, params: Mapping[str, Any]) -> None:
+    channel.progress(_progress(params))
+
+
+def _progress(params: Mapping[str, Any]) -> ProgressReport:
+    done, total, message = params.get("progress"), params.get("total"), params.get("message")
+    text = printable(message)[:_MAX_TEXT] if isinstance(message, str) else ""
+    numbers = [value for value in (done, total) if isinstance(value, int | float) and not isinstance(value, bool)]
+    if len(numbers) == 2 and 0 <= numbers[0] <= numbers[1] and numbers[1] > 0:
+        return ProgressReport(message=text, percent=100.0 * numbers[0] / numbers[1])
+    return ProgressReport(message=text)

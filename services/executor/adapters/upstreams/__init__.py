@@ -1,0 +1,1 @@
+"""Servers outside the mesh, as this executor reaches them."""

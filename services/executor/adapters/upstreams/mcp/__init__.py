@@ -1,0 +1,1 @@
+"""A client of MCP servers, over standard input and output and over Streamable HTTP."""

@@ -1,0 +1,314 @@
+"""MCP over Streamable HTTP, to checked addresses only: no redirects, no cookies, no proxies of the environment."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ssl
+import time
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpcore
+import orjson
+
+from libs.common.egress.public_addresses import PublicAddresses
+from libs.common.json.jsonio import dump
+from services.executor.adapters.upstreams.mcp.session import McpSession
+from services.executor.adapters.upstreams.mcp.transport import (
+    AnswerTooLargeError,
+    OnProgress,
+    Params,
+    RpcError,
+    ServerLostError,
+    result_of,
+)
+
+Resolve = Callable[[str], Awaitable[Sequence[str]]]
+_CONNECT_SECONDS = 10.0
+_CONNECTIONS = 16
+_MAX_ERROR_BYTES = 64 * 1024
+_MAX_SESSION_ID = 1024
+_INVALID_REQUEST = -32600
+# A server without a handshake, or without this endpoint, answers `initialize` with one of these.
+_NOT_SERVED = frozenset({400, 404, 405, 406, 415})
+_METHODS_WITH_NAME = frozenset({"tools/call"})
+
+
+class SessionExpiredError(Exception):
+    """The server has forgotten the session. The request was not served."""
+
+
+class CheckedBackend(httpcore.AsyncNetworkBackend):
+    """Resolves a host once, checks every address, and connects to a checked one (no DNS rebinding)."""
+
+    def __init__(self, resolve: Resolve, addresses: PublicAddresses, *, plaintext: bool) -> None:
+        """Plain HTTP goes to internal networks only."""
+        self._resolve, self._addresses, self._plaintext = resolve, addresses, plaintext
+        self._inner, self._public = httpcore.AnyIOBackend(), PublicAddresses(())
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """Connect to the first address that answers. Raises httpcore.ConnectError."""
+        try:
+            addresses = await self._resolve(host)
+        except (OSError, UnicodeError):
+            addresses = ()
+        if not addresses or not all(self._is_allowed(address) for address in addresses):
+            raise httpcore.ConnectError("the host has no address that this executor may connect to")
+        for address in addresses[:-1]:
+            with suppress(httpcore.ConnectError, httpcore.ConnectTimeout):
+                return await self._inner.connect_tcp(address, port, timeout, local_address, socket_options)
+        return await self._inner.connect_tcp(addresses[-1], port, timeout, local_address, socket_options)
+
+    async def connect_unix_socket(self, *args: Any, **kwargs: Any) -> httpcore.AsyncNetworkStream:
+        """Refuse: a server is never a socket of this machine."""
+        raise httpcore.ConnectError("not a host")
+
+    async def sleep(self, seconds: float) -> None:
+        """Pause between attempts."""
+        await self._inner.sleep(seconds)
+
+    def _is_allowed(self, address: str) -> bool:
+        if not self._addresses.is_allowed(address):
+            return False
+        return not (self._plaintext and self._public.is_allowed(address))
+
+
+class HttpTransport:
+    """Implements Transport: every message is a POST, and a request is answered in its response."""
+
+    def __init__(self, url: str, backend: httpcore.AsyncNetworkBackend, max_bytes: int) -> None:
+        parts = urlsplit(url)
+        self._url, self._max_bytes = url, max_bytes
+        self._host = parts.netloc
+        self._next_id = 0
+        self._revision = self._session_id = ""
+        self._modern = False
+        self._pool = httpcore.AsyncConnectionPool(
+            ssl_context=ssl.create_default_context(), max_connections=_CONNECTIONS, network_backend=backend
+        )
+
+    async def request(self, method: str, params: Params, on_progress: OnProgress | None = None) -> dict[str, Any]:
+        """Implement `Transport.request`. Raises SessionExpiredError, too. Closing the response stops the server."""
+        self._next_id += 1
+        number = self._next_id
+        if on_progress is not None:
+            params = {**params, "_meta": {**params.get("_meta", {}), "progressToken": number}}
+        message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+        try:
+            async with self._post(message) as response:
+                answer = await self._read_answer(response, number, on_progress)
+                if method == "initialize":
+                    self._keep_session(response)
+        except (
+            httpcore.NetworkError,
+            httpcore.ProtocolError,
+            httpcore.TimeoutException,
+            ssl.SSLError,
+            OSError,
+        ) as cause:
+            raise _lost(cause) from None
+        return result_of(answer, self._max_bytes)
+
+    async def notify(self, method: str, params: Params) -> None:
+        """Implement `Transport.notify`. A server may ignore it."""
+        try:
+            async with self._post({"jsonrpc": "2.0", "method": method, "params": params}):
+                pass
+        except (
+            httpcore.NetworkError,
+            httpcore.ProtocolError,
+            httpcore.TimeoutException,
+            ssl.SSLError,
+            OSError,
+        ) as cause:
+            raise _lost(cause) from None
+
+    def adopt(self, revision: str, *, modern: bool) -> None:
+        """Implement `Transport.adopt`: later messages name the revision in a header."""
+        self._revision, self._modern = revision, modern
+
+    def forget_session(self) -> None:
+        """Begin without a session."""
+        self._revision = self._session_id = ""
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._pool.aclose()
+
+    def _post(self, message: dict[str, Any]) -> Any:
+        headers = [
+            (b"host", self._host.encode()),
+            (b"content-type", b"application/json"),
+            (b"accept", b"application/json, text/event-stream"),
+            (b"user-agent", b"toolmesh"),
+        ]
+        if self._revision:
+            headers.append((b"mcp-protocol-version", self._revision.encode()))
+        if self._session_id:
+            headers.append((b"mcp-session-id", self._session_id.encode()))
+        if self._modern:
+            headers.append((b"mcp-method", str(message["method"]).encode()))
+            if message["method"] in _METHODS_WITH_NAME:
+                headers.append((b"mcp-name", _header_text(str(message["params"]["name"]))))
+        body = dump(message)
+        headers.append((b"content-length", str(len(body)).encode()))
+        timeouts = {"connect": _CONNECT_SECONDS, "pool": _CONNECT_SECONDS}
+        return self._pool.stream("POST", self._url, headers=headers, content=body, extensions={"timeout": timeouts})
+
+    async def _read_answer(self, response: httpcore.Response, number: int, on_progress: OnProgress | None) -> bytes:
+        kind = _header(response, b"content-type").partition(";")[0].strip().lower()
+        if response.status != 200:
+            return await self._read_refusal(response, kind)
+        if kind == "text/event-stream":
+            async for payload in self._events(response):
+                message = _message(payload)
+                if message.get("id") == number and "method" not in message:
+                    return payload
+                if message.get("method") == "notifications/progress" and on_progress is not None:
+                    on_progress(message.get("params") or {})
+            raise ServerLostError("the server closed the connection before it answered")
+        if kind != "application/json":
+            raise ServerLostError("the server answered with something else than a message")
+        return await _read_all(response.aiter_stream(), self._max_bytes)
+
+    async def _read_refusal(self, response: httpcore.Response, kind: str) -> bytes:
+        status = response.status
+        if status == 404 and self._session_id:
+            raise SessionExpiredError
+        if kind == "application/json":
+            with suppress(AnswerTooLargeError, ServerLostError):
+                payload = await _read_all(response.aiter_stream(), _MAX_ERROR_BYTES)
+                if isinstance(_message(payload).get("error"), dict):
+                    return payload
+        if status in _NOT_SERVED:
+            raise RpcError(_INVALID_REQUEST, f"the server answered with HTTP status {status}")
+        raise ServerLostError(f"the server answered with HTTP status {status}")
+
+    async def _events(self, response: httpcore.Response) -> AsyncIterator[bytes]:
+        data: list[bytes] = []
+        size = 0
+        async for line in _lines(response.aiter_stream(), self._max_bytes):
+            if line.startswith(b"data:"):
+                data.append(line[5:].lstrip())
+                size += len(line)
+                if size > self._max_bytes:
+                    raise AnswerTooLargeError(self._max_bytes)
+            elif not line and data:
+                text = b"\n".join(data)
+                data, size = [], 0
+                if text.strip():
+                    yield text
+
+    def _keep_session(self, response: httpcore.Response) -> None:
+        session_id = _header(response, b"mcp-session-id")
+        if len(session_id) > _MAX_SESSION_ID or not session_id.isascii() or not session_id.isprintable():
+            raise ServerLostError("the server sent a session id that is none")
+        self._session_id = session_id
+
+
+class HttpServer:
+    """A server over HTTP, with a session that is opened again when the server has forgotten it."""
+
+    def __init__(self, transport: HttpTransport, *, max_age: float) -> None:
+        """Definitions older than `max_age` seconds are read again before a call."""
+        self.transport = transport
+        self.session = McpSession(transport)
+        self._max_age, self._listed = max_age, float("-inf")
+        self._refreshing = asyncio.Lock()
+
+    async def open(self) -> None:
+        """Agree on a revision, and list the tools. Raises like a request."""
+        self.transport.forget_session()
+        self.session = McpSession(self.transport)
+        await self.session.open()
+        await self.list_tools()
+
+    async def list_tools(self) -> None:
+        """List the tools. Raises like a request."""
+        await self.session.list_tools()
+        self._listed = time.monotonic()
+
+    async def refresh(self) -> None:
+        """Open the session, or list the tools again when the definitions are old. Raises like a request."""
+        async with self._refreshing:
+            if time.monotonic() - self._listed < self._max_age:
+                return
+            if self._listed == float("-inf"):
+                await self.open()
+                return
+            try:
+                await self.list_tools()
+            except SessionExpiredError:
+                await self.open()
+
+    async def call_tool(self, name: str, arguments: dict[str, Any], on_progress: OnProgress | None) -> dict[str, Any]:
+        """Call a tool, once more in a new session if the server did not serve the first request."""
+        try:
+            return await self.session.call_tool(name, arguments, on_progress)
+        except SessionExpiredError:
+            await self.open()
+            return await self.session.call_tool(name, arguments, on_progress)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self.transport.close()
+
+
+def _message(payload: bytes) -> dict[str, Any]:
+    try:
+        message = orjson.loads(payload)
+    except orjson.JSONDecodeError:
+        raise ServerLostError("the server answered with something else than a message") from None
+    if not isinstance(message, dict):
+        raise ServerLostError("the server answered with something else than a message")
+    return message
+
+
+async def _read_all(chunks: AsyncIterable[bytes], limit: int) -> bytes:
+    body = bytearray()
+    async for chunk in chunks:
+        body += chunk
+        if len(body) > limit:
+            raise AnswerTooLargeError(limit)
+    return bytes(body)
+
+
+async def _lines(chunks: AsyncIterable[bytes], limit: int) -> AsyncIterator[bytes]:
+    buffer = bytearray()
+    async for chunk in chunks:
+        buffer += chunk
+        while (end := buffer.find(b"\n")) >= 0:
+            yield bytes(buffer[:end]).rstrip(b"\r")
+            del buffer[: end + 1]
+        if len(buffer) > limit:
+            raise AnswerTooLargeError(limit)
+
+
+def _header(response: httpcore.Response, name: bytes) -> str:
+    return next((value.decode("latin-1") for key, value in response.headers if key.lower() == name), "")
+
+
+def _header_text(text: str) -> bytes:
+    """Return a header value; text that is not plain travels as the protocol says, in base64."""
+    if text.isascii() and text.isprintable() and text == text.strip():
+        return text.encode()
+    return b"=?base64?" + base64.b64encode(text.encode()) + b"?="
+
+
+def _lost(cause: Exception) -> ServerLostError:
+    """Return why a server did not answer. The texts of the client may repeat the address, so they are not kept."""
+    if isinstance(cause, httpcore.ConnectError | ssl.SSLError):
+        return ServerLostError("the server cannot be reached, or has an address that this executor may not use")
+    if isinstance(cause, httpcore.TimeoutException):
+        return ServerLostError("the server did not accept a connection in time")
+    return ServerLostError("the server closed the connection before it answered")

@@ -1,0 +1,138 @@
+"""An MCP session: the revision that both sides speak, the tools with their definitions, and calls of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mcp_types import (
+    CLIENT_CAPABILITIES_META_KEY,
+    CLIENT_INFO_META_KEY,
+    PROTOCOL_VERSION_META_KEY,
+    SERVER_INFO_META_KEY,
+    UNSUPPORTED_PROTOCOL_VERSION,
+)
+from mcp_types.version import (
+    HANDSHAKE_PROTOCOL_VERSIONS,
+    LATEST_HANDSHAKE_VERSION,
+    LATEST_MODERN_VERSION,
+    MODERN_PROTOCOL_VERSIONS,
+)
+
+from libs.common.errors import MeshError
+from libs.common.json.canonical import digest
+from libs.common.json.jsonio import dump
+from services.executor.adapters.upstreams.mcp.transport import OnProgress, Params, RpcError, ServerLostError, Transport
+
+MAX_TOOLS, MAX_DISCOVERY_BYTES = 512, 3 * 1024 * 1024
+_MAX_PAGES = 64
+_MAX_TEXT = 255
+_CLIENT = {"name": "toolmesh", "version": "1"}
+# How a server without a handshake answers `initialize`.
+_NO_HANDSHAKE = frozenset({UNSUPPORTED_PROTOCOL_VERSION, -32600, -32601, -32602})
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A tool as the server describes it."""
+
+    name: str
+    document: bytes
+    """JSON."""
+    digest: str
+
+
+class McpSession:
+    """One session with one server."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self.server_name = self.server_version = self.protocol_version = ""
+        self.definitions: dict[str, Definition] = {}
+        self._modern = False
+
+    async def open(self) -> None:
+        """Agree on a revision: by the handshake, or without one where the server has none. Raises like a request."""
+        try:
+            await self._shake_hands()
+        except RpcError as error:
+            if error.code not in _NO_HANDSHAKE:
+                raise
+            await self._discover()
+
+    async def list_tools(self) -> dict[str, Definition]:
+        """Read every tool, and keep the definitions. Raises like a request, and ServerLostError beyond the bounds."""
+        found: dict[str, Definition] = {}
+        params: Params = {}
+        size = 0
+        for _ in range(_MAX_PAGES):
+            page = await self._request("tools/list", params)
+            tools = page.get("tools")
+            for tool in tools if isinstance(tools, list) else ():
+                definition = _definition(tool)
+                size += len(definition.document) if definition else 0
+                if definition is None or len(found) >= MAX_TOOLS or size > MAX_DISCOVERY_BYTES:
+                    continue
+                found.setdefault(definition.name, definition)
+            cursor = page.get("nextCursor")
+            if not isinstance(cursor, str) or not cursor:
+                self.definitions = found
+                return found
+            params = {"cursor": cursor}
+        raise ServerLostError(f"the server lists its tools on more than {_MAX_PAGES} pages")
+
+    async def call_tool(self, name: str, arguments: dict[str, Any], on_progress: OnProgress | None) -> dict[str, Any]:
+        """Call a tool and return the result. Raises like a request."""
+        return await self._request("tools/call", {"name": name, "arguments": arguments}, on_progress)
+
+    async def _shake_hands(self) -> None:
+        params = {"protocolVersion": LATEST_HANDSHAKE_VERSION, "capabilities": {}, "clientInfo": _CLIENT}
+        answer = await self._transport.request("initialize", params)
+        revision = answer.get("protocolVersion")
+        if revision not in HANDSHAKE_PROTOCOL_VERSIONS:
+            raise ServerLostError("the server speaks a protocol revision that this executor does not know")
+        self._adopt(str(revision), answer.get("serverInfo"), modern=False)
+        await self._transport.notify("notifications/initialized", {})
+
+    async def _discover(self) -> None:
+        self._adopt(LATEST_MODERN_VERSION, None, modern=True)
+        answer = await self._request("server/discover", {})
+        supported = answer.get("supportedVersions")
+        if not isinstance(supported, list) or not set(MODERN_PROTOCOL_VERSIONS) & {str(each) for each in supported}:
+            raise ServerLostError("the server speaks a protocol revision that this executor does not know")
+        meta = answer.get("_meta")
+        info = meta.get(SERVER_INFO_META_KEY) if isinstance(meta, dict) else None
+        self._adopt(LATEST_MODERN_VERSION, info or answer.get("serverInfo"), modern=True)
+
+    def _adopt(self, revision: str, info: Any, *, modern: bool) -> None:
+        self.protocol_version, self._modern = revision, modern
+        self._transport.adopt(revision, modern=modern)
+        if isinstance(info, dict):
+            self.server_name, self.server_version = (_text(info.get(key)) for key in ("name", "version"))
+
+    async def _request(self, method: str, params: Params, on_progress: OnProgress | None = None) -> dict[str, Any]:
+        if self._modern:
+            meta = {
+                PROTOCOL_VERSION_META_KEY: self.protocol_version,
+                CLIENT_INFO_META_KEY: _CLIENT,
+                CLIENT_CAPABILITIES_META_KEY: {},
+            }
+            params = {**params, "_meta": meta}
+        return await self._transport.request(method, params, on_progress)
+
+
+def _definition(tool: Any) -> Definition | None:
+    """Return the definition of a listed tool; None for what is none."""
+    if not isinstance(tool, dict):
+        return None
+    name = tool.get("name")
+    if not isinstance(name, str) or not 0 < len(name) <= _MAX_TEXT:
+        return None
+    try:
+        return Definition(name, dump(tool), digest(tool))
+    except (MeshError, ValueError, TypeError):
+        return None
+
+
+def _text(value: Any) -> str:
+    return "".join(letter for letter in value[:_MAX_TEXT] if letter.isprintable()) if isinstance(value, str) else ""

@@ -1,0 +1,197 @@
+"""MCP over the standard input and output of a sandboxed process: one JSON-RPC message per line."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any
+
+import orjson
+
+from libs.common.json.jsonio import dump
+from services.executor.adapters.sandbox.egress.listener import EgressListener
+from services.executor.adapters.sandbox.port import ExitReport, SandboxedProcess
+from services.executor.adapters.upstreams.mcp.session import McpSession
+from services.executor.adapters.upstreams.mcp.transport import (
+    AnswerTooLargeError,
+    OnProgress,
+    Params,
+    ServerLostError,
+    result_of,
+)
+
+_CHUNK_BYTES = 64 * 1024
+_METHOD_NOT_FOUND = {"code": -32601, "message": "this client has no such method"}
+_CANCELED, _LIST_CHANGED, _PROGRESS = (
+    "notifications/cancelled",
+    "notifications/tools/list_changed",
+    "notifications/progress",
+)
+
+
+class StdioTransport:
+    """Implements Transport. A server that sends something else than messages, or too much, is lost."""
+
+    def __init__(self, process: SandboxedProcess, max_bytes: int) -> None:
+        self._process, self._max_bytes = process, max_bytes
+        self._writing = asyncio.Lock()
+        self._pending: dict[int, asyncio.Future[bytes]] = {}
+        self._progress: dict[int, OnProgress] = {}
+        self._next_id = 0
+        self._lost: Exception | None = None
+        self.list_changed = asyncio.Event()
+        self._reading = asyncio.create_task(self._read(), name="mcp-stdio")
+
+    async def request(self, method: str, params: Params, on_progress: OnProgress | None = None) -> dict[str, Any]:
+        """Implement `Transport.request`."""
+        if self._lost is not None:
+            raise self._lost
+        self._next_id += 1
+        number = self._next_id
+        answer = self._pending[number] = asyncio.get_running_loop().create_future()
+        if on_progress is not None:
+            self._progress[number] = on_progress
+            params = {**params, "_meta": {**params.get("_meta", {}), "progressToken": number}}
+        try:
+            await self._send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+            return result_of(await answer, self._max_bytes)
+        except asyncio.CancelledError:
+            self._request_stop(number)
+            raise
+        finally:
+            self._pending.pop(number, None)
+            self._progress.pop(number, None)
+            if answer.done() and not answer.cancelled():
+                answer.exception()
+
+    async def notify(self, method: str, params: Params) -> None:
+        """Implement `Transport.notify`."""
+        await self._send({"jsonrpc": "2.0", "method": method, "params": params})
+
+    def adopt(self, revision: str, *, modern: bool) -> None:
+        """Implement `Transport.adopt`: every message says it itself."""
+
+    async def close(self) -> None:
+        """Stop reading, and fail the requests under way."""
+        self._reading.cancel()
+        await asyncio.wait([self._reading])
+        self._fail(ServerLostError("the server was stopped"))
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        # A server that does not read blocks here; the caller's deadline ends the wait.
+        async with self._writing:
+            try:
+                self._process.stdin.write(dump(message) + b"\n")
+                await self._process.stdin.drain()
+            except (ConnectionError, RuntimeError):
+                raise self._lost or ServerLostError("the server closed its standard input") from None
+
+    def _request_stop(self, number: int) -> None:
+        """Ask the server to stop a request. Never waits: it may read nothing."""
+        message = {"jsonrpc": "2.0", "method": _CANCELED, "params": {"requestId": number, "reason": "canceled"}}
+        with suppress(ConnectionError, RuntimeError):
+            self._process.stdin.write(dump(message) + b"\n")
+
+    async def _read(self) -> None:
+        try:
+            async for line in self._lines():
+                await self._take(line)
+            self._fail(ServerLostError("the server ended"))
+        except (ServerLostError, AnswerTooLargeError) as error:
+            self._fail(error)
+        except ConnectionError:
+            self._fail(ServerLostError("the server ended"))
+
+    async def _lines(self) -> AsyncIterator[bytes]:
+        buffer = bytearray()
+        while chunk := await self._process.stdout.read(_CHUNK_BYTES):
+            buffer += chunk
+            while (end := buffer.find(b"\n")) >= 0:
+                line = bytes(buffer[:end]).strip()
+                del buffer[: end + 1]
+                if line:
+                    yield line
+            if len(buffer) > self._max_bytes:
+                raise AnswerTooLargeError(self._max_bytes)
+
+    async def _take(self, line: bytes) -> None:
+        try:
+            message = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            raise ServerLostError("the server wrote something else than messages to its standard output") from None
+        if not isinstance(message, dict):
+            raise ServerLostError("the server sent something else than a message")
+        method, number = message.get("method"), message.get("id")
+        if method is None:
+            self._answer(number, line)
+        elif number is not None:
+            await self._refuse(method, number)
+        elif method == _LIST_CHANGED:
+            self.list_changed.set()
+        elif method == _PROGRESS:
+            self._report_progress(message.get("params"))
+
+    def _answer(self, number: Any, line: bytes) -> None:
+        answer = self._pending.get(number) if type(number) is int else None
+        if answer is not None and not answer.done():
+            answer.set_result(line)
+
+    async def _refuse(self, method: Any, number: Any) -> None:
+        """Answer a request of the server: this client offers nothing but to be alive."""
+        answer = {"result": {}} if method == "ping" else {"error": _METHOD_NOT_FOUND}
+        with suppress(ServerLostError):
+            await self._send({"jsonrpc": "2.0", "id": number, **answer})
+
+    def _report_progress(self, params: Any) -> None:
+        token = params.get("progressToken") if isinstance(params, dict) else None
+        report = self._progress.get(token) if type(token) is int else None
+        if report is not None:
+            report(params)
+
+    def _fail(self, error: Exception) -> None:
+        self._lost = self._lost or error
+        for answer in self._pending.values():
+            if not answer.done():
+                answer.set_exception(self._lost)
+
+
+class ConfinedServer:
+    """A server in its sandbox, from its start to its end. It serves one call at a time."""
+
+    def __init__(self, process: SandboxedProcess, max_bytes: int, gate: EgressListener | None = None) -> None:
+        self.calls = 0
+        self.gate = gate
+        self.transport = StdioTransport(process, max_bytes)
+        self.session = McpSession(self.transport)
+        self._process = process
+        self._ended = asyncio.create_task(process.wait(), name="mcp-server-ended")
+
+    @property
+    def ended(self) -> asyncio.Task[ExitReport]:
+        """The task that completes when the process has ended."""
+        return self._ended
+
+    async def open(self) -> None:
+        """Wait until the server has listed its tools. Raises like a request."""
+        await self.session.open()
+        await self.session.list_tools()
+
+    async def refresh(self) -> None:
+        """List the tools again if the server said that they changed."""
+        if self.transport.list_changed.is_set():
+            self.transport.list_changed.clear()
+            await self.session.list_tools()
+
+    async def terminate(self) -> None:
+        """Ask the process to end."""
+        await self._process.terminate()
+
+    async def end(self) -> ExitReport:
+        """Kill the process and its children, close its egress gate and return how it ended."""
+        report = await self._process.kill()
+        await self.transport.close()
+        if self.gate is not None:
+            await self.gate.close()
+        await self._ended
+        return report

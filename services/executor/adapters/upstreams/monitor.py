@@ -1,0 +1,192 @@
+"""Keeps a connection to every upstream, and reports to the registry what it offers and whether it answers."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import grpc
+import grpc.aio
+from toolmesh.registry.v1 import upstream_service_pb2 as pb
+from toolmesh.registry.v1 import upstream_service_pb2_grpc as rpc
+
+from libs.common.errors import MeshError, Reason
+from libs.common.rpc.status import from_rpc_error
+from libs.common.runtime.backoff import Backoff
+from libs.common.telemetry.log import Log
+from services.executor.adapters.upstreams.directory import UpstreamConfig, UpstreamDirectory
+from services.executor.adapters.upstreams.mcp.http import HttpServer, SessionExpiredError
+from services.executor.adapters.upstreams.mcp.session import McpSession
+from services.executor.adapters.upstreams.mcp.stdio import ConfinedServer
+from services.executor.adapters.upstreams.mcp.transport import (
+    AnswerTooLargeError,
+    RpcError,
+    ServerLostError,
+    UnreadableAnswerError,
+)
+from services.executor.adapters.upstreams.servers import Servers
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 30.0
+_REPORT_SECONDS = 60.0
+_ANSWER_SECONDS = 30.0
+_POLL_SECONDS = 30.0
+FAILURES = (ServerLostError, RpcError, AnswerTooLargeError, UnreadableAnswerError, SessionExpiredError, TimeoutError)
+
+
+def failure_reason(error: BaseException) -> str:
+    """Return one sentence why a server could not be asked. What the server wrote is not part of it."""
+    if isinstance(error, ServerLostError):
+        return str(error)
+    if isinstance(error, RpcError):
+        return f"the server refused with the JSON-RPC error {error.code}"
+    if isinstance(error, AnswerTooLargeError):
+        return f"the server sent a message of more than {error.limit} bytes"
+    if isinstance(error, UnreadableAnswerError):
+        return "the server sent an answer that is not strict JSON"
+    if isinstance(error, MeshError):
+        return error.message or error.reason.name
+    return "the server did not answer in time"
+
+
+class UpstreamMonitor:
+    """One task per upstream. A refresh restarts it."""
+
+    def __init__(
+        self, directory: UpstreamDirectory, servers: Servers, channel: grpc.aio.Channel, instance: str, log: Log
+    ) -> None:
+        self._stub = rpc.UpstreamServiceStub(channel)
+        self._servers, self._instance, self._log = servers, instance, log
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        self._due: dict[str, asyncio.Event] = {}
+        directory.listen(self._follow)
+
+    async def stop(self) -> None:
+        """End every connection."""
+        for upstream_id in list(self._tasks):
+            self._end(upstream_id)
+        if self._ending:
+            await asyncio.wait(self._ending)
+
+    def request_check(self, upstream_id: str) -> None:
+        """Ask for a discovery soon, because a call met another definition than the registry knows."""
+        if (due := self._due.get(upstream_id)) is not None:
+            due.set()
+
+    def _follow(self, upstream_id: str, config: UpstreamConfig | None) -> None:
+        self._end(upstream_id)
+        if config is not None:
+            self._due[upstream_id] = asyncio.Event()
+            self._tasks[upstream_id] = asyncio.create_task(
+                self._run(config, self._due[upstream_id]), name=f"upstream {upstream_id}"
+            )
+
+    def _end(self, upstream_id: str) -> None:
+        task = self._tasks.pop(upstream_id, None)
+        if task is not None:
+            task.cancel()
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+
+    async def _run(self, config: UpstreamConfig, due: asyncio.Event) -> None:
+        backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+        while True:
+            try:
+                if config.endpoint.WhichOneof("kind") == "mcp_stdio":
+                    await self._watch_confined(config, due, backoff)
+                else:
+                    await self._watch_remote(config, due, backoff)
+            except (*FAILURES, MeshError) as error:
+                reason = failure_reason(error)[:500]
+                self._log.warning("upstream does not answer", upstream=config.upstream_id, why=reason)
+                if not await self._report(config, failure=pb.DiscoveryFailure(reason=reason)):
+                    return
+            except Exception as error:
+                self._log.error("upstream cannot be watched", upstream=config.upstream_id, cause=error)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(backoff.next_pause()):
+                    await due.wait()
+            due.clear()
+
+    async def _watch_confined(self, config: UpstreamConfig, due: asyncio.Event, backoff: Backoff) -> None:
+        """Report what a server of our own offers, whenever that may have changed, until it ends."""
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            server = await self._servers.start(config)
+        try:
+            while await self._report_session(config, server.session):
+                backoff.reset()
+                await _next_check(server, due)
+                if server.ended.done():
+                    raise ServerLostError("the server ended")
+                async with asyncio.timeout(_ANSWER_SECONDS):
+                    await server.session.list_tools()
+        finally:
+            await asyncio.shield(server.end())
+
+    async def _watch_remote(self, config: UpstreamConfig, due: asyncio.Event, backoff: Backoff) -> None:
+        server: HttpServer = self._servers.connect(config)
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                await server.open()
+            while await self._report_session(config, server.session):
+                backoff.reset()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_POLL_SECONDS):
+                        await due.wait()
+                due.clear()
+                async with asyncio.timeout(_ANSWER_SECONDS):
+                    await server.list_tools()
+        finally:
+            await asyncio.shield(server.close())
+
+    async def _report_session(self, config: UpstreamConfig, session: McpSession) -> bool:
+        discovery = pb.Discovery(
+            server_name=session.server_name,
+            server_version=session.server_version,
+            protocol_version=session.protocol_version,
+            tools=[
+                pb.DiscoveredTool(native_name=each.name, definition=each.document)
+                for each in session.definitions.values()
+            ],
+        )
+        return await self._report(config, discovery=discovery)
+
+    async def _report(
+        self,
+        config: UpstreamConfig,
+        *,
+        discovery: pb.Discovery | None = None,
+        failure: pb.DiscoveryFailure | None = None,
+    ) -> bool:
+        """Report until the registry takes it; False if the upstream is gone."""
+        request = pb.ReportUpstreamRequest(
+            name=f"upstreams/{config.upstream_id}",
+            instance=self._instance,
+            generation=config.generation,
+            discovery=discovery,
+            failure=failure,
+        )
+        backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+        while True:
+            try:
+                await self._stub.ReportUpstream(request, timeout=_REPORT_SECONDS)
+            except (grpc.aio.AioRpcError, MeshError) as error:
+                refusal = from_rpc_error(error) if isinstance(error, grpc.aio.AioRpcError) else error
+                if refusal.reason is Reason.NOT_FOUND:
+                    return False
+                self._log.warning("upstream not reported", upstream=config.upstream_id, reason=refusal.reason.name)
+                await backoff.wait()
+            else:
+                return True
+
+
+async def _next_check(server: ConfinedServer, due: asyncio.Event) -> None:
+    """Wait until the tools may have changed: the server says so, ends, a call asks, or it is time."""
+    waits = [asyncio.create_task(each.wait()) for each in (server.transport.list_changed, due)]
+    try:
+        await asyncio.wait({*waits, server.ended}, timeout=_POLL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+    server.transport.list_changed.clear()
+    due.clear()

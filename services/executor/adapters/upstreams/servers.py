@@ -1,0 +1,104 @@
+"""Starts and connects to the servers of upstreams."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from toolmesh.registry.v1 import upstream_pb2
+
+from libs.common.egress.public_addresses import Network, PublicAddresses
+from libs.common.egress.resolver import SystemResolver
+from services.executor.adapters.runners.environment import RunnerEnvironment
+from services.executor.adapters.sandbox.port import Plan, Sandbox
+from services.executor.adapters.upstreams.directory import UpstreamConfig
+from services.executor.adapters.upstreams.mcp.http import CheckedBackend, HttpServer, HttpTransport
+from services.executor.adapters.upstreams.mcp.stdio import ConfinedServer
+from services.executor.adapters.upstreams.mcp.transport import ServerLostError
+from services.executor.adapters.upstreams.proxy_bridge import PROXY_ENVIRONMENT, bridged_command
+from services.executor.domain.errors import sandbox_missing
+
+TIER = "process"
+MAX_AGE_SECONDS = 30.0
+_PORTS = (80, 443)
+_ENVIRONMENT = {
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "HOME": "/tmp",  # noqa: S108
+    "TMPDIR": "/tmp",  # noqa: S108
+    "LANG": "C.UTF-8",
+    "TZ": "UTC",
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
+_MEMORY_BYTES, _SCRATCH_BYTES = 1 << 30, 256 << 20
+_PROCESSES, _MILLICPUS, _CPU_SECONDS = 64, 1000, 24 * 3600.0
+
+
+class Servers:
+    """Opens servers. What it opens belongs to the caller, who ends or closes it."""
+
+    def __init__(self, environment: RunnerEnvironment, internal: Sequence[Network], *, max_bytes: int) -> None:
+        """`max_bytes` bounds one message of a server."""
+        self._environment, self._max_bytes = environment, max_bytes
+        self._addresses, self._resolver = PublicAddresses(internal), SystemResolver()
+
+    def sandbox(self) -> Sandbox:
+        """Return the sandbox of confined servers. Raises SANDBOX_UNAVAILABLE."""
+        sandbox = self._environment.tiers.weakest(TIER)
+        if sandbox is None:
+            raise sandbox_missing(TIER, "no sandbox works on this machine")
+        return sandbox
+
+    async def start(self, upstream: UpstreamConfig) -> ConfinedServer:
+        """Start a confined server and wait until it has listed its tools. Raises ServerLostError and the errors of
+        requests and sandboxes."""
+        endpoint = upstream.endpoint.mcp_stdio
+        if missing := await asyncio.to_thread(_missing_paths, endpoint):
+            raise ServerLostError(f"there is no {missing[0][:200]} on the executor's machine")
+        hosts = tuple(host.lower() for host in endpoint.allowed_hosts)
+        gate = await self._environment.open_egress_to(hosts, _PORTS) if hosts else None
+        try:
+            process = await self.sandbox().start(_plan(endpoint, "" if gate is None else gate.path))
+        except BaseException:
+            if gate is not None:
+                await gate.close()
+            raise
+        server = ConfinedServer(process, self._max_bytes, gate)
+        try:
+            await server.open()
+        except BaseException:
+            await asyncio.shield(server.end())
+            raise
+        return server
+
+    def connect(self, upstream: UpstreamConfig) -> HttpServer:
+        """Return a server over HTTP, not opened yet."""
+        url = upstream.endpoint.mcp_http.url
+        resolve = partial(self._resolver.resolve, group=upstream.upstream_id)
+        backend = CheckedBackend(resolve, self._addresses, plaintext=url.startswith("http:"))
+        return HttpServer(HttpTransport(url, backend, self._max_bytes), max_age=MAX_AGE_SECONDS)
+
+    def close(self) -> None:
+        """Stop the threads of lookups."""
+        self._resolver.close()
+
+
+def _plan(endpoint: upstream_pb2.McpStdioEndpoint, egress_socket: str) -> Plan:
+    command = tuple(endpoint.command)
+    return Plan(
+        argv=bridged_command(command) if egress_socket else command,
+        environment={**_ENVIRONMENT, **(PROXY_ENVIRONMENT if egress_socket else {}), **endpoint.environment},
+        readable=tuple((mount.path, mount.path) for mount in endpoint.mounts),
+        memory_bytes=_MEMORY_BYTES,
+        scratch_bytes=_SCRATCH_BYTES,
+        file_bytes=_SCRATCH_BYTES,
+        processes=_PROCESSES,
+        millicpus=_MILLICPUS,
+        cpu_seconds=_CPU_SECONDS,
+        egress_socket=egress_socket,
+    )
+
+
+def _missing_paths(endpoint: upstream_pb2.McpStdioEndpoint) -> list[str]:
+    return [mount.path for mount in endpoint.mounts if not Path(mount.path).exists()]

@@ -1,0 +1,307 @@
+"""Tools of MCP servers: confined ones in real sandboxes, remote ones over HTTP, well-behaved and not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+import pytest
+import uvicorn
+from mcp.server.mcpserver import MCPServer
+from msgspec.structs import replace
+from toolmesh.registry.v1 import upstream_pb2 as upb
+
+from libs.common.errors import MeshError, Reason
+from libs.common.json.canonical import digest
+from libs.common.telemetry.log import Log
+from services.executor.adapters.runners.environment import RunnerEnvironment
+from services.executor.adapters.runners.mcp import McpRunner
+from services.executor.adapters.runners.worker.pool import PoolLimits, WorkerPool
+from services.executor.adapters.sandbox.bubblewrap.sandbox import BubblewrapSandbox
+from services.executor.adapters.sandbox.rootfs import interpreter_path
+from services.executor.adapters.upstreams.directory import UpstreamDirectory
+from services.executor.adapters.upstreams.servers import Servers
+from services.executor.domain.tool import Tool
+from services.executor.tests.memory_channel import MemoryChannel
+from services.executor.tests.packing import MIB, work
+from services.executor.tests.samples import a_tool
+from services.executor.tests.waiting import until
+from tests.harness import mcp_server
+from tests.harness.mcp_server import tool as definition
+
+SERVER = Path(mcp_server.__file__)
+LOOPBACK = [ip_network("127.0.0.0/8")]
+LOG = Log("test", level="error")
+
+
+class Upstreams:
+    """A runner of MCP tools, with the upstream `fix`."""
+
+    def __init__(self, folder: Path, *, internal: Any = LOOPBACK) -> None:
+        self.tools = folder / "tools.json"
+        self.checks: list[str] = []
+        self._environment = RunnerEnvironment({"process": BubblewrapSandbox("test")}, LOG)
+        self._servers = Servers(self._environment, internal, max_bytes=MIB)
+        self._directory = UpstreamDirectory(grpc.aio.insecure_channel("127.0.0.1:1"), LOG)
+        self.pool: WorkerPool[Any] = WorkerPool(PoolLimits(), LOG)
+        self.runner = McpRunner(self._directory, self._servers, self.pool, LOG, self.checks.append)
+
+    def offer(self, *names: str, **changes: Any) -> None:
+        self.tools.write_text(json.dumps([definition(name, **changes) for name in names]))
+
+    def add(self, endpoint: upb.UpstreamEndpoint, generation: int = 1) -> None:
+        self._directory._put(upb.Upstream(name="upstreams/fix", generation=generation, endpoint=endpoint))
+
+    def add_confined(self, *, command: list[str] | None = None, **fields: Any) -> None:
+        argv = command or [interpreter_path(), "-I", "-S", "-B", str(SERVER), str(self.tools)]
+        mounts = [upb.UpstreamMount(path=str(path)) for path in (SERVER, self.tools.parent)]
+        self.add(upb.UpstreamEndpoint(mcp_stdio=upb.McpStdioEndpoint(command=argv, mounts=mounts, **fields)))
+
+    def add_remote(self, url: str) -> None:
+        self.add(upb.UpstreamEndpoint(mcp_http=upb.McpHttpEndpoint(url=url)))
+
+    def tool(self, name: str, accepted: str | None = None, **changes: Any) -> Tool:
+        found = digest(definition(name)) if accepted is None else accepted
+        entry_point = json.dumps({"upstream": "fix", "tool": name, "definition": found})
+        return a_tool(**{"qualified": f"fix.{name}", "runner": "mcp", "entry_point": entry_point, **changes})
+
+    async def value(self, tool: Tool, **arguments: Any) -> Any:
+        return (await self.runner.run(tool, work(**arguments))).value
+
+    async def failure(self, tool: Tool, **arguments: Any) -> MeshError:
+        with pytest.raises(MeshError) as caught:
+            await self.runner.run(tool, work(**arguments))
+        return caught.value
+
+    async def close(self) -> None:
+        await self.pool.close()
+        await self.runner.close()
+        self._servers.close()
+        await self._environment.stop()
+
+
+@pytest.fixture
+async def upstreams(tmp_path: Path) -> AsyncIterator[Upstreams]:
+    made = Upstreams(tmp_path)
+    made.offer("say")
+    yield made
+    await made.close()
+
+
+async def test_a_confined_server_is_called_in_a_process_of_the_caller(upstreams: Upstreams) -> None:
+    upstreams.offer("say", "look", "structured", outputSchema={"type": "object"})
+    upstreams.offer("say", "look")
+    upstreams.add_confined(environment={"GREETING": "hi"})
+    assert await upstreams.value(upstreams.tool("say"), text="hello") == {
+        "content": [{"type": "text", "text": "hello"}]
+    }
+    seen = [
+        json.loads((await upstreams.value(upstreams.tool("look"), tenant=tenant))["content"][0]["text"])
+        for tenant in ("acme", "acme", "other")
+    ]
+    # A caller's process is kept for its next call, and no tenant meets another's.
+    assert len(upstreams.pool) == 2
+    assert seen[0]["environment"]["GREETING"] == "hi"
+    assert not [name for name in seen[0]["environment"] if "TOOLMESH" in name or "DATABASE" in name]
+    assert str(upstreams.runner.sandbox_for(upstreams.tool("say"))).startswith("process/bubblewrap mcp /")
+
+
+async def test_structured_content_is_the_result_where_it_is_declared(upstreams: Upstreams) -> None:
+    upstreams.offer("structured", outputSchema={"type": "object"})
+    upstreams.add_confined()
+    accepted = digest(definition("structured", outputSchema={"type": "object"}))
+    assert await upstreams.value(upstreams.tool("structured", accepted), count=3) == {"count": 3}
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("fail", Reason.EXECUTION_FAILED),
+        ("die", Reason.TOOL_CRASHED),
+        ("garbage", Reason.TOOL_CRASHED),
+        ("flood", Reason.RESULT_TOO_LARGE),
+    ],
+)
+async def test_each_failure_of_a_server_has_its_own_error(upstreams: Upstreams, name: str, reason: Reason) -> None:
+    upstreams.offer("say", name)
+    upstreams.add_confined()
+    assert (await upstreams.failure(upstreams.tool(name))).reason is reason
+    # The next call finds a server that works.
+    assert await upstreams.value(upstreams.tool("say"), text="on")
+
+
+@pytest.mark.parametrize("name", ["hang", "deaf"])
+async def test_a_server_that_does_not_answer_is_killed_with_its_call(upstreams: Upstreams, name: str) -> None:
+    upstreams.offer("say", name)
+    upstreams.add_confined()
+    await upstreams.value(upstreams.tool("say"), text="warm")
+    begun = asyncio.Event()
+    run = replace(work(text="x" * 500_000), on_begin=lambda: begun.set() or 20.0)
+    running = asyncio.create_task(upstreams.runner.run(upstreams.tool(name), run))
+    await begun.wait()
+    assert len(upstreams.pool) == 1
+    running.cancel()
+    await asyncio.wait([running])
+    assert running.cancelled()
+    await until(lambda: len(upstreams.pool) == 0)
+
+
+async def test_a_canceled_job_ends_and_progress_is_relayed(upstreams: Upstreams) -> None:
+    upstreams.offer("steps", "hang")
+    upstreams.add_confined()
+    channel = MemoryChannel()
+    await upstreams.runner.run(upstreams.tool("steps"), replace(work(), channel=channel))
+    assert [report.percent for report in channel.reports] == [50.0, 100.0]
+
+    channel = MemoryChannel()
+    run = replace(work(), channel=channel, on_begin=lambda: channel.cancel() or 20.0)
+    with pytest.raises(MeshError) as caught:
+        await upstreams.runner.run(upstreams.tool("hang"), run)
+    assert caught.value.reason is Reason.INVOCATION_CANCELED
+
+
+async def test_a_definition_that_changed_is_met_at_the_call(upstreams: Upstreams) -> None:
+    upstreams.add_confined()
+    assert await upstreams.value(upstreams.tool("say"), text="a")
+    upstreams.offer("say", description="Another story altogether.")
+
+    async def refused() -> bool:
+        try:
+            await upstreams.value(upstreams.tool("say"), text="b")
+        except MeshError as error:
+            return error.reason is Reason.TOOL_UNAVAILABLE
+        return False
+
+    async with asyncio.timeout(60):
+        while not await refused():  # noqa: ASYNC110  (the server says when)
+            await asyncio.sleep(0.05)
+    assert upstreams.checks[-1] == "fix"
+
+
+async def test_a_server_that_cannot_start_is_unavailable_and_nothing_began(upstreams: Upstreams) -> None:
+    upstreams.add_confined(command=["/usr/bin/false"])
+    begun: list[int] = []
+    with pytest.raises(MeshError) as caught:
+        await upstreams.runner.run(upstreams.tool("say"), replace(work(), on_begin=lambda: begun.append(1) or 20.0))
+    assert caught.value.reason is Reason.EXTERNAL_UNAVAILABLE
+    assert (begun, upstreams.checks) == ([], ["fix"])
+
+
+async def test_a_tool_of_another_namespace_does_not_reach_the_upstream(upstreams: Upstreams) -> None:
+    upstreams.add_confined()
+    foreign = upstreams.tool("say", qualified="evil.say")
+    assert upstreams.runner.sandbox_for(foreign) is None
+    assert (await upstreams.failure(foreign)).reason is Reason.TOOL_UNAVAILABLE
+
+
+async def test_a_preview_calls_no_server(upstreams: Upstreams) -> None:
+    upstreams.add_confined(command=["/usr/bin/false"])
+    ran = await upstreams.runner.run(upstreams.tool("say"), work(preview=True))
+    assert ran.forecast is not None
+    assert ran.forecast.impact
+
+
+def serving(revision: str) -> Callable[[], Any]:
+    """Return an application with the tool `greet` that serves one revision."""
+    server = MCPServer("remote", version="2.0")
+
+    @server.tool()
+    def greet(name: str) -> str:
+        """Greets somebody by name."""
+        if name == "nobody":
+            raise ValueError("nobody is there")
+        return f"Hello {name}"
+
+    return lambda: server.streamable_http_app(stateless_http=revision == "stateless")
+
+
+@asynccontextmanager
+async def served(application: Any) -> AsyncIterator[str]:
+    config = uvicorn.Config(application, port=0, log_level="error", lifespan="on")
+    server = uvicorn.Server(config)
+    task = asyncio.create_task(server.serve())
+    await until(lambda: server.started)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        server.should_exit = True
+        await task
+
+
+async def remote_tool(upstreams: Upstreams, url: str) -> Tool:
+    """Return the tool `greet` under the definition that the server has."""
+    upstreams.add_remote(url)
+    config = upstreams._directory.get("fix")
+    assert config is not None
+    server = upstreams._servers.connect(config)
+    await server.open()
+    accepted = server.session.definitions["greet"].digest
+    await server.close()
+    return upstreams.tool("greet", accepted)
+
+
+@pytest.mark.parametrize("revision", ["sessions", "stateless"])
+async def test_a_server_over_http_is_called(upstreams: Upstreams, revision: str) -> None:
+    async with served(serving(revision)()) as url:
+        tool = await remote_tool(upstreams, url)
+        for name in ("Ada", "Grace"):
+            assert await upstreams.value(tool, name=name) == {"result": f"Hello {name}"}
+        assert (await upstreams.failure(tool, name="nobody")).reason is Reason.EXECUTION_FAILED
+        assert upstreams.runner.sandbox_for(tool) == "remote/http mcp 127.0.0.1"
+    assert (await upstreams.failure(tool, name="Ada")).reason in (Reason.TOOL_CRASHED, Reason.EXTERNAL_UNAVAILABLE)
+
+
+class ModernOnly:
+    """Refuses the handshake, as a server of revision 2026-07-28 without older ones does."""
+
+    def __init__(self, application: Any) -> None:
+        self._application = application
+        self.methods: list[str] = []
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await self._application(scope, receive, send)
+            return
+        message = await receive()
+        body = json.loads(message["body"])
+        self.methods.append(body["method"])
+        if body["method"] == "initialize":
+            error = {"code": -32022, "message": "unsupported", "data": {"supported": ["2026-07-28"]}}
+            payload = json.dumps({"jsonrpc": "2.0", "id": body["id"], "error": error}).encode()
+            await send(
+                {"type": "http.response.start", "status": 400, "headers": [(b"content-type", b"application/json")]}
+            )
+            await send({"type": "http.response.body", "body": payload})
+            return
+
+        first = [message]
+
+        async def replayed() -> Any:
+            return first.pop() if first else await receive()
+
+        await self._application(scope, replayed, send)
+
+
+async def test_a_server_of_the_newest_revision_is_called_without_a_handshake(upstreams: Upstreams) -> None:
+    application = ModernOnly(serving("sessions")())
+    async with served(application) as url:
+        tool = await remote_tool(upstreams, url)
+        assert await upstreams.value(tool, name="Ada") == {"result": "Hello Ada"}
+    assert "server/discover" in application.methods
+    assert "notifications/initialized" not in application.methods
+
+
+async def test_a_private_address_is_not_reached(tmp_path: Path) -> None:
+    async with served(serving("sessions")()) as url:
+        closed = Upstreams(tmp_path, internal=())
+        closed.add_remote(url)
+        error = await closed.failure(closed.tool("greet", "sha256:0"), name="Ada")
+        await closed.close()
+    assert error.reason is Reason.EXTERNAL_UNAVAILABLE

@@ -1,0 +1,105 @@
+"""An MCP server for tests, with the standard library alone, so that it starts in any sandbox.
+
+Its tools are the JSON list in the file of its first argument, which may change while it runs. The name of a tool says
+how it behaves.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+_WRITING = threading.Lock()
+
+
+def tool(name: str, *, read_only: bool = True, **changes: Any) -> dict[str, Any]:
+    """Return the definition of a tool."""
+    return {
+        "name": name,
+        "description": f"Does what {name} does in tests.",
+        "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}, "count": {"type": "integer"}}},
+        "annotations": {"readOnlyHint": read_only},
+        **changes,
+    }
+
+
+def send(message: dict[str, Any]) -> None:
+    with _WRITING:
+        sys.stdout.write(json.dumps(message) + "\n")
+        sys.stdout.flush()
+
+
+def call(name: str, arguments: dict[str, Any], progress_token: Any) -> dict[str, Any]:
+    """Return the result of a call, or misbehave."""
+    if name == "garbage":
+        with _WRITING:
+            sys.stdout.write("this is no message\n")
+            sys.stdout.flush()
+    if name in ("hang", "garbage"):
+        threading.Event().wait()
+    if name == "die":
+        os._exit(3)
+    if name == "flood":
+        with _WRITING:
+            while True:
+                sys.stdout.write("x" * 65536)
+    if name == "fail":
+        return {"isError": True, "content": [{"type": "text", "text": "no such repository"}]}
+    if name == "structured":
+        return {"content": [], "structuredContent": {"count": arguments.get("count", 0)}}
+    if name == "steps" and progress_token is not None:
+        for step in range(1, 3):
+            params = {"progressToken": progress_token, "progress": step, "total": 2, "message": f"step {step}"}
+            send({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
+    if name == "look":
+        seen = {"environment": dict(os.environ)}
+        return {"content": [{"type": "text", "text": json.dumps(seen)}]}
+    return {"content": [{"type": "text", "text": arguments.get("text", "")}]}
+
+
+def answer(message: dict[str, Any], tools: Path) -> None:
+    method, params = message["method"], message.get("params", {})
+    if method == "initialize":
+        result = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {"tools": {"listChanged": True}},
+            "serverInfo": {"name": "fixture", "version": "1.0"},
+        }
+    elif method == "tools/list":
+        result = {"tools": json.loads(tools.read_text())}
+    elif method == "tools/call":
+        result = call(params["name"], params.get("arguments", {}), params.get("_meta", {}).get("progressToken"))
+    else:
+        send({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32601, "message": "unknown method"}})
+        return
+    send({"jsonrpc": "2.0", "id": message["id"], "result": result})
+
+
+def announce_changes(tools: Path) -> None:
+    """Tell the client whenever the list of tools changes."""
+    known = tools.read_text()
+    while True:
+        time.sleep(0.1)
+        if (current := tools.read_text()) != known:
+            known = current
+            send({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+
+
+def main() -> None:
+    tools = Path(sys.argv[1])
+    threading.Thread(target=announce_changes, args=(tools,), daemon=True).start()
+    for line in sys.stdin:
+        message = json.loads(line)
+        if message.get("method") == "tools/call" and message["params"]["name"] == "deaf":
+            threading.Event().wait()
+        if "id" in message and "method" in message:
+            threading.Thread(target=answer, args=(message, tools), daemon=True).start()
+
+
+if __name__ == "__main__":
+    main()
