@@ -17,7 +17,11 @@ CONNECTION = {
     *("--timeout", "--context", "--url", "--token", "--state", "--ca", "--cert", "--cert-key", "--json"),
 }
 # Commands that only the operator's certificate may run, and those that call no mesh.
-OPERATOR_COMMANDS = {"namespace claim", "namespace transfer", "token mint", "token inspect", "tools reinstate"}
+OPERATOR_COMMANDS = {
+    *("namespace claim", "namespace transfer", "token mint", "token inspect", "tools reinstate"),
+    *(f"connect {kind}" for kind in ("mcp", "file")),
+    *(f"upstreams {verb}" for verb in ("list", "show", "refresh", "accept", "remove")),
+}
 OFFLINE_COMMANDS = {
     "doctor",
     "version",

@@ -20,6 +20,7 @@ from toolmesh_sdk._wire.payload import parse
 _JSON_FIELDS = {
     *("schema", "runtime_schema", "error_schema", "arguments", "result", "meta"),
     *("arguments_summary", "result_summary", "structured_content", "redacted_arguments", "preview"),
+    *("accepted_definition", "pending_definition"),
 }
 
 

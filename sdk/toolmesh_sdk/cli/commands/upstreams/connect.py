@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from toolmesh.registry.v1 import upstream_pb2 as upb
     from toolmesh.registry.v1 import upstream_service_pb2 as pb
 
-app = typer.Typer(help="Offer the tools of existing servers through the mesh.", no_args_is_help=True)
+app = typer.Typer(help="Offer the tools of existing servers.", no_args_is_help=True)
 # A first start may install and compile; the mesh then waits for the server.
 _WAIT_SECONDS = 120.0
 _PREFIXES = ("pypi:", "npm:", "https://", "http://")

@@ -64,7 +64,7 @@ def list_upstreams(*, target: Target, as_json: bool) -> None:
 @report_errors
 @add_operator_options()
 def show(upstream: Id, *, target: Target, as_json: bool) -> None:
-    """Show an upstream, its tools, and the changes that wait for acceptance.
+    """Show an upstream, its tools and its changes.
 
     \b
     Example:
@@ -79,7 +79,9 @@ def show(upstream: Id, *, target: Target, as_json: bool) -> None:
 @report_errors
 @add_operator_options(_WAIT_SECONDS)
 def refresh(upstream: Id, *, target: Target, as_json: bool) -> None:
-    """Discover the tools again, also those that were refused.
+    """Discover the tools of an upstream again.
+
+    Tools that were refused are examined again, too.
 
     \b
     Example:

@@ -44,12 +44,14 @@ class Upstreams:
     """A runner of MCP tools, with the upstream `fix`."""
 
     def __init__(self, folder: Path, *, internal: Any = LOOPBACK) -> None:
+        # A sandbox is another user.
+        folder.chmod(0o755)
         self.tools = folder / "tools.json"
         self.checks: list[str] = []
         self._environment = RunnerEnvironment({"process": BubblewrapSandbox("test")}, LOG)
         self._servers = Servers(self._environment, internal, max_bytes=MIB)
         self._directory = UpstreamDirectory(grpc.aio.insecure_channel("127.0.0.1:1"), LOG)
-        self.pool: WorkerPool[Any] = WorkerPool(PoolLimits(), LOG)
+        self.pool: WorkerPool[Any] = WorkerPool(PoolLimits(start_seconds=300), LOG)
         self.runner = McpRunner(self._directory, self._servers, self.pool, LOG, self.checks.append)
 
     def offer(self, *names: str, **changes: Any) -> None:
