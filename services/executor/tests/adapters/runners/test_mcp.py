@@ -88,6 +88,16 @@ class Upstreams:
         await self._environment.stop()
 
 
+def when_begun(act: Callable[[], None]) -> Callable[[], float]:
+    """Return what a run calls when its time begins; its time is generous."""
+
+    def begin() -> float:
+        act()
+        return 20.0
+
+    return begin
+
+
 @pytest.fixture
 async def upstreams(tmp_path: Path) -> AsyncIterator[Upstreams]:
     made = Upstreams(tmp_path)
@@ -144,7 +154,7 @@ async def test_a_server_that_does_not_answer_is_killed_with_its_call(upstreams: 
     upstreams.add_confined()
     await upstreams.value(upstreams.tool("say"), text="warm")
     begun = asyncio.Event()
-    run = replace(work(text="x" * 500_000), on_begin=lambda: begun.set() or 20.0)
+    run = replace(work(text="x" * 500_000), on_begin=when_begun(begun.set))
     running = asyncio.create_task(upstreams.runner.run(upstreams.tool(name), run))
     await begun.wait()
     assert len(upstreams.pool) == 1
@@ -162,7 +172,7 @@ async def test_a_canceled_job_ends_and_progress_is_relayed(upstreams: Upstreams)
     assert [report.percent for report in channel.reports] == [50.0, 100.0]
 
     channel = MemoryChannel()
-    run = replace(work(), channel=channel, on_begin=lambda: channel.cancel() or 20.0)
+    run = replace(work(), channel=channel, on_begin=when_begun(channel.cancel))
     with pytest.raises(MeshError) as caught:
         await upstreams.runner.run(upstreams.tool("hang"), run)
     assert caught.value.reason is Reason.INVOCATION_CANCELED
@@ -190,7 +200,7 @@ async def test_a_server_that_cannot_start_is_unavailable_and_nothing_began(upstr
     upstreams.add_confined(command=["/usr/bin/false"])
     begun: list[int] = []
     with pytest.raises(MeshError) as caught:
-        await upstreams.runner.run(upstreams.tool("say"), replace(work(), on_begin=lambda: begun.append(1) or 20.0))
+        await upstreams.runner.run(upstreams.tool("say"), replace(work(), on_begin=when_begun(lambda: begun.append(1))))
     assert caught.value.reason is Reason.EXTERNAL_UNAVAILABLE
     assert (begun, upstreams.checks) == ([], ["fix"])
 
