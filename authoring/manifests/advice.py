@@ -1,7 +1,7 @@
 """Says what to write so that a violation of a manifest is solved. Pure.
 
-A fix is a JSON merge patch (RFC 7396): applied as it is, it solves the violation without claiming anything about the
-tool that its author did not.
+A fix is a JSON merge patch (RFC 7396) that solves the violation when it is applied as it is. It never claims that a
+tool only reads; a fix of side effects or of previews states what the author has to confirm.
 """
 
 from __future__ import annotations
