@@ -169,7 +169,7 @@ class Settings(ProcessSettings):
     sandbox_cgroup_parent: str = Field(
         "",
         max_length=1024,
-        pattern=r"^(/?[A-Za-z0-9_.:@\\-]+)*/?$",
+        pattern=r"^/?([A-Za-z0-9_.:@\\-]+(/[A-Za-z0-9_.:@\\-]+)*)?/?$",
         description="Control group below which sandboxes get theirs, delegated to this user: `tools` is below the"
         " executor's own, `/system.slice/tools` a path from the root. Default: the executor's own.",
     )

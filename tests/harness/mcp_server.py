@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 import time
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,13 @@ def call(name: str, arguments: dict[str, Any], progress_token: Any) -> dict[str,
         for step in range(1, 3):
             params = {"progressToken": progress_token, "progress": step, "total": 2, "message": f"step {step}"}
             send({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
+    if name == "fetch":
+        # Through the proxy of the environment, as any HTTP library does.
+        try:
+            with urllib.request.urlopen(arguments["text"], timeout=60) as response:  # noqa: S310
+                return {"content": [{"type": "text", "text": response.read().decode()}]}
+        except OSError as error:
+            return {"isError": True, "content": [{"type": "text", "text": str(error)}]}
     if name == "look":
         seen = {"environment": dict(os.environ)}
         return {"content": [{"type": "text", "text": json.dumps(seen)}]}

@@ -33,6 +33,8 @@ class Plan:
     """Total CPU time, after which the process is killed."""
     egress_socket: str = ""
     """Host path of the egress proxy's unix socket, mounted as /run/egress.sock; empty for no network access."""
+    loopback: bool = False
+    """True if the process may open TCP sockets. They reach only itself: its network namespace has no interface."""
     has_events: bool = False
     """True if the process gets two more pipes: descriptor 3 for its events, 4 for its input."""
     mount_namespace: int = 0

@@ -97,6 +97,7 @@ def _plan(endpoint: upstream_pb2.McpStdioEndpoint, egress_socket: str) -> Plan:
         millicpus=_MILLICPUS,
         cpu_seconds=_CPU_SECONDS,
         egress_socket=egress_socket,
+        loopback=bool(egress_socket),
     )
 
 

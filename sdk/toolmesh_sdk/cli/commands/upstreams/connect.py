@@ -118,12 +118,12 @@ def _connect_entry(name: str, entry: Any, target: Target) -> tuple[dict[str, Any
     from toolmesh_sdk.errors import ToolmeshError
 
     try:
+        if unsupported := sorted({"env", "headers"} & {key for key, value in entry.items() if value}):
+            raise InstallError(f"it has {' and '.join(unsupported)}, which may hold secrets")
         if url := entry.get("url"):
             endpoint = upb.UpstreamEndpoint(mcp_http=upb.McpHttpEndpoint(url=str(url)))
         else:
             endpoint = _stdio(_install(_words_of(entry), target), [], [], {})
-        if unsupported := sorted({"env", "headers"} & {key for key, value in entry.items() if value}):
-            raise InstallError(f"it has {' and '.join(unsupported)}, which may hold secrets")
         upstream = _connect(_default_id(name), endpoint, [], target)
     except (InstallError, typer.BadParameter, ToolmeshError) as error:
         output.err().print(output.text(f"{name} is not connected: {error}"))

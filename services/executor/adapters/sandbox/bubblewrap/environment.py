@@ -42,7 +42,7 @@ def prepare_environment(instance: str, cgroups: CgroupPolicy) -> BubblewrapEnvir
     """Prepare the environment. Raises EnvironmentUnavailableError."""
     bwrap = _find_bwrap()
     hierarchy = CgroupHierarchy.for_policy(instance, cgroups)
-    seccomp_filter = _compile_filter(hierarchy)
+    filters = _compile_filters(hierarchy)
     folder = LockedTempDir("sandbox", mode=0o711, within=_traversable_parent())
     stage = folder.path / "stage"
     stage.mkdir(mode=0o711)
@@ -58,7 +58,7 @@ def prepare_environment(instance: str, cgroups: CgroupPolicy) -> BubblewrapEnvir
         "stage": str(stage),
         "users": _host_users(),
         "groups": hierarchy.parents,
-        "filter": base64.b64encode(seccomp_filter).decode(),
+        "filters": [base64.b64encode(each).decode() for each in filters],
     }
     prepared = BubblewrapEnvironment(config, folder, hierarchy)
     try:
@@ -69,9 +69,11 @@ def prepare_environment(instance: str, cgroups: CgroupPolicy) -> BubblewrapEnvir
     return prepared
 
 
-def _compile_filter(hierarchy: CgroupHierarchy) -> bytes:
+def _compile_filters(hierarchy: CgroupHierarchy) -> list[bytes]:
+    """Return the filters of plans without and with `loopback`."""
+    without = UNACCOUNTED_MEMORY_CALLS if "memory" in hierarchy.missing else frozenset()
     try:
-        return bpf.compile_filter(without=UNACCOUNTED_MEMORY_CALLS if "memory" in hierarchy.missing else frozenset())
+        return [bpf.compile_filter(without=without, loopback=loopback) for loopback in (False, True)]
     except KeyError:
         hierarchy.close()
         raise EnvironmentUnavailableError(f"there is no seccomp filter for {os.uname().machine}") from None

@@ -53,7 +53,10 @@ def _config(plan: Plan, mounts: list[dict[str, Any]], user: int, memory_limited:
         "root": {"path": "rootfs", "readonly": True},
         "hostname": HOSTNAME,
         "mounts": mounts,
-        "linux": {"namespaces": [{"type": name} for name in _NAMESPACES], "seccomp": seccomp_profile()},
+        "linux": {
+            "namespaces": [{"type": name} for name in _NAMESPACES],
+            "seccomp": seccomp_profile(loopback=plan.loopback),
+        },
     }
 
 

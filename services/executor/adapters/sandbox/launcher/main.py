@@ -53,8 +53,8 @@ class Launcher:
         self._executor = os.pidfd_open(os.getppid())
         self._exclusive_users = bool(config["users"]) and config["users"][1] > 1
         self._parents = {controller: CgroupDir(*cgroup_dir) for controller, cgroup_dir in config["groups"].items()}
-        self._program = os.memfd_create("filter")
-        os.write(self._program, base64.b64decode(config["filter"]))
+        # The filters of plans without and with `loopback`.
+        self._filters = [_filter_file(encoded) for encoded in config["filters"]]
         self._wakeup, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
@@ -143,7 +143,8 @@ class Launcher:
             pid = os.fork()
             if pid == 0:
                 stdin, stdout, *further = pipe_ends
-                ends = child.ChildDescriptors(stdin, stdout, stderr, status, block, self._program, *further)
+                program = self._filters[plan["loopback"]]
+                ends = child.ChildDescriptors(stdin, stdout, stderr, status, block, program, *further)
                 child.exec_bwrap(self._config, plan, user, group, ends)
         except OSError:
             _close(*opened)
@@ -228,6 +229,13 @@ class Launcher:
     def _send(self, message: dict[str, Any]) -> None:
         with suppress(ConnectionError):
             self._control.send(json.dumps(message).encode())
+
+
+def _filter_file(encoded: str) -> int:
+    """Return the descriptor of a file with a seccomp filter."""
+    descriptor = os.memfd_create("filter")
+    os.write(descriptor, base64.b64decode(encoded))
+    return descriptor
 
 
 def _pipe(opened: list[int]) -> tuple[int, int]:

@@ -60,7 +60,9 @@ to clone, whose flags are in a register."""
 CLONE_NAMESPACE_FLAGS = 0x7E020000
 """Flags of clone that create namespaces: mount, cgroup, uts, ipc, user, pid and network."""
 
-AF_UNIX = 1
+AF_UNIX, AF_INET, AF_INET6 = 1, 2, 10
+SOCK_STREAM, SOCK_TYPE_MASK = 1, 0xF
+IPPROTO_TCP = 6
 TERMINAL_INPUT_IOCTLS = (0x5412, 0x541C)
 """TIOCSTI and TIOCLINUX, which inject input into a terminal."""
 PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)

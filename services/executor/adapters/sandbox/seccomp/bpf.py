@@ -16,12 +16,17 @@ from errno import ENOSYS, EPERM
 from system_calls import syscalls  # type: ignore[import-untyped]
 
 from services.executor.adapters.sandbox.seccomp.allowlist import (
+    AF_INET,
+    AF_INET6,
     AF_UNIX,
     ALLOWED,
     CLONE_NAMESPACE_FLAGS,
     ENOSYS_CALLS,
+    IPPROTO_TCP,
     KILL_CALLS,
     PERSONALITIES,
+    SOCK_STREAM,
+    SOCK_TYPE_MASK,
     TERMINAL_INPUT_IOCTLS,
 )
 
@@ -31,8 +36,8 @@ _ERRNO = 0x00050000
 REFUSE = _ERRNO | EPERM
 ABSENT = _ERRNO | ENOSYS
 
-_LOAD, _JUMP, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x05, 0x15, 0x35, 0x45, 0x06
-_NUMBER, _ARCHITECTURE, _FIRST, _SECOND = 0, 4, 16, 24
+_LOAD, _JUMP, _EQUAL, _AT_LEAST, _ANY_BIT, _AND, _RETURN = 0x20, 0x05, 0x15, 0x35, 0x45, 0x54, 0x06
+_NUMBER, _ARCHITECTURE, _FIRST, _SECOND, _THIRD = 0, 4, 16, 24, 32
 _FAR = 255
 _X32 = 0x40000000
 
@@ -57,9 +62,11 @@ ARCHITECTURES = {
 }
 
 
-def compile_filter(machine: str | None = None, *, without: frozenset[str] = frozenset()) -> bytes:
-    """Return the BPF program for a machine (default: this one). `without` removes calls from the allow list. Raises
-    KeyError for an unsupported machine."""
+def compile_filter(
+    machine: str | None = None, *, without: frozenset[str] = frozenset(), loopback: bool = False
+) -> bytes:
+    """Return the BPF program for a machine (default: this one). `without` removes calls from the allow list, and
+    `loopback` allows TCP sockets. Raises KeyError for an unsupported machine."""
     architecture = ARCHITECTURES[machine or os.uname().machine]
     code = [
         (_LOAD, 0, 0, _ARCHITECTURE),
@@ -69,7 +76,7 @@ def compile_filter(machine: str | None = None, *, without: frozenset[str] = froz
     ]
     if architecture.has_x32:
         code += [(_AT_LEAST, 0, 1, _X32), (_RETURN, 0, 0, KILL)]
-    code += _binary_search(_ranges(syscalls().load_arch_table(architecture.name), ALLOWED - without))
+    code += _binary_search(_ranges(syscalls().load_arch_table(architecture.name), ALLOWED - without, loopback))
     return b"".join(struct.pack("<HBBI", *instruction) for instruction in code)
 
 
@@ -92,9 +99,26 @@ _ARGUMENT_CHECKS: dict[str, list[Instruction]] = {
     ],
 }
 """Calls that are allowed depending on an argument."""
+_TCP_SOCKETS: list[Instruction] = [
+    (_LOAD, 0, 0, _FIRST),
+    (_EQUAL, 9, 0, AF_UNIX),
+    (_EQUAL, 1, 0, AF_INET),
+    (_EQUAL, 0, 6, AF_INET6),
+    (_LOAD, 0, 0, _SECOND),
+    (_AND, 0, 0, SOCK_TYPE_MASK),
+    (_EQUAL, 0, 3, SOCK_STREAM),
+    (_LOAD, 0, 0, _THIRD),
+    (_EQUAL, 2, 0, 0),
+    (_EQUAL, 1, 0, IPPROTO_TCP),
+    (_RETURN, 0, 0, REFUSE),
+    (_RETURN, 0, 0, ALLOW),
+]
+"""The check of `socket` where TCP is allowed beside unix sockets."""
 
 
-def _action(name: str | None, allowed: frozenset[str]) -> list[Instruction]:
+def _action(name: str | None, allowed: frozenset[str], loopback: bool) -> list[Instruction]:
+    if loopback and name == "socket":
+        return _TCP_SOCKETS
     if name in _ARGUMENT_CHECKS:
         return _ARGUMENT_CHECKS[name]
     if name is None or name in ENOSYS_CALLS:
@@ -104,12 +128,12 @@ def _action(name: str | None, allowed: frozenset[str]) -> list[Instruction]:
     return [(_RETURN, 0, 0, ALLOW if name in allowed else REFUSE)]
 
 
-def _ranges(numbers: dict[str, int], allowed: frozenset[str]) -> list[tuple[int, list[Instruction]]]:
+def _ranges(numbers: dict[str, int], allowed: frozenset[str], loopback: bool) -> list[tuple[int, list[Instruction]]]:
     """Group the call numbers into ranges with the same action, as (first number, instructions)."""
     names = {number: name for name, number in numbers.items()}
     ranges: list[tuple[int, list[Instruction]]] = []
     for number in range(max(names) + 2):
-        action = _action(names.get(number), allowed)
+        action = _action(names.get(number), allowed, loopback)
         if not ranges or ranges[-1][1] != action:
             ranges.append((number, action))
     return ranges

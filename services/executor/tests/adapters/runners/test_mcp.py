@@ -24,7 +24,9 @@ from services.executor.adapters.runners.environment import RunnerEnvironment
 from services.executor.adapters.runners.mcp import McpRunner
 from services.executor.adapters.runners.worker.pool import PoolLimits, WorkerPool
 from services.executor.adapters.sandbox.bubblewrap.sandbox import BubblewrapSandbox
+from services.executor.adapters.sandbox.egress.proxy import EgressProxy
 from services.executor.adapters.sandbox.rootfs import interpreter_path
+from services.executor.adapters.upstreams import servers
 from services.executor.adapters.upstreams.directory import UpstreamDirectory
 from services.executor.adapters.upstreams.servers import Servers
 from services.executor.domain.tool import Tool
@@ -48,7 +50,8 @@ class Upstreams:
         folder.chmod(0o755)
         self.tools = folder / "tools.json"
         self.checks: list[str] = []
-        self._environment = RunnerEnvironment({"process": BubblewrapSandbox("test")}, LOG)
+        sandboxes = {"process": BubblewrapSandbox("test")}
+        self._environment = RunnerEnvironment(sandboxes, LOG, egress=lambda: EgressProxy(internal))
         self._servers = Servers(self._environment, internal, max_bytes=MIB)
         self._directory = UpstreamDirectory(grpc.aio.insecure_channel("127.0.0.1:1"), LOG)
         self.pool: WorkerPool[Any] = WorkerPool(PoolLimits(start_seconds=300), LOG)
@@ -231,6 +234,30 @@ def serving(revision: str) -> Callable[[], Any]:
         return f"Hello {name}"
 
     return lambda: server.streamable_http_app(stateless_http=revision == "stateless")
+
+
+async def greeting(scope: Any, receive: Any, send: Any) -> None:
+    """Answers every request over HTTP."""
+    if scope["type"] == "lifespan":
+        while (await receive())["type"] != "lifespan.shutdown":
+            await send({"type": "lifespan.startup.complete"})
+        await send({"type": "lifespan.shutdown.complete"})
+        return
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"reached"})
+
+
+async def test_a_confined_server_reaches_the_hosts_that_it_may_and_no_other(
+    upstreams: Upstreams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upstreams.offer("fetch")
+    fetch = upstreams.tool("fetch")
+    async with served(greeting) as url:
+        monkeypatch.setattr(servers, "_PORTS", (int(url.rpartition(":")[2].partition("/")[0]),))
+        upstreams.add_confined(allowed_hosts=["localhost"])
+        allowed, other = url.replace("127.0.0.1", "localhost"), url
+        assert await upstreams.value(fetch, text=allowed) == {"content": [{"type": "text", "text": "reached"}]}
+        assert (await upstreams.failure(fetch, text=other)).reason is Reason.NETWORK_POLICY_VIOLATION
 
 
 @asynccontextmanager

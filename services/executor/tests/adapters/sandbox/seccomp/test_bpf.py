@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import struct
 
 import pytest
@@ -18,7 +19,7 @@ def numbers(machine: str) -> dict[str, int]:
     return dict(syscalls().load_arch_table(seccomp.ARCHITECTURES[machine].name))
 
 
-def verdict(machine: str, number: int, *arguments: int, audit: int | None = None) -> int:
+def verdict(machine: str, number: int, *arguments: int, audit: int | None = None, loopback: bool = False) -> int:
     """Run the filter on one call and return what it says."""
     audit = seccomp.ARCHITECTURES[machine].audit if audit is None else audit
     padded = (*arguments, *[0] * (6 - len(arguments)))
@@ -27,7 +28,7 @@ def verdict(machine: str, number: int, *arguments: int, audit: int | None = None
         if number < 1 << 31
         else struct.pack("<IIQ6Q", number, audit, 0, *padded)
     )
-    compile_filter = list(struct.iter_unpack("<HBBI", seccomp.compile_filter(machine)))
+    compile_filter = list(struct.iter_unpack("<HBBI", seccomp.compile_filter(machine, loopback=loopback)))
     at = held = 0
     for _ in range(len(compile_filter)):
         operation, true, false, operand = compile_filter[at]
@@ -43,6 +44,8 @@ def verdict(machine: str, number: int, *arguments: int, audit: int | None = None
                 at += true if held >= operand else false
             case 0x45:
                 at += true if held & operand else false
+            case 0x54:
+                held &= operand
             case 0x06:
                 return operand
     raise AssertionError("the filter has no end")
@@ -124,3 +127,26 @@ def test_no_call_is_both_allowed_and_killed() -> None:
 def test_an_unsupported_machine_raises_key_error() -> None:
     with pytest.raises(KeyError):
         seccomp.compile_filter("riscv64")
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize(
+    ("family", "kind", "protocol", "allowed"),
+    [
+        (socket.AF_UNIX, socket.SOCK_DGRAM, 0, True),
+        (socket.AF_INET, socket.SOCK_STREAM, 0, True),
+        (socket.AF_INET6, socket.SOCK_STREAM | socket.SOCK_CLOEXEC, socket.IPPROTO_TCP, True),
+        (socket.AF_INET, socket.SOCK_DGRAM, 0, False),
+        (socket.AF_INET, socket.SOCK_RAW, 0, False),
+        (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_SCTP, False),
+        (socket.AF_NETLINK, socket.SOCK_STREAM, 0, False),
+    ],
+)
+def test_loopback_allows_tcp_beside_unix_sockets(
+    machine: str, family: int, kind: int, protocol: int, allowed: bool
+) -> None:
+    number = numbers(machine)["socket"]
+    expected = seccomp.ALLOW if allowed else seccomp.REFUSE
+    assert verdict(machine, number, family, kind, protocol, loopback=True) == expected
+    if family != socket.AF_UNIX:
+        assert verdict(machine, number, family, kind, protocol) == seccomp.REFUSE
