@@ -67,13 +67,27 @@ def _measured(
     async def timed() -> tuple[float, float]:
         async with channel_of(fleet, fleet.members[0]) as channel:
             stub, metadata = rpc.InvocationServiceStub(channel), (("authorization", f"Bearer {token}"),)
-            await _read(stub, metadata, steps=1)
+            await _warm(stub, metadata)
             began, used = time.monotonic(), cpu_seconds(pids)
             await work(stub, metadata)
             return time.monotonic() - began, cpu_seconds(pids) - used
 
     seconds, cpu = asyncio.run(timed())
     return Row("jobs", case, AT, rps=round(number / seconds, 1), cpu_us_per_call=round(cpu / number * 1e6, 1))
+
+
+async def _warm(stub: Any, metadata: Any) -> None:
+    """Read one report, as soon as the executor knows the tool: it learns of it in the background."""
+    give_up = time.monotonic() + 60
+    while True:
+        try:
+            await _read(stub, metadata, steps=1)
+            return
+        except grpc.aio.AioRpcError as error:
+            unknown = error.code() in (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.UNAVAILABLE)
+            if not unknown or time.monotonic() > give_up:
+                raise
+            await asyncio.sleep(0.2)
 
 
 async def _run_jobs(stub: Any, metadata: Any) -> None:
