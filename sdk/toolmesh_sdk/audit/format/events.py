@@ -23,7 +23,7 @@ SEQUENCE_DIGITS = 19
 _TOOL_LEVELS = ("surface", "deferred", "invocation", "hook_pre", "hook_post", "permission", "result")
 _LOG_LEVELS = ("shard", "payload", "hold")
 # Prefixes of administrative acts that are the first level.
-_ACT_LEVELS = ("policy", "token", "namespace", "key", "ticket", "upstream")
+_ACT_LEVELS = ("policy", "token", "namespace", "key", "ticket", "upstream", "circuit")
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ _FAMILIES = {
     "namespace": "namespace",
     "key": "key",
     "upstream": "upstream",
+    "circuit": "circuit",
     "ticket": "ticket",
 }
 

@@ -103,7 +103,7 @@ def test_a_record_whose_payload_was_erased_still_has_an_event() -> None:
 
 def test_every_class_of_the_contract_has_the_type_that_its_comment_names(repository: Path) -> None:
     contract = (repository / "proto/toolmesh/audit/v1/audit_record.proto").read_text()
-    families = "tool|log|policy|token|namespace|key|ticket|upstream"
+    families = "tool|log|policy|token|namespace|key|ticket|upstream|circuit"
     pattern = rf"// ((?:{families})\.[a-z_.]+)[^\n]*\n\s+EVENT_CLASS_(\w+) ="
     named = {word.lower(): name for name, word in re.findall(pattern, contract)}
     assert len(named) == len(record_pb.EventClass.items()) - 1
