@@ -84,13 +84,18 @@ async def test_a_watch_ends_when_its_time_is_over(drive: Any, mesh: Any, serve: 
     assert found == []
 
 
-def test_a_stream_that_lived_its_time_is_opened_again_at_once() -> None:
+@pytest.mark.parametrize(
+    "error",
+    [error_for_reason(Reason.DEADLINE_EXCEEDED), error_for_reason(Reason.INTERNAL, answered=False)],
+    ids=["its deadline", "a reset by a proxy"],
+)
+def test_a_stream_that_lived_its_time_is_opened_again_at_once(error: ToolmeshError) -> None:
     now = [0.0]
     watch = Watch(audit_service_pb2.WatchRecordsRequest(), RetryPolicy(attempts=1), None, lambda: now[0])
     for _ in range(5):
         assert watch.next_stream() == STREAM_SECONDS
         now[0] += STREAM_SECONDS * 0.99
-        assert watch.wait_after(error_for_reason(Reason.DEADLINE_EXCEEDED)) == 0.0
+        assert watch.wait_after(error) == 0.0
 
 
 def test_a_stream_that_was_quiet_for_long_does_not_use_up_the_patience() -> None:

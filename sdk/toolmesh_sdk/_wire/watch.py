@@ -62,9 +62,11 @@ class ResumedStream:
     def wait_after(self, error: ToolmeshError | None) -> float:
         """Return the wait before the next stream. Raises the error if there must not be one.
 
-        A stream that reached its deadline is a success; one that the server closed is a failure.
+        A stream that reached its deadline is a success; one that the server closed is a failure. A proxy may reset a
+        stream at its deadline, before the client has noticed it.
         """
-        if error is not None and error.reason is Reason.DEADLINE_EXCEEDED and self._monotonic() >= self._complete_at:
+        ended = error is not None and (error.reason is Reason.DEADLINE_EXCEEDED or not error.answered)
+        if ended and self._monotonic() >= self._complete_at:
             self._attempts = self._new_attempts()
             return 0.0
         if self._monotonic() - self._opened_at > _QUIET_SECONDS:

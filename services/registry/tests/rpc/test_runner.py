@@ -76,13 +76,14 @@ async def test_a_tool_is_admitted_while_an_executor_can_run_it_and_listed_withou
 
     answer = await executor.AnnounceRunners(announcement("one", "1", "other"), timeout=PATIENCE)
     assert answer.lease.seconds >= 1
-    for wrong, rule in (
-        (request, "runner.pack"),
-        (tool("acme.far", mpb.RUNNER_KIND_MCP), "runner.none"),
-        (tool("acme.far", mpb.RUNNER_KIND_REMOTE), "runner.none"),
+    for wrong, rules in (
+        (request, ["runner.pack"]),
+        # Only an upstream makes tools of MCP servers.
+        (tool("acme.far", mpb.RUNNER_KIND_MCP), ["entry_point.upstream", "runner.none"]),
+        (tool("acme.far", mpb.RUNNER_KIND_REMOTE), ["runner.none"]),
     ):
         refused = await refusal(registry.RegisterTool(wrong, timeout=PATIENCE))
-        assert (refused.reason, [v.rule for v in refused.violations]) == (Reason.TOOL_MANIFEST_INVALID, [rule])
+        assert (refused.reason, [v.rule for v in refused.violations]) == (Reason.TOOL_MANIFEST_INVALID, rules)
 
     # Several executors: one of them is enough.
     await executor.AnnounceRunners(announcement("two", "1", "kit"), timeout=PATIENCE)
