@@ -43,7 +43,7 @@ def run(stage: Stage) -> Iterator[Row]:
         yield _lives(desk, stage).against(empty)
         few = [desk.list_row("few"), desk.watch_row("few"), desk.escalation_row("few")]
         yield from few
-        _copy_ticket(stage.database(), desk.create().name.removeprefix("tickets/"))
+        _copy_ticket(stage.database(), desk.create(_requester(1000)).name.removeprefix("tickets/"))
         many = [desk.list_row("10,000"), desk.watch_row("10,000"), desk.escalation_row("10,000")]
         for row, before in zip(many, few, strict=True):
             slower = row.p50_ms / before.p50_ms if before.p50_ms else 0.0
@@ -61,13 +61,13 @@ class _Desk:
         token = mesh.token(sub="did:web:example.com:bob", scopes="approvals:decide", groups="approvers", tenant="bench")
         self._metadata: Any = [("authorization", f"Bearer {token}")]
 
-    def create(self, **more: Any) -> Any:
+    def create(self, requester: caller_pb2.Caller | None = None, **more: Any) -> Any:
         request = pb.CreateTicketRequest(
             request_id=new_id(),
             tool_version="tools/core.echo/versions/1.0.0",
             tool_digest="sha256:00",
             arguments_digest=f"sha256:{new_id()}",
-            requester=_requester(),
+            requester=requester or _requester(random.randrange(1000)),
             invocation="invocations/bench",
             escalation_chain=["approvers", "owners"],
             **more,
@@ -147,9 +147,8 @@ def _copy_ticket(database: str, ticket_id: str) -> None:
         connection.execute("analyze approval.tickets")
 
 
-def _requester() -> caller_pb2.Caller:
+def _requester(number: int) -> caller_pb2.Caller:
     """Return one of many requesters: the open tickets of each are bounded."""
-    number = random.randrange(1000)
     return caller_pb2.Caller(subject=f"did:web:example.com:user-{number}", tenant="bench", token_id=f"t-{number}")
 
 
