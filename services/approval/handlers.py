@@ -12,14 +12,13 @@ from toolmesh.approval.v1 import approval_service_pb2_grpc as rpc
 from libs.common.call_context import serving
 from libs.common.rpc.stream_slots import StreamSlots, stream_holder
 from services.approval.convert import draft_from, person_of, query_from, redemption_from, review_from, ticket_to
-from services.approval.domain.approve_ticket import approve_ticket
-from services.approval.domain.cancel_ticket import cancel_ticket
-from services.approval.domain.create_ticket import create_ticket
-from services.approval.domain.deny_ticket import deny_ticket
-from services.approval.domain.get_ticket import get_ticket
-from services.approval.domain.list_tickets import list_tickets
-from services.approval.domain.open_ticket_link import open_ticket_link
-from services.approval.domain.override_ticket import override_ticket, review_override
+from services.approval.domain.decisions.approve_ticket import approve_ticket
+from services.approval.domain.decisions.deny_ticket import deny_ticket
+from services.approval.domain.decisions.override_ticket import override_ticket, review_override
+from services.approval.domain.lifecycle.cancel_ticket import cancel_ticket
+from services.approval.domain.lifecycle.create_ticket import create_ticket
+from services.approval.domain.lifecycle.redeem_ticket import redeem_ticket
+from services.approval.domain.notifications.open_ticket_link import open_ticket_link
 from services.approval.domain.person import Person
 from services.approval.domain.ports import (
     ApproverAuthority,
@@ -29,9 +28,10 @@ from services.approval.domain.ports import (
     Tickets,
     WatcherCheck,
 )
-from services.approval.domain.redeem_ticket import redeem_ticket
+from services.approval.domain.queries.get_ticket import get_ticket
+from services.approval.domain.queries.list_tickets import list_tickets
+from services.approval.domain.queries.watch_tickets import watch_tickets
 from services.approval.domain.rules import ApprovalRules
-from services.approval.domain.watch_tickets import watch_tickets
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from services.approval.adapters.rows import from_row, mutable_columns, to_row
 from services.approval.adapters.tables import notifications, tickets
 from services.approval.domain.errors import too_many_open
 from services.approval.domain.model import StepKind, Ticket
-from services.approval.domain.notification import Channel
+from services.approval.domain.notifications.notification import Channel
 from services.approval.domain.person import READ_SCOPE, Person
 from services.approval.domain.ports import Change, ChangeCursor, Cursor, TicketQuery, View
 from services.approval.domain.states import OPEN, TicketState

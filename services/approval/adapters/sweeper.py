@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from libs.common.runtime.tasks import PeriodicTask
 from libs.common.telemetry.log import Log
-from services.approval.domain.advance_tickets import advance_tickets
+from services.approval.domain.lifecycle.advance_tickets import advance_tickets
 from services.approval.domain.ports import Tickets
 
 INTERVAL_SECONDS = 2.0

@@ -14,8 +14,8 @@ from libs.common.runtime.poller import Poller
 from libs.common.telemetry.log import Log
 from services.approval.adapters.postgres_tickets import PostgresTickets
 from services.approval.domain.model import Ticket
-from services.approval.domain.page_bytes import READ_AT_ONCE
 from services.approval.domain.ports import ChangeCursor
+from services.approval.domain.queries.page_bytes import READ_AT_ONCE
 
 POLL_SECONDS = 0.5
 # A change is visible when its transaction commits, a little after its update time: changes are read once more.

@@ -9,6 +9,8 @@ from enum import StrEnum
 from libs.common.json.canonical import digest, digest_bytes
 from services.approval.domain.states import OPEN, TicketState, Verb, next_state
 
+_PREFIX = "tickets/"
+
 
 @dataclass(frozen=True, slots=True)
 class Requester:
@@ -201,7 +203,7 @@ class Ticket:
     @property
     def name(self) -> str:
         """The resource name."""
-        return f"tickets/{self.ticket_id}"
+        return f"{_PREFIX}{self.ticket_id}"
 
     @property
     def etag(self) -> str:
@@ -262,3 +264,19 @@ class Ticket:
         if verb is Verb.REDEEM:
             return replace(moved, redeem_time=time)
         return replace(moved, resolve_time=time)
+
+
+def ticket_id_of(name: str) -> str:
+    """Return the id of a ticket by its resource name."""
+    return name.removeprefix(_PREFIX)
+
+
+@dataclass(frozen=True, slots=True)
+class TicketLink:
+    """A link that was sent. Its token is not stored, only the digest of it."""
+
+    group: str
+    """The group that was notified."""
+    expire_time: datetime
+    used_by: tuple[str, ...] = ()
+    """The people who opened it."""

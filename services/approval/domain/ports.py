@@ -10,10 +10,9 @@ from typing import NamedTuple, Protocol
 
 from libs.common.auth.identity import Identity
 from libs.common.errors import MeshError, Reason
-from services.approval.domain.model import Ticket
+from services.approval.domain.model import Ticket, TicketLink
 from services.approval.domain.person import Person
 from services.approval.domain.states import TicketState
-from services.approval.domain.ticket_link import TicketLink
 
 Change = Callable[[Ticket, datetime], Ticket]
 """Computes the ticket after a change, from the stored one and the time of the store. May raise MeshError."""

@@ -10,7 +10,7 @@ from toolmesh.approval.v1 import approval_service_pb2 as pb
 from toolmesh.common.v1 import caller_pb2
 
 from libs.common.ids import new_id
-from services.approval.domain.create_ticket import new_ticket
+from services.approval.domain.lifecycle.create_ticket import new_ticket
 from services.approval.domain.model import Requester, Ticket, TicketDraft
 from services.approval.domain.rules import ApprovalRules
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from libs.common.json.canonical import canonical
 from libs.common.webhooks.sender import WebhookMessage, WebhookSender
-from services.approval.domain.notification import Message, Notification
+from services.approval.domain.notifications.notification import Message, Notification
 
 _MAX_SHOWN = 20
 _SMTP_SECONDS = 10.0

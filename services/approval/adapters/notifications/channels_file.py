@@ -11,7 +11,7 @@ from libs.common.webhooks.destination import ForbiddenUrlError, WebhookDestinati
 from libs.common.webhooks.sender import WebhookSender
 from libs.common.webhooks.signature import signing_key
 from services.approval.adapters.notifications.channels import EmailChannel, SlackChannel, WebhookChannel
-from services.approval.domain.notification import Channel
+from services.approval.domain.notifications.notification import Channel
 
 
 class ChannelEntry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):

@@ -13,10 +13,11 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from libs.common.sql.engine import transaction
 from services.approval.adapters.tables import ticket_links
-from services.approval.domain.notification import Notification
+from services.approval.domain.model import TicketLink
+from services.approval.domain.notifications.notification import Notification
+from services.approval.domain.notifications.ticket_link import LIFETIME
 from services.approval.domain.person import Person
 from services.approval.domain.ports import LinkCheck
-from services.approval.domain.ticket_link import LIFETIME, TicketLink
 
 
 class PostgresLinks:

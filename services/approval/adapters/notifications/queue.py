@@ -13,7 +13,7 @@ from libs.common.sql.engine import separately, transaction
 from libs.common.webhooks.schedule import next_delay
 from services.approval.adapters.rows import from_row
 from services.approval.adapters.tables import notifications, tickets
-from services.approval.domain.notification import Notification
+from services.approval.domain.notifications.notification import Notification
 from services.approval.domain.states import TicketState
 
 # How long a claimed notification is left to its replica.

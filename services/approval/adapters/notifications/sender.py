@@ -11,7 +11,7 @@ from libs.common.runtime.tasks import PeriodicTask
 from libs.common.telemetry.log import Log
 from services.approval.adapters.notifications.links import PostgresLinks
 from services.approval.adapters.notifications.queue import ClaimedNotification, NotificationQueue
-from services.approval.domain.notification import Channel, Message
+from services.approval.domain.notifications.notification import Channel, Message
 
 INTERVAL_SECONDS = 2.0
 BATCH = 200

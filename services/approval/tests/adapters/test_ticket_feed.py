@@ -16,7 +16,7 @@ from libs.common.telemetry.log import Log
 from services.approval.adapters import ticket_feed
 from services.approval.adapters.postgres_tickets import PostgresTickets, TicketChangePage
 from services.approval.adapters.ticket_feed import TicketFeed
-from services.approval.domain.create_ticket import new_ticket
+from services.approval.domain.lifecycle.create_ticket import new_ticket
 from services.approval.domain.model import Ticket
 from services.approval.domain.ports import ChangeCursor
 from services.approval.domain.rules import ApprovalRules

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from libs.common.errors import MeshError, Reason
-from services.approval.domain.cancel_ticket import cancel
-from services.approval.domain.create_ticket import new_ticket
+from services.approval.domain.decisions.votes import approve, deny, override, review
+from services.approval.domain.lifecycle.cancel_ticket import cancel
+from services.approval.domain.lifecycle.create_ticket import new_ticket
+from services.approval.domain.lifecycle.redemption import redeem
 from services.approval.domain.model import Redemption, ReviewState, StepKind, Ticket
 from services.approval.domain.person import OVERRIDE_SCOPE, Person
-from services.approval.domain.redemption import redeem
 from services.approval.domain.rules import ApprovalRules
 from services.approval.domain.states import OPEN, TicketState
-from services.approval.domain.votes import approve, deny, override, review
 from services.approval.tests.drafts import START, draft
 
 RULES = ApprovalRules(break_glass_groups=frozenset({"oncall"}))

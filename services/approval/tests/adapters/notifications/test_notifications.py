@@ -29,10 +29,10 @@ from services.approval.adapters.notifications.links import PostgresLinks
 from services.approval.adapters.notifications.queue import NotificationQueue
 from services.approval.adapters.notifications.sender import NotificationSender
 from services.approval.adapters.postgres_tickets import PostgresTickets
-from services.approval.domain.cancel_ticket import cancel
-from services.approval.domain.create_ticket import new_ticket
+from services.approval.domain.lifecycle.cancel_ticket import cancel
+from services.approval.domain.lifecycle.create_ticket import new_ticket
 from services.approval.domain.model import Ticket
-from services.approval.domain.open_ticket_link import open_ticket_link
+from services.approval.domain.notifications.open_ticket_link import open_ticket_link
 from services.approval.domain.person import Person
 from services.approval.domain.rules import ApprovalRules
 from services.approval.tests.drafts import draft

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from services.approval.domain.change_ticket import change_ticket
+from services.approval.domain.decisions.votes import override, review
+from services.approval.domain.lifecycle.change_ticket import change_ticket
 from services.approval.domain.model import ReviewState, Ticket
 from services.approval.domain.person import Person
 from services.approval.domain.ports import ApproverAuthority, Tickets
 from services.approval.domain.rules import ApprovalRules
-from services.approval.domain.votes import override, review
 
 
 async def override_ticket(

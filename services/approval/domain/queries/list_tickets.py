@@ -8,8 +8,8 @@ from typing import Any
 from libs.common import page_tokens
 from services.approval.domain.errors import page_token_invalid
 from services.approval.domain.model import Ticket
-from services.approval.domain.page_bytes import READ_AT_ONCE, count_fitting
 from services.approval.domain.ports import Cursor, TicketQuery, Tickets
+from services.approval.domain.queries.page_bytes import READ_AT_ONCE, count_fitting
 
 DEFAULT_PAGE = 100
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from services.approval.domain.change_ticket import change_ticket
 from services.approval.domain.errors import ticket_not_found
+from services.approval.domain.lifecycle.change_ticket import change_ticket
 from services.approval.domain.model import StepKind, Ticket
 from services.approval.domain.person import Person
 from services.approval.domain.ports import Tickets

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from services.approval.domain.model import Ticket
-from services.approval.domain.page_bytes import READ_AT_ONCE, count_fitting
 from services.approval.domain.ports import Cursor, TicketChanges, TicketQuery, Tickets
+from services.approval.domain.queries.page_bytes import READ_AT_ONCE, count_fitting
 from services.approval.domain.states import OPEN
 
 

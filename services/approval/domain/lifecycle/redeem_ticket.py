@@ -6,12 +6,11 @@ from contextlib import suppress
 from datetime import datetime
 
 from libs.common.errors import MeshError, Reason
-from services.approval.domain.cancel_ticket import cancel
-from services.approval.domain.change_ticket import change_ticket
-from services.approval.domain.get_ticket import ticket_id_of
-from services.approval.domain.model import Redemption, Ticket
+from services.approval.domain.lifecycle.cancel_ticket import cancel
+from services.approval.domain.lifecycle.change_ticket import change_ticket
+from services.approval.domain.lifecycle.redemption import redeem
+from services.approval.domain.model import Redemption, Ticket, ticket_id_of
 from services.approval.domain.ports import Revocations, Tickets
-from services.approval.domain.redemption import redeem
 
 # Such an approval can never be used. Its ticket is closed, so that the call can ask for another one.
 _VOID = frozenset({Reason.TICKET_TOKEN_REVOKED, Reason.TICKET_APPROVER_REVOKED})

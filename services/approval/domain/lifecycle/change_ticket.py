@@ -6,8 +6,7 @@ from datetime import datetime
 
 from libs.common.errors import MeshError, Reason
 from services.approval.domain.errors import ticket_not_found
-from services.approval.domain.get_ticket import ticket_id_of
-from services.approval.domain.model import Ticket
+from services.approval.domain.model import Ticket, ticket_id_of
 from services.approval.domain.ports import Change, Tickets
 
 # A ticket that the person may not see is not shown to exist, and a pending one is not misused.

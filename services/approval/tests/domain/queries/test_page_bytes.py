@@ -8,12 +8,12 @@ from typing import Any
 
 from libs.common.rpc.limits import MAX_MESSAGE_BYTES
 from services.approval.convert import ticket_to
-from services.approval.domain.list_tickets import list_tickets
 from services.approval.domain.model import Ticket
-from services.approval.domain.page_bytes import READ_AT_ONCE, count_fitting
 from services.approval.domain.ports import Cursor, TicketQuery
+from services.approval.domain.queries.list_tickets import list_tickets
+from services.approval.domain.queries.page_bytes import READ_AT_ONCE, count_fitting
+from services.approval.domain.queries.watch_tickets import watch_tickets
 from services.approval.domain.states import TicketState
-from services.approval.domain.watch_tickets import watch_tickets
 from services.approval.tests.drafts import START, draft, ticket
 
 LARGE = b'{"a":"' + b"x" * 65_000 + b'"}'

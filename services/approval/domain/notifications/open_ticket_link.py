@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from libs.common.errors import MeshError, Reason
 from services.approval.domain.errors import ticket_not_found
-from services.approval.domain.get_ticket import ticket_id_of
-from services.approval.domain.model import Ticket
+from services.approval.domain.model import Ticket, ticket_id_of
+from services.approval.domain.notifications.ticket_link import open_link
 from services.approval.domain.person import Person, check_eligible
 from services.approval.domain.ports import ApproverAuthority, TicketLinks, Tickets
-from services.approval.domain.ticket_link import open_link
 
 
 async def open_ticket_link(

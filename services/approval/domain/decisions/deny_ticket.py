@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from services.approval.domain.change_ticket import change_ticket
+from services.approval.domain.decisions.votes import deny
+from services.approval.domain.lifecycle.change_ticket import change_ticket
 from services.approval.domain.model import Ticket
 from services.approval.domain.person import Person
 from services.approval.domain.ports import ApproverAuthority, Tickets
-from services.approval.domain.votes import deny
 
 
 async def deny_ticket(

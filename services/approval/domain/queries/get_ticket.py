@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from services.approval.domain.errors import ticket_not_found
-from services.approval.domain.model import Ticket
+from services.approval.domain.model import Ticket, ticket_id_of
 from services.approval.domain.person import Person
 from services.approval.domain.ports import Tickets
-
-_PREFIX = "tickets/"
 
 
 async def get_ticket(name: str, tickets: Tickets, reader: Person | None) -> Ticket:
@@ -17,8 +15,3 @@ async def get_ticket(name: str, tickets: Tickets, reader: Person | None) -> Tick
     if ticket is None or not (reader is None or reader.may_see(ticket)):
         raise ticket_not_found(name)
     return ticket
-
-
-def ticket_id_of(name: str) -> str:
-    """Return the id of a ticket by its resource name."""
-    return name.removeprefix(_PREFIX)

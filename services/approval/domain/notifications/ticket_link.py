@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from services.approval.domain.errors import link_expired, link_used
-from services.approval.domain.model import Ticket
+from services.approval.domain.model import Ticket, TicketLink
 from services.approval.domain.person import Person, check_eligible
 
 LIFETIME = timedelta(hours=1)
 """How long a link works. Later the ticket is opened from the list."""
-
-
-@dataclass(frozen=True, slots=True)
-class TicketLink:
-    """A link that was sent. Its token is not stored, only the digest of it."""
-
-    group: str
-    """The group that was notified."""
-    expire_time: datetime
-    used_by: tuple[str, ...] = ()
-    """The people who opened it."""
 
 
 def open_link(link: TicketLink, ticket: Ticket, person: Person, now: datetime) -> None:
