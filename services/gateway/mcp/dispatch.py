@@ -22,7 +22,7 @@ from services.gateway.mcp.context import McpContext, McpHandler, Result
 from services.gateway.mcp.invocations.task_params import task_params
 from services.gateway.mcp.messages import Message
 from services.gateway.mcp.protocol import SERVER_META, ProtocolError, code_of, stateless_status
-from services.gateway.mcp.tools_call import call_meta
+from services.gateway.mcp.tools.call_tool import call_meta
 from services.gateway.method import Row
 from services.gateway.transport.asgi_types import DisconnectedError, Headers
 from services.gateway.transport.call_pipeline import peer_error

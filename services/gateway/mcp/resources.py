@@ -12,9 +12,9 @@ from mcp_types.jsonrpc import INVALID_PARAMS
 from toolmesh.executor.v1.executor_service_pb2 import FetchResultRequest
 
 from libs.common.errors import MeshError, Reason
-from services.gateway.mcp.content import RESULT_URI
 from services.gateway.mcp.context import McpContext, Result
 from services.gateway.mcp.protocol import ProtocolError
+from services.gateway.mcp.tools.content import RESULT_URI
 from services.gateway.transport.call_pipeline import peer_error
 
 if TYPE_CHECKING:

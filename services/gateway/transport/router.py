@@ -15,8 +15,8 @@ from services.gateway.authzen.endpoint import (
     AuthzenEndpoint,
     configuration,
 )
-from services.gateway.mcp.endpoint import McpEndpoint
-from services.gateway.mcp.protected_resource import MCP_PATH, METADATA_PATH, metadata
+from services.gateway.mcp.http.endpoint import McpEndpoint
+from services.gateway.mcp.http.protected_resource import MCP_PATH, METADATA_PATH, metadata
 from services.gateway.mcp.views import Views
 from services.gateway.transport.asgi_types import Receive, Scope, Send
 from services.gateway.transport.in_flight import InFlightRequests

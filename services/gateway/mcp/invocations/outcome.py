@@ -11,8 +11,8 @@ from toolmesh.executor.v1.result_envelope_pb2 import ResultEnvelope
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.status import from_envelope
 from services.gateway.convert import MAX_PIECE_BYTES
-from services.gateway.mcp.content import call_result
 from services.gateway.mcp.context import McpContext, Result
+from services.gateway.mcp.tools.content import call_result
 
 if TYPE_CHECKING:
     from toolmesh.executor.v1.executor_service_pb2_grpc import ExecutorServiceAsyncStub

@@ -21,7 +21,6 @@ from libs.common.call_context import serving
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.status import from_envelope
 from services.gateway.domain.response import envelope
-from services.gateway.mcp.content import error_result
 from services.gateway.mcp.context import McpContext, Result
 from services.gateway.mcp.invocations.answer import AnswerQuestion
 from services.gateway.mcp.invocations.follow import FollowInvocation
@@ -30,6 +29,7 @@ from services.gateway.mcp.invocations.questions import ask
 from services.gateway.mcp.invocations.reports import Reports
 from services.gateway.mcp.invocations.task_view import RELATED_TASK_META_KEY, TASKS_EXTENSION, has_ended, task_of
 from services.gateway.mcp.protocol import ProtocolError, code_of
+from services.gateway.mcp.tools.content import error_result
 from services.gateway.transport.call_pipeline import peer_error
 
 if TYPE_CHECKING:

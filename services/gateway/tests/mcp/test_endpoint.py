@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 from mcp_types.methods import validate_server_result
 
-from services.gateway.mcp.streams import MAX_STREAMS_OF_ONE
+from services.gateway.mcp.http.notification_streams import MAX_STREAMS_OF_ONE
 from services.gateway.tests.conftest import Mesh, run_mesh
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

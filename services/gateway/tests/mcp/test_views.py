@@ -10,7 +10,7 @@ import pytest
 
 from libs.common.errors import MeshError, Reason
 from libs.common.tool_names import ToolName
-from services.gateway.mcp.meta_tools import NAMES
+from services.gateway.mcp.tools.meta_tools import NAMES
 from services.gateway.mcp.views import EVERYTHING, Scan, View, Views, read_views
 
 MAIL, HYPHENATED = ToolName("acme", "send_email"), ToolName("acme-eu", "send_email")

@@ -28,15 +28,15 @@ from services.gateway.forwarded.methods import handlers as forwarded_handlers
 from services.gateway.handlers import Handlers
 from services.gateway.mcp.context import ClientFacts
 from services.gateway.mcp.dispatch import McpDispatcher
-from services.gateway.mcp.endpoint import McpEndpoint
+from services.gateway.mcp.http.endpoint import McpEndpoint
+from services.gateway.mcp.http.origin_check import OriginCheck
+from services.gateway.mcp.http.running import RunningRequests
 from services.gateway.mcp.invocations.answer import AnswerQuestion
 from services.gateway.mcp.invocations.follow import FollowInvocation
 from services.gateway.mcp.invocations.outcome import ShowOutcome
 from services.gateway.mcp.invocations.run_job import RunJob
 from services.gateway.mcp.invocations.tasks import Tasks
 from services.gateway.mcp.lifecycle import discover, ping
-from services.gateway.mcp.origin_check import OriginCheck
-from services.gateway.mcp.running import RunningRequests
 from services.gateway.policy import MCP_POLICY, POLICY
 from services.gateway.transport.call_pipeline import CallPipeline
 from services.gateway.transport.disconnect import DisconnectWatcher

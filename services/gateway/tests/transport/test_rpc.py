@@ -1,29 +1,20 @@
-"""JSON-RPC 2.0 over real mutual TLS, with real peers behind it."""
+"""Messages of JSON-RPC 2.0, single and in batches, over real mutual TLS, with real peers behind it."""
 
 from __future__ import annotations
 
 import asyncio
-import base64
 from typing import Any
 
-import httpx
 import orjson
 import pytest
 
-from libs.common.errors import Reason
-from services.gateway.policy import POLICY
 from services.gateway.tests.peers import HUGE
+from services.gateway.tests.rpc_answers import error_of
 
 # One gateway serves the whole module; each test sees only what it did itself.
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 DIGEST = "sha256:" + "a" * 64
-
-
-def error_of(response: httpx.Response) -> Any:
-    answer = response.json()
-    assert answer.keys() == {"jsonrpc", "id", "error"}
-    return answer["error"]
 
 
 async def test_a_tool_is_called_and_its_result_comes_back_whole(mesh: Any) -> None:
@@ -174,50 +165,6 @@ async def test_notifications_get_no_answer(mesh: Any) -> None:
     assert len(mesh.peers.executor.seen) == 3
 
 
-async def test_a_failure_of_a_peer_arrives_as_the_whole_envelope(mesh: Any) -> None:
-    response = await mesh.client().invoke("fail_tool_not_found")
-    error = error_of(response)
-    assert (response.status_code, error["code"]) == (200, -32004)
-    data = error["data"]
-    assert data == {
-        "reason": "TOOL_NOT_FOUND",
-        "code": "E3101",
-        "category": "TOOL_NOT_FOUND",
-        "error_class": "unknown_tool",
-        "retryable": False,
-        "retry_after_ms": 1500.0,
-        "message": error["message"],
-        "resolution": data["resolution"],
-        "trace_id": response.headers["x-trace-id"],
-        "invocation_id": "inv-1",
-        "violations": [],
-        "metadata": {"hint": "here"},
-    }
-
-
-@pytest.mark.parametrize(
-    ("reason", "status", "header"),
-    [
-        (Reason.TOKEN_REVOKED, 401, ("www-authenticate", "Bearer")),
-        (Reason.RATE_LIMITED, 429, ("retry-after", "2")),
-        (Reason.OVERLOADED, 429, ("retry-after", "2")),
-        (Reason.SERVICE_UNAVAILABLE, 503, ("retry-after", "2")),
-        (Reason.AUDIT_UNAVAILABLE, 503, ("retry-after", "2")),
-        (Reason.CIRCUIT_OPEN, 200, None),
-        (Reason.CREDENTIAL_EXPIRED, 200, None),
-        (Reason.PERMISSION_DENIED, 200, None),
-        (Reason.CANCELED, 200, None),
-    ],
-)
-async def test_the_status_tells_what_concerns_the_whole_mesh(
-    mesh: Any, reason: Reason, status: int, header: tuple[str, str] | None
-) -> None:
-    response = await mesh.client().invoke(f"fail_{reason.name.lower()}")
-    assert (response.status_code, error_of(response)["data"]["reason"]) == (status, reason.name)
-    if header is not None:
-        assert response.headers[header[0]] == header[1]
-
-
 async def test_in_a_batch_every_failure_keeps_to_its_own_answer(mesh: Any) -> None:
     entries = [
         {"jsonrpc": "2.0", "id": tool, "method": "tools.invoke", "params": {"tool": tool}}
@@ -226,260 +173,6 @@ async def test_in_a_batch_every_failure_keeps_to_its_own_answer(mesh: Any) -> No
     response = await mesh.client().post(orjson.dumps(entries))
     assert response.status_code == 200
     assert ["error" in a for a in response.json()] == [True, False]
-
-
-async def test_without_a_token_the_peer_refuses_and_the_gateway_passes_it_on(mesh: Any) -> None:
-    response = await mesh.client(token="").invoke("echo")
-    assert (response.status_code, response.headers["www-authenticate"]) == (401, "Bearer")
-    assert error_of(response)["data"]["reason"] == "UNAUTHENTICATED"
-
-
-@pytest.mark.parametrize("credential", ["Basic abc", "Bearer", "Bearer a b", b"Bearer \xff", "Bearer " + "x" * 17_000])
-async def test_a_credential_that_cannot_be_a_token_is_malformed(mesh: Any, credential: Any) -> None:
-    response = await mesh.client(token="").invoke("echo", authorization=credential)
-    assert (response.status_code, error_of(response)["data"]["reason"]) == (401, "TOKEN_MALFORMED")
-
-
-async def test_an_unexpected_error_reveals_nothing(mesh: Any) -> None:
-    response = await mesh.client().invoke("crash")
-    assert error_of(response)["data"]["reason"] == "INTERNAL"
-    assert b"secret" not in response.content
-
-
-async def test_the_deadline_that_is_passed_on_is_smaller_than_the_one_given(mesh: Any) -> None:
-    await mesh.client().invoke("echo", x_deadline_ms="9000")
-    _, call = mesh.peers.executor.seen[0]
-    assert 0 < call.deadline - call.started < 9.0
-
-
-async def test_a_timeout_in_the_parameters_shortens_the_header(mesh: Any) -> None:
-    await mesh.client().call("tools.invoke", {"tool": "echo", "timeout_ms": 9000}, x_deadline_ms="250000")
-    _, call = mesh.peers.executor.seen[0]
-    assert 0 < call.deadline - call.started < 9.0
-
-
-async def test_a_timeout_in_the_parameters_replaces_the_default(mesh: Any) -> None:
-    await mesh.client().call("tools.invoke", {"tool": "echo", "timeout_ms": 120_000})
-    _, call = mesh.peers.executor.seen[0]
-    assert 30.0 < call.deadline - call.started < 120.0
-
-
-async def test_a_call_that_takes_too_long_ends_with_its_deadline(mesh: Any) -> None:
-    response = await mesh.client().invoke("slow", x_deadline_ms="150")
-    assert (response.status_code, error_of(response)["data"]["reason"]) == (200, "DEADLINE_EXCEEDED")
-    await asyncio.wait_for(mesh.peers.executor.canceled.wait(), 10)
-
-
-@pytest.mark.parametrize("deadline", ["0", "-5", "1.5", "abc", "300001", "", "9" * 30, "٣"])
-async def test_a_malformed_deadline_is_refused_under_the_calls_own_id(mesh: Any, deadline: str) -> None:
-    response = await mesh.client().call("rpc.discover", call_id=5, x_deadline_ms=deadline.encode())
-    assert response.json()["id"] == 5
-    assert error_of(response)["data"]["reason"] == "INVALID_REQUEST"
-
-
-@pytest.mark.parametrize(
-    ("name", "values", "reason"),
-    [
-        ("x-deadline-ms", ("1000", "2000"), "INVALID_REQUEST"),
-        ("authorization", ("Bearer a.b.c", "Bearer d.e.f"), "TOKEN_MALFORMED"),
-    ],
-)
-async def test_of_a_header_that_is_there_twice_none_is_chosen(
-    mesh: Any, name: str, values: tuple[str, ...], reason: str
-) -> None:
-    body = orjson.dumps({"jsonrpc": "2.0", "id": 5, "method": "rpc.discover"})
-    headers = [("content-type", "application/json"), *((name, value) for value in values)]
-    response = await mesh.client(token="").http.post("/rpc", content=body, headers=headers)
-    assert (response.json()["id"], error_of(response)["data"]["reason"]) == (5, reason)
-
-
-async def test_the_callers_trace_and_request_id_go_on(mesh: Any) -> None:
-    trace_id = "4bf92f3577b34da6a3ce929d0e0e4736"
-    response = await mesh.client().invoke(
-        "echo", traceparent=f"00-{trace_id}-00f067aa0ba902b7-01", tracestate="a=b", x_request_id="req-1"
-    )
-    assert (response.headers["x-trace-id"], response.headers["x-request-id"]) == (trace_id, "req-1")
-    _, call = mesh.peers.executor.seen[0]
-    assert (call.trace.trace_id, call.trace.state, call.request_id) == (trace_id, "a=b", "req-1")
-
-
-async def test_headers_that_cannot_travel_are_replaced(mesh: Any) -> None:
-    response = await mesh.client().invoke("echo", x_request_id=b"\xff bad", traceparent="nonsense", tracestate=b"\xff")
-    assert response.status_code == 200
-    assert len(response.headers["x-request-id"]) == 36
-    assert len(response.headers["x-trace-id"]) == 32
-
-
-async def test_a_client_that_goes_away_takes_its_call_with_it(mesh: Any) -> None:
-    calling = asyncio.create_task(mesh.client().invoke("slow"))
-    await asyncio.wait_for(mesh.peers.executor.arrived.wait(), 10)
-    calling.cancel()
-    await asyncio.wait_for(mesh.peers.executor.canceled.wait(), 10)
-    await mesh.idle()
-    assert [line["code"] for line in mesh.lines() if line["event"] == "call"] == ["CANCELLED"]
-    assert [line for line in mesh.lines() if line["level"] == "error"] == []
-
-
-async def test_a_client_that_goes_away_takes_its_batch_with_it(mesh: Any) -> None:
-    entries = [{"jsonrpc": "2.0", "id": n, "method": "tools.invoke", "params": {"tool": "slow"}} for n in range(20)]
-    calling = asyncio.create_task(mesh.client().post(orjson.dumps(entries)))
-    await mesh.peers.executor.reached(8)
-    calling.cancel()
-    await mesh.idle()
-    assert len(mesh.peers.executor.seen) == 8
-    assert [line["code"] for line in mesh.lines() if line["event"] == "call"] == ["CANCELLED"] * 8
-
-
-async def test_a_body_beyond_the_limit_is_refused_while_it_is_read(mesh: Any) -> None:
-    sent = 0
-
-    async def endless() -> Any:
-        nonlocal sent
-        for _ in range(80):
-            sent += 1
-            yield b" " * 65_536
-
-    client = mesh.client()
-    declared = await client.post(b" " * (4 * 1024 * 1024 + 1))
-    streamed = await client.http.post("/rpc", content=endless(), headers={"content-type": "application/json"})
-    for response in (declared, streamed):
-        assert (response.status_code, error_of(response)["data"]["reason"]) == (413, "PAYLOAD_TOO_LARGE")
-    assert (await client.call("rpc.discover")).status_code == 200
-
-
-async def test_a_large_body_within_the_limit_is_taken(mesh: Any) -> None:
-    response = await mesh.client().invoke("echo", {"text": "x" * 2_000_000})
-    assert len(response.json()["result"]["structured_content"]["text"]) == 2_000_000
-
-
-async def test_arguments_beyond_what_a_hop_carries_are_refused_here(mesh: Any) -> None:
-    response = await mesh.client().invoke("echo", {"text": "x" * 3_500_000})
-    assert (response.status_code, error_of(response)["data"]["reason"]) == (200, "PAYLOAD_TOO_LARGE")
-    assert mesh.peers.executor.seen == []
-
-
-@pytest.mark.parametrize(
-    "content_type", ["", "text/plain", "application/json; charset=latin-1", "application/jsonx", "multipart/form-data"]
-)
-async def test_only_json_is_read(mesh: Any, content_type: str) -> None:
-    response = await mesh.client().post(b"{}", content_type=content_type)
-    assert (response.status_code, error_of(response)["code"]) == (415, -32600)
-
-
-async def test_a_compressed_body_is_refused(mesh: Any) -> None:
-    response = await mesh.client().post(b"{}", content_encoding="gzip")
-    assert response.status_code == 415
-
-
-@pytest.mark.parametrize(
-    "content_type", ["application/json; charset=utf-8", "Application/JSON", 'application/json;charset="UTF-8"']
-)
-async def test_json_is_known_in_its_usual_spellings(mesh: Any, content_type: str) -> None:
-    response = await mesh.client().post(b'{"jsonrpc":"2.0","id":1,"method":"rpc.discover"}', content_type=content_type)
-    assert "result" in response.json()
-
-
-@pytest.mark.parametrize("verb", ["GET", "PUT", "DELETE", "PATCH", "OPTIONS"])
-async def test_other_methods_get_the_allowed_one(mesh: Any, verb: str) -> None:
-    response = await mesh.client().http.request(verb, "/rpc")
-    assert (response.status_code, response.headers["allow"]) == (405, "POST")
-    assert error_of(response)["code"] == -32600
-
-
-async def test_beyond_its_limit_the_gateway_says_when_to_come_back(mesh: Any) -> None:
-    client = mesh.client()
-    held = [asyncio.create_task(client.invoke("held")) for _ in range(9)]
-    await mesh.peers.executor.reached(9)
-    response = await client.invoke("echo")
-    assert (response.status_code, response.headers["retry-after"]) == (429, "1")
-    assert error_of(response)["data"]["reason"] == "OVERLOADED"
-    mesh.peers.executor.release.set()
-    assert [r.status_code for r in await asyncio.gather(*held)] == [200] * 9
-
-
-async def test_tools_are_listed_with_their_schemas(mesh: Any) -> None:
-    params = {"page_size": 10.0, "page_token": "t", "namespace": "core", "tags": ["a"]}
-    result = orjson.loads((await mesh.client().call("tools.list", params)).content)["result"]
-    assert result["next_page_token"] == "more"
-    echo, gone = result["tools"]
-    assert echo["tool"]["name"] == "tools/core.echo"
-    assert echo["version"]["input_schema"]["properties"]["n"]["maximum"] == HUGE
-    assert echo["version"]["output_schema"] == {"type": "object"}
-    assert echo["version"]["state"] == "available"
-    assert gone["version"] is None
-    request = mesh.peers.registry.seen[0]
-    assert (request.page_size, request.page_token, request.namespace, list(request.tags)) == (10, "t", "core", ["a"])
-
-
-async def test_one_tool_is_read_with_its_versions(mesh: Any) -> None:
-    result = (await mesh.client().call("tools.get", {"tool": "echo"})).json()["result"]
-    assert result["tool"]["name"] == "tools/core.echo"
-    assert [v["input_schema"]["type"] for v in result["versions"]] == ["object"]
-    missing = await mesh.client().call("tools.get", {"tool": "none"})
-    assert error_of(missing)["data"]["metadata"] == {"tool": "none"}
-
-
-async def test_a_reference_is_resolved(mesh: Any) -> None:
-    result = (await mesh.client().call("tools.resolve", {"tool": "echo", "version": "^1"})).json()["result"]
-    assert (result["digest"], result["input_schema"]["type"]) == ("sha256:00", "object")
-    assert result["manifest"]["execution"]["checkpoint"]["micro_interval_ms"] == 30_000
-    assert mesh.peers.registry.seen[0].version_constraint == "^1"
-
-
-async def test_a_call_that_was_lost_behind_the_gateway_says_that_it_may_have_run(mesh: Any) -> None:
-    lost = (await mesh.client().invoke("lost")).json()["error"]["data"]
-    assert (lost["reason"], lost["metadata"]) == ("SERVICE_UNAVAILABLE", {"outcome": "unknown"})
-    refused = (await mesh.client().invoke("fail_service_unavailable")).json()["error"]["data"]
-    assert "outcome" not in refused["metadata"]
-
-
-async def test_a_group_is_answered_call_by_call(mesh: Any) -> None:
-    calls = [{"tool": "echo", "arguments": {"n": 1}}, {"tool": "fail"}]
-    outcomes = (await mesh.client().call("tools.invoke_group", {"calls": calls})).json()["result"]["outcomes"]
-    assert outcomes[0]["result"]["structured_content"] == {"n": 1}
-    assert outcomes[0]["error"] is None
-    assert outcomes[1]["result"] is None
-    assert (outcomes[1]["error"]["code"], outcomes[1]["error"]["reason"]) == ("E3401", "EXECUTION_FAILED")
-
-
-async def test_a_group_beyond_what_a_hop_carries_is_refused_here(mesh: Any) -> None:
-    # Four bytes as they are sent, and eighteen as they are written out.
-    call = b'{"tool":"echo","arguments":{"n":[' + b",".join([b"1e15"] * 100_000) + b"]}}"
-    calls = b",".join([call] * 3)
-    body = b'{"jsonrpc":"2.0","id":1,"method":"tools.invoke_group","params":{"calls":[' + calls + b"]}}"
-    response = await mesh.client().post(body)
-    assert (response.status_code, error_of(response)["data"]["reason"]) == (200, "PAYLOAD_TOO_LARGE")
-
-
-async def test_a_preview_says_what_would_change(mesh: Any) -> None:
-    found = (await mesh.client().call("tools.preview", {"tool": "echo", "arguments": {"n": 1}})).json()["result"]
-    assert found["changes"] == [
-        {"resource": "file:a", "operation": "create", "source": "reported", "digest_before": "", "digest_after": ""}
-    ]
-    assert found["predicted_result"] == {"n": 1}
-    assert found["preview_token"] == "t"
-
-
-async def test_a_stored_result_is_read_in_one_piece(mesh: Any) -> None:
-    asked = {"ref": f"results/{'0' * 36}", "access_token": "t", "offset": 2, "max_bytes": 5}
-    found = (await mesh.client().call("results.fetch", asked)).json()["result"]
-    assert base64.b64decode(found["content"]) == b"cdefg"
-    assert (found["offset"], found["size_bytes"]) == (2, 26)
-
-
-@pytest.mark.parametrize("offset", [2**63, 2**64 - 1, 1e300])
-async def test_a_place_that_no_result_has_is_a_wrong_parameter(mesh: Any, offset: float) -> None:
-    asked = {"ref": f"results/{'0' * 36}", "access_token": "t", "offset": offset}
-    error = (await mesh.client().call("results.fetch", asked)).json()["error"]
-    assert error["data"]["reason"] == "INVALID_PARAMS"
-    assert [violation["path"] for violation in error["data"]["violations"]] == ["/offset"]
-
-
-async def test_the_description_names_every_method_and_its_parameters(mesh: Any) -> None:
-    document = (await mesh.client(token="").call("rpc.discover")).json()["result"]
-    methods = {m["name"]: m for m in document["methods"]}
-    assert set(methods) == set(POLICY)
-    assert [p["name"] for p in methods["tools.resolve"]["params"]] == ["tool", "version"]
 
 
 async def test_each_call_leaves_one_line_and_never_its_token(mesh: Any) -> None:

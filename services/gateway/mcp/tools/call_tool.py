@@ -16,14 +16,14 @@ from libs.common.errors import MeshError, Reason, Violation
 from libs.common.ids import new_id
 from libs.common.tool_names import ToolName
 from services.gateway.convert import MAX_ARGUMENT_BYTES
-from services.gateway.mcp import meta_tools
-from services.gateway.mcp.content import error_result
 from services.gateway.mcp.context import McpContext, Result
-from services.gateway.mcp.find_tools import FindTools
 from services.gateway.mcp.invocations.outcome import ShowOutcome
 from services.gateway.mcp.invocations.run_job import RunJob
 from services.gateway.mcp.ports import ToolFacts
 from services.gateway.mcp.protocol import TASKS_VERSION
+from services.gateway.mcp.tools import meta_tools
+from services.gateway.mcp.tools.content import error_result
+from services.gateway.mcp.tools.find_tools import FindTools
 from services.gateway.transport.call_pipeline import peer_error
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from toolmesh.registry.v1.tool_version_pb2 import LIFECYCLE_STATE_DEFERRED
 from libs.common.errors import MeshError, Reason
 from libs.common.tool_names import ToolName
 from services.gateway.mcp.context import McpContext, Result
-from services.gateway.mcp.meta_tools import META_TOOLS, META_TOOLS_TOKENS
-from services.gateway.mcp.tool_definition import definition, estimated_tokens
+from services.gateway.mcp.tools.meta_tools import META_TOOLS, META_TOOLS_TOKENS
+from services.gateway.mcp.tools.tool_definition import definition, estimated_tokens
 
 if TYPE_CHECKING:
     from toolmesh.registry.v1.registry_service_pb2_grpc import RegistryServiceAsyncStub

@@ -47,10 +47,8 @@ class ResponseStream:
             async with asyncio.timeout(STALLED_SECONDS):
                 if not self.opened:
                     self.opened = True
-                    start = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache, no-transform")]
-                    await self._send(
-                        {"type": "http.response.start", "status": 200, "headers": [*start, *self._headers]}
-                    )
+                    start = {"type": "http.response.start", "status": 200, "headers": [*_EVENTS, *self._headers]}
+                    await self._send(start)
                 await self._send({"type": "http.response.body", "body": data, "more_body": more})
         except TimeoutError:
             raise DisconnectedError from None

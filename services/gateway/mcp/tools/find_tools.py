@@ -9,8 +9,8 @@ from toolmesh.registry.v1.discovery_service_pb2 import GetToolSchemasRequest, Se
 from toolmesh.registry.v1.tool_manifest_pb2 import MutationClass
 
 from libs.common.tool_names import ToolName, split_version_name
-from services.gateway.mcp.content import json_result
 from services.gateway.mcp.context import McpContext, Result
+from services.gateway.mcp.tools.content import json_result
 from services.gateway.protojson import words
 
 if TYPE_CHECKING:

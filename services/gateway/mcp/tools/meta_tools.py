@@ -11,7 +11,7 @@ import jsonschema_rs
 
 from libs.common.errors import MeshError, Reason, Violation
 from libs.common.json.json_pointer import pointer_of
-from services.gateway.mcp.tool_definition import estimated_tokens
+from services.gateway.mcp.tools.tool_definition import estimated_tokens
 
 SEARCH, DESCRIBE, CALL = "search-tools", "describe-tools", "call-tool"
 _READ_ONLY = {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True, "openWorldHint": False}
