@@ -17,6 +17,7 @@ from services.executor.adapters.runners.middleware import ErrorMappingRunner, Me
 from services.executor.adapters.secrets.folder_secrets import FolderSecrets
 from services.executor.config import Settings
 from services.executor.domain.ports import AuditTrail, Runner
+from services.executor.domain.scheduling.heavy_work import HeavyWork
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,9 @@ class HttpParts:
     resources: Sequence[Resource]
 
 
-def build_http_runner(settings: Settings, clock: Clock, log: Log, trail: AuditTrail) -> HttpParts:
+def build_http_runner(
+    settings: Settings, clock: Clock, log: Log, trail: AuditTrail, heavy_work: HeavyWork
+) -> HttpParts:
     """Build the runner with its secrets: encrypted ones first, then mounted files."""
     folders: list[SecretFolder] = []
     if settings.secret_store is not None:
@@ -42,6 +45,7 @@ def build_http_runner(settings: Settings, clock: Clock, log: Log, trail: AuditTr
         circuits,
         clock,
         log,
+        heavy_work,
         output_bytes=settings.result_max_bytes,
     )
     return HttpParts(

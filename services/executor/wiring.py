@@ -126,12 +126,12 @@ def compose(
     cache = build_cache(settings, view, clock)
     store = PostgresResultStore(database, settings.sealing_keys)
     hooks, heavy_work = read_hooks_file(settings.hooks), HeavyWork()
-    sandboxed = build_sandboxed_runners(settings, log)
+    sandboxed = build_sandboxed_runners(settings, log, heavy_work)
     upstreams = build_upstreams(settings, registry, sandboxed, log)
     scheduler = build_scheduler(settings, clock)
     encoder = RecordEncoder(instance_id(settings), settings.redaction_rules)
     trail = build_trail(settings, audit, database, log, in_flight, encoder)
-    http = build_http_runner(settings, clock, log, trail)
+    http = build_http_runner(settings, clock, log, trail, heavy_work)
     claims = build_claims(database, settings, encoder)
     budget = LazyBudget(settings.redis_url)
     announcer = build_announcer(settings, registry, sandboxed, log)
@@ -316,7 +316,7 @@ def build_trail(
     return DurableTrail(stream, outbox, log)
 
 
-def build_sandboxed_runners(settings: Settings, log: Log) -> SandboxedRunners:
+def build_sandboxed_runners(settings: Settings, log: Log, heavy_work: HeavyWork) -> SandboxedRunners:
     """Build the runners of untrusted tools."""
     instance, cgroups = instance_id(settings), CgroupPolicy(settings.sandbox_cgroups, settings.sandbox_cgroup_parent)
     sandboxes: dict[str, Sandbox] = {
@@ -338,7 +338,9 @@ def build_sandboxed_runners(settings: Settings, log: Log) -> SandboxedRunners:
         cancel_grace=CancelGrace(settings.cancel_stop_seconds, settings.cancel_terminate_seconds),
         state_bytes=settings.checkpoint_state_bytes,
     )
-    return SandboxedRunners(sandboxes, config, log, egress=lambda: EgressProxy(settings.egress_internal))
+    return SandboxedRunners(
+        sandboxes, config, log, egress=lambda: EgressProxy(settings.egress_internal), heavy_work=heavy_work
+    )
 
 
 def build_announcer(

@@ -89,6 +89,16 @@ def refuse_many_containers(payload: bytes) -> None:
         raise MeshError(Reason.PAYLOAD_TOO_LARGE, metadata={"limit_containers": str(MAX_CONTAINERS)})
 
 
+def refuse_many_values(payload: bytes, limit: int) -> None:
+    """Raise PAYLOAD_TOO_LARGE if JSON has more values than the limit. Parses nothing.
+
+    A parsed value takes far more memory than its text.
+    """
+    # The second count leaves strings out; the number of substitutions is bounded, because each takes time.
+    if _count_separators(payload) > limit and _count_separators(_ANY_STRING.sub(b"", payload, limit)) > limit:
+        raise MeshError(Reason.PAYLOAD_TOO_LARGE, metadata={"limit_values": str(limit)})
+
+
 def dump(value: Any) -> bytes:
     """Serialize; the order of keys is kept. Raises INVALID_JSON for values without a JSON form."""
     try:
@@ -120,6 +130,11 @@ def _measure(value: JsonValue, max_depth: int) -> tuple[int, bool]:
 
 def _count_brackets(text: bytes) -> int:
     return text.count(b"[") + text.count(b"{")
+
+
+def _count_separators(text: bytes) -> int:
+    """Return an upper bound of the number of values; separators inside strings are counted too."""
+    return text.count(b",") + _count_brackets(text)
 
 
 def _depth_after(read: bytes) -> int:

@@ -18,6 +18,7 @@ from services.executor.adapters.runners.factory import RunnerConfig, SandboxedRu
 from services.executor.adapters.sandbox.bubblewrap.sandbox import BubblewrapSandbox
 from services.executor.adapters.sandbox.egress.proxy import EgressProxy
 from services.executor.domain.model import RunRequest, RunResult
+from services.executor.domain.scheduling.heavy_work import HeavyWork
 from services.executor.domain.tool import Tool
 
 PACKS = Path(__file__).parent / "packs"
@@ -47,6 +48,10 @@ class Running:
 
     def sandbox_for(self, tool: Tool) -> str | None:
         return self._runners.by_kind[tool.runner].sandbox_for(tool)
+
+    @property
+    def heavy_work(self) -> HeavyWork:
+        return self._runners.environment.heavy_work
 
     @property
     def pool(self) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from libs.common.entry_points import parse_command
@@ -189,7 +190,8 @@ class CommandRunner:
         if ending.kind is not ExitKind.EXITED or ending.code != 0:
             raise self._process_error(ending, tool, work)
         try:
-            return ToolAnswer(read_json(output, limit))
+            share = self._environment.heavy_work.share_of(work)
+            return ToolAnswer(await share.run_if_large(len(output), partial(read_json, output, limit)))
         except FrameError as error:
             raise unreadable_result_error(error, limit) from None
 

@@ -1,4 +1,4 @@
-"""The resources that all runners of one executor share: sandboxes, tool packs, volumes and the egress proxy."""
+"""The resources that all runners of one executor share: sandboxes, packs, volumes, egress proxy, threads."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from services.executor.adapters.sandbox.egress.proxy import EgressProxy
 from services.executor.adapters.sandbox.port import Sandbox
 from services.executor.adapters.sandbox.scratch.bounded_scratch import BoundedScratch
 from services.executor.adapters.sandbox.scratch.locked_tempdir import LockedTempDir
+from services.executor.domain.scheduling.heavy_work import HeavyWork
 from services.executor.domain.tool import Tool
 from services.executor.domain.volumes import Volume
 
@@ -35,7 +36,9 @@ class RunnerEnvironment:
         packs: Sequence[Path] = (),
         volumes: Mapping[str, Volume] | None = None,
         egress: Callable[[], EgressProxy] = EgressProxy,
+        heavy_work: HeavyWork | None = None,
     ) -> None:
+        self.heavy_work = heavy_work or HeavyWork()
         self.tiers = Tiers(sandboxes)
         self.packs: Mapping[str, Pack] = {}
         self._scratch = BoundedScratch(self._volume_scratch)
@@ -52,7 +55,7 @@ class RunnerEnvironment:
             await asyncio.to_thread(self._prepare)
 
     async def stop(self) -> None:
-        """ExitKind the running processes and remove the created files."""
+        """End the running processes and remove the created files."""
         await self.tiers.close()
         if self._egress is not None:
             await self._egress.close()

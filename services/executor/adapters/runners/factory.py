@@ -20,6 +20,7 @@ from services.executor.adapters.runners.workspace.workspace import Volumes
 from services.executor.adapters.sandbox.egress.proxy import EgressProxy
 from services.executor.adapters.sandbox.port import Sandbox
 from services.executor.domain.ports import Runner
+from services.executor.domain.scheduling.heavy_work import HeavyWork
 from services.executor.domain.volumes import Volume
 
 
@@ -46,9 +47,12 @@ class SandboxedRunners:
         config: RunnerConfig,
         log: Log,
         egress: Callable[[], EgressProxy] = EgressProxy,
+        heavy_work: HeavyWork | None = None,
     ) -> None:
         throttled = {tier: ThrottledSandbox(sandbox, config.cold_starts) for tier, sandbox in sandboxes.items()}
-        self._environment = RunnerEnvironment(throttled, log, packs=config.packs, volumes=config.volumes, egress=egress)
+        self._environment = RunnerEnvironment(
+            throttled, log, packs=config.packs, volumes=config.volumes, egress=egress, heavy_work=heavy_work
+        )
         self._pool: WorkerPool[Worker] = WorkerPool(config.workers, log)
         python = PythonRunner(
             self._environment,
@@ -91,6 +95,6 @@ class SandboxedRunners:
         await self._environment.start()
 
     async def stop(self) -> None:
-        """ExitKind every process and remove the files of the runners."""
+        """End every process and remove the files of the runners."""
         await self._pool.close()
         await self._environment.stop()

@@ -11,8 +11,6 @@ from urllib.parse import urlsplit
 
 from libs.common.errors import MeshError, Reason, Violation
 from libs.common.json.jsonio import parse_object
-from libs.common.runtime.bounded_cache import BoundedCache
-from libs.common.runtime.tasks import BackgroundTasks
 from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.entry_point_resolver import sandbox_label
 from services.executor.adapters.runners.middleware import process_starts
@@ -20,7 +18,7 @@ from services.executor.adapters.runners.worker.answer import log_failure, printa
 from services.executor.adapters.runners.worker.pool import WorkerKey, WorkerPool
 from services.executor.adapters.sandbox.egress.proxy import refusal_error as egress_error
 from services.executor.adapters.upstreams.directory import UpstreamConfig, UpstreamDirectory
-from services.executor.adapters.upstreams.mcp.http import HttpServer
+from services.executor.adapters.upstreams.mcp.remote_sessions import RemoteSessions
 from services.executor.adapters.upstreams.mcp.session import Definition, McpSession
 from services.executor.adapters.upstreams.mcp.stdio import ConfinedServer
 from services.executor.adapters.upstreams.mcp.transport import (
@@ -34,9 +32,9 @@ from services.executor.adapters.upstreams.servers import Servers
 from services.executor.domain import errors
 from services.executor.domain.model import Forecast, RunRequest, RunResult
 from services.executor.domain.run_channel import ProgressReport, RunChannel
+from services.executor.domain.scheduling.heavy_work import Principal
 from services.executor.domain.tool import Tool, VersionIdentity
 
-_MAX_SESSIONS = 256
 _MAX_TEXT = 500
 _UNKNOWN_IMPACT = "The server cannot say what this call would change. These are the effects that its manifest declares."
 
@@ -76,8 +74,7 @@ class McpRunner:
     ) -> None:
         self._directory, self._servers, self._pool, self._log = directory, servers, pool, log
         self._request_check = request_check
-        self._remote: BoundedCache[tuple[str, str, str, str], HttpServer] = BoundedCache(_MAX_SESSIONS)
-        self._closing = BackgroundTasks(log, "connections not closed cleanly")
+        self._remote = RemoteSessions(servers, log)
         directory.listen(self._forget)
 
     def sandbox_for(self, tool: Tool) -> str | None:
@@ -116,9 +113,7 @@ class McpRunner:
 
     async def close(self) -> None:
         """Close the connections to remote servers."""
-        for server in self._remote.values():
-            self._closing.spawn(server.close())
-        await self._closing.drain()
+        await self._remote.close()
 
     def _upstream(self, tool: Tool) -> UpstreamConfig | None:
         entry_point = parse_entry_point(tool)
@@ -154,9 +149,10 @@ class McpRunner:
     async def _borrow(self, upstream: UpstreamConfig, work: RunRequest) -> ConfinedServer:
         tenant = f"tenant {work.tenant}" if work.tenant else f"subject {work.subject}"
         key = WorkerKey(f"{upstream.upstream_id} {upstream.endpoint_digest}", tenant, "mcp", work.subject)
+        owner = Principal(work.tenant, work.subject)
         while True:
             try:
-                server = await self._pool.take(key, partial(self._servers.start, upstream))
+                server = await self._pool.take(key, partial(self._servers.start, upstream, owner))
             except FAILURES as error:
                 raise self._unavailable(error, upstream) from None
             process_starts.labels("mcp", "warm" if server.calls else "cold").inc()
@@ -167,24 +163,15 @@ class McpRunner:
     async def _run_remote(
         self, upstream: UpstreamConfig, entry_point: McpEntryPoint, tool: Tool, work: RunRequest
     ) -> RunResult:
-        server = self._session(upstream, work)
-        try:
-            await server.refresh()
-        except FAILURES as error:
-            raise self._unavailable(error, upstream) from None
-        definition = self._require_definition(server.session, entry_point, tool)
-        work.begin()
-        result = await self._call(partial(server.call_tool, entry_point.tool, work.arguments), tool, work)
-        return RunResult(result_value(result, definition))
-
-    def _session(self, upstream: UpstreamConfig, work: RunRequest) -> HttpServer:
-        key = (upstream.upstream_id, upstream.endpoint_digest, work.tenant, work.subject)
-        server = self._remote.get(key)
-        if server is None:
-            if len(self._remote) >= _MAX_SESSIONS:
-                self._close(next(iter(self._remote)))
-            server = self._remote.put(key, self._servers.connect(upstream))
-        return server
+        async with self._remote.use(upstream, Principal(work.tenant, work.subject)) as server:
+            try:
+                await server.refresh()
+            except FAILURES as error:
+                raise self._unavailable(error, upstream) from None
+            definition = self._require_definition(server.session, entry_point, tool)
+            work.begin()
+            result = await self._call(partial(server.call_tool, entry_point.tool, work.arguments), tool, work)
+            return RunResult(result_value(result, definition))
 
     def _require_definition(self, session: McpSession, entry_point: McpEntryPoint, tool: Tool) -> Definition:
         """Return the definition on this connection. Raises TOOL_UNAVAILABLE if it is not the accepted one."""
@@ -234,11 +221,7 @@ class McpRunner:
 
     def _forget(self, upstream_id: str, _: UpstreamConfig | None) -> None:
         """Forget the sessions of an upstream that changed or is gone."""
-        for key in [key for key in self._remote if key[0] == upstream_id]:
-            self._close(key)
-
-    def _close(self, key: tuple[str, str, str, str]) -> None:
-        self._closing.spawn(self._remote.pop(key).close())
+        self._remote.forget(upstream_id)
 
 
 def result_value(result: Mapping[str, Any], definition: Definition) -> Any:

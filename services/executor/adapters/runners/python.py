@@ -233,7 +233,8 @@ class PythonRunner:
         resume_state = None if channel is None else channel.resume_state
         try:
             request = _request(tool, work, seconds, limit, self._state_bytes)
-            frame = await worker.call(request, limit + _NOTES_BYTES, early, resume_state)
+            share = self._environment.heavy_work.share_of(work)
+            frame = await worker.call(request, limit + _NOTES_BYTES, early, share, resume_state)
             answer = parse_answer(frame, work.invocation_id, limit)
         except FrameError as error:
             raise unreadable_result_error(error, limit) from None

@@ -25,6 +25,7 @@ from services.executor.adapters.upstreams.mcp.transport import (
     UnreadableAnswerError,
 )
 from services.executor.adapters.upstreams.servers import Servers
+from services.executor.domain.scheduling.heavy_work import Principal
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 30.0
 _REPORT_SECONDS = 60.0
@@ -46,6 +47,11 @@ def failure_reason(error: BaseException) -> str:
     if isinstance(error, MeshError):
         return error.message or error.reason.name
     return "the server did not answer in time"
+
+
+def _owner(config: UpstreamConfig) -> Principal:
+    """Return the owner of the discovery of an upstream, which is done for no caller."""
+    return Principal("", f"upstream {config.upstream_id}")
 
 
 class UpstreamMonitor:
@@ -111,7 +117,7 @@ class UpstreamMonitor:
     async def _watch_confined(self, config: UpstreamConfig, due: asyncio.Event, backoff: Backoff) -> None:
         """Report what a server of our own offers, whenever that may have changed, until it ends."""
         async with asyncio.timeout(_ANSWER_SECONDS):
-            server = await self._servers.start(config)
+            server = await self._servers.start(config, _owner(config))
         try:
             while await self._report_session(config, server.session):
                 backoff.reset()
@@ -124,7 +130,7 @@ class UpstreamMonitor:
             await asyncio.shield(server.end())
 
     async def _watch_remote(self, config: UpstreamConfig, due: asyncio.Event, backoff: Backoff) -> None:
-        server: HttpServer = self._servers.connect(config)
+        server: HttpServer = self._servers.connect(config, _owner(config))
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 await server.open()

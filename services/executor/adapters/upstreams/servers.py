@@ -19,6 +19,7 @@ from services.executor.adapters.upstreams.mcp.stdio import ConfinedServer
 from services.executor.adapters.upstreams.mcp.transport import ServerLostError
 from services.executor.adapters.upstreams.proxy_bridge import PROXY_ENVIRONMENT, bridged_command
 from services.executor.domain.errors import sandbox_missing
+from services.executor.domain.scheduling.heavy_work import Owner
 
 TIER = "process"
 MAX_AGE_SECONDS = 30.0
@@ -50,9 +51,11 @@ class Servers:
             raise sandbox_missing(TIER, "no sandbox works on this machine")
         return sandbox
 
-    async def start(self, upstream: UpstreamConfig) -> ConfinedServer:
-        """Start a confined server and wait until it has listed its tools. Raises ServerLostError and the errors of
-        requests and sandboxes."""
+    async def start(self, upstream: UpstreamConfig, owner: Owner) -> ConfinedServer:
+        """Start a confined server for one caller and wait until it has listed its tools.
+
+        Raises ServerLostError and the errors of requests and sandboxes.
+        """
         endpoint = upstream.endpoint.mcp_stdio
         if missing := await asyncio.to_thread(_missing_paths, endpoint):
             raise ServerLostError(f"there is no {missing[0][:200]} on the executor's machine")
@@ -64,7 +67,7 @@ class Servers:
             if gate is not None:
                 await gate.close()
             raise
-        server = ConfinedServer(process, self._max_bytes, gate)
+        server = ConfinedServer(process, self._environment.heavy_work.share_of(owner), self._max_bytes, gate)
         try:
             await server.open()
         except BaseException:
@@ -72,12 +75,13 @@ class Servers:
             raise
         return server
 
-    def connect(self, upstream: UpstreamConfig) -> HttpServer:
-        """Return a server over HTTP, not opened yet."""
+    def connect(self, upstream: UpstreamConfig, owner: Owner) -> HttpServer:
+        """Return a server over HTTP for one caller, not opened yet."""
         url = upstream.endpoint.mcp_http.url
         resolve = partial(self._resolver.resolve, group=upstream.upstream_id)
         backend = CheckedBackend(resolve, self._addresses, plaintext=url.startswith("http:"))
-        return HttpServer(HttpTransport(url, backend, self._max_bytes), max_age=MAX_AGE_SECONDS)
+        share = self._environment.heavy_work.share_of(owner)
+        return HttpServer(HttpTransport(url, backend, share, self._max_bytes), share, max_age=MAX_AGE_SECONDS)
 
     def close(self) -> None:
         """Stop the threads of lookups."""

@@ -5,16 +5,38 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from services.executor.domain.model import Caller
 from services.executor.domain.scheduling.round_robin import RoundRobin
+from services.executor.domain.validation_cost import INLINE_BYTES
 
 T = TypeVar("T")
 
 # One leaves the other cores to the event loop and the tools. The validator releases the interpreter's lock.
 THREADS = 1
+
+
+class Owner(Protocol):
+    """The caller that work is done for."""
+
+    @property
+    def tenant(self) -> str:
+        """The tenant of the caller; empty if it has none."""
+        ...
+
+    @property
+    def subject(self) -> str:
+        """The caller itself."""
+        ...
+
+
+class Principal(NamedTuple):
+    """An owner that outlives one call."""
+
+    tenant: str
+    subject: str
 
 
 class HeavyWork:
@@ -27,9 +49,13 @@ class HeavyWork:
         self._queue: dict[_Turn, None] = {}
         self._number = count()
 
-    async def run(self, caller: Caller, work: Callable[[], T]) -> T:
-        """Return what the function returns. A caller that leaves meanwhile leaves the queue."""
-        turn = _Turn(caller.tenant, caller.subject, next(self._number))
+    def share_of(self, owner: Owner) -> WorkShare:
+        """Return what one owner's input is handled with."""
+        return WorkShare(self, owner)
+
+    async def run(self, owner: Owner, work: Callable[[], T]) -> T:
+        """Return what the function returns. An owner that leaves meanwhile leaves the queue."""
+        turn = _Turn(owner.tenant, owner.subject, next(self._number))
         self._queue[turn] = None
         self._start_next()
         try:
@@ -64,6 +90,22 @@ class HeavyWork:
     def _release(self) -> None:
         self._free += 1
         self._start_next()
+
+
+@dataclass(frozen=True, slots=True)
+class WorkShare:
+    """The work that is done for one owner."""
+
+    heavy_work: HeavyWork
+    owner: Owner
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Return what the function returns. Runs beside the event loop."""
+        return await self.heavy_work.run(self.owner, work)
+
+    async def run_if_large(self, size: int, work: Callable[[], T]) -> T:
+        """Return what the function returns. It runs beside the event loop if its input has many bytes."""
+        return work() if size <= INLINE_BYTES else await self.run(work)
 
 
 class _Turn:

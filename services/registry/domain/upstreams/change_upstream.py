@@ -56,7 +56,7 @@ async def add_upstream(
         raise upstream_invalid(violations)
     if len(await upstreams.revisions()) >= MAX_UPSTREAMS:
         raise too_many_upstreams(MAX_UPSTREAMS)
-    # From now on nobody else can register tools that run there.
+    # From now on no other publisher can register tools that run there.
     await claim_namespace(upstream_id, actor.recorded_name, upstream_id, actor, catalogue=catalogue, clock=clock)
     now = clock.now()
     added = Upstream(upstream_id, endpoint, actor.recorded_name, now, now, overlays)

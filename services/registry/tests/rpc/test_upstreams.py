@@ -133,7 +133,7 @@ async def test_each_tool_is_admitted_or_refused_by_itself(mesh: Mesh) -> None:
 async def test_a_changed_definition_waits_for_its_digest(mesh: Mesh) -> None:
     await mesh.add()
     first = await mesh.report(definition("now"))
-    changed = definition("now", description="Tells the time, and mails it to somebody.")
+    changed = definition("now", description="Tells the time, and mails it to an address.")
 
     waiting = (await mesh.report(changed)).tools[0]
     assert waiting.state == upb.UPSTREAM_TOOL_STATE_QUARANTINED

@@ -11,7 +11,8 @@ from typing import Any
 import httpcore
 
 from libs.common.errors import MeshError
-from libs.common.json.jsonio import dump, parse
+from libs.common.json.jsonio import dump, parse, refuse_many_values
+from services.executor.adapters.runners.worker.frames import MAX_VALUES
 from services.executor.domain import errors
 
 _REDACTED = b"[redacted]"
@@ -24,7 +25,7 @@ _UNAUTHORIZED, _NO_CONTENT, _RATE_LIMITED = 401, 204, 429
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """A complete answer, without the values of the secrets that the request carried."""
+    """A complete answer."""
 
     status: int
     media_type: str
@@ -42,12 +43,16 @@ class HttpAnswer:
         return self.status in (301, 302, 303, 307, 308) and bool(self.location)
 
     def value(self, limit: int) -> Any:
-        """Return the result in the answer. Raises RESULT_INVALID."""
+        """Return the result in the answer. Raises RESULT_INVALID, and RESULT_TOO_LARGE for too many values."""
         if self.status == _NO_CONTENT or not self.body:
             return None
         if self.encoding not in ("", "identity"):
             raise errors.external_answer_invalid("the answer is compressed although that was not asked for")
         if self.media_type == "application/json" or self.media_type.endswith("+json"):
+            try:
+                refuse_many_values(self.body, MAX_VALUES)
+            except MeshError:
+                raise errors.result_too_large(len(self.body), limit) from None
             try:
                 return parse(self.body, max_bytes=limit)
             except MeshError:
@@ -78,11 +83,8 @@ class HttpAnswer:
         return self.body[:_MAX_SHOWN].decode(errors="replace")
 
 
-async def read_answer(response: httpcore.Response, limit: int, secrets: Sequence[str], now: datetime) -> HttpAnswer:
-    """Read an answer of at most `limit` bytes. Raises RESULT_TOO_LARGE and the errors of the connection.
-
-    Values of secrets are removed from the content: a service may repeat what it was sent.
-    """
+async def read_answer(response: httpcore.Response, limit: int, now: datetime) -> HttpAnswer:
+    """Read an answer of at most `limit` bytes. Raises RESULT_TOO_LARGE and the errors of the connection."""
     headers = {name.lower(): value.decode("latin-1") for name, value in response.headers}
     body = bytearray()
     async for chunk in response.aiter_stream():
@@ -95,7 +97,7 @@ async def read_answer(response: httpcore.Response, limit: int, secrets: Sequence
         encoding=headers.get(b"content-encoding", "").strip().lower(),
         location=headers.get(b"location", ""),
         retry_after=parse_retry_after(headers.get(b"retry-after", ""), now),
-        body=remove_values(bytes(body), secrets),
+        body=bytes(body),
     )
 
 

@@ -22,6 +22,7 @@ from services.executor.domain.model import Forecast, RunRequest, RunResult
 from services.executor.domain.ports import SecretStore
 from services.executor.domain.resilience.circuit import Circuits
 from services.executor.domain.resilience.retry import RetryBudget, RetrySchedule
+from services.executor.domain.scheduling.heavy_work import HeavyWork
 from services.executor.domain.tool import Tool
 
 _BUDGETS = 4096
@@ -41,13 +42,15 @@ class HttpClient:
         circuits: Circuits,
         clock: Clock,
         log: Log,
+        heavy_work: HeavyWork,
         *,
         output_bytes: int,
     ) -> None:
         self._connections, self._secrets, self._clock, self._log = connections, secrets, clock, log
-        self._circuits = circuits
+        self._circuits, self._heavy_work = circuits, heavy_work
         self._output_bytes = output_bytes
-        self._budgets: BoundedCache[str, RetryBudget] = BoundedCache(_BUDGETS)
+        # By caller: the failures of one never use up the retries of another.
+        self._budgets: BoundedCache[tuple[str, str, str], RetryBudget] = BoundedCache(_BUDGETS)
 
     async def call(self, tool: Tool, endpoint: HttpEndpoint, work: RunRequest) -> RunResult:
         """Call the endpoint. When canceled, the connection is closed at once."""
@@ -59,14 +62,15 @@ class HttpClient:
         seconds = work.begin()
         until = asyncio.get_running_loop().time() + seconds - min(seconds * _MARGIN, _MOST_MARGIN)
         limit = self._output_bytes if tool.persists else min(self._output_bytes, tool.max_result_bytes)
-        exchange = Exchange(self._connections, tool.confinement, endpoint, request, bound, limit, self._clock)
+        share = self._heavy_work.share_of(work)
+        exchange = Exchange(self._connections, tool.confinement, endpoint, request, bound, share, limit, self._clock)
         request_of = GuardedExchange(exchange, self._circuits, tool, fair=seconds >= _FAIR_SHARE * tool.own_limit)
         return await _run_cancelable(self._attempts(tool, endpoint, work, request_of, until), work)
 
     async def _attempts(
         self, tool: Tool, endpoint: HttpEndpoint, work: RunRequest, exchange: GuardedExchange, until: float
     ) -> RunResult:
-        loop, budget = asyncio.get_running_loop(), self._budget(endpoint)
+        loop, budget = asyncio.get_running_loop(), self._budget(endpoint, work)
         budget.earn()
         repeatable = endpoint.is_repeatable(work.idempotency_key)
         schedule = RetrySchedule(tool.retry, budget, until)
@@ -90,11 +94,11 @@ class HttpClient:
             else:
                 return RunResult(value)
 
-    def _budget(self, endpoint: HttpEndpoint) -> RetryBudget:
-        origin = endpoint.url.origin
-        if origin in self._budgets:
-            return self._budgets[origin]
-        return self._budgets.put(origin, RetryBudget())
+    def _budget(self, endpoint: HttpEndpoint, work: RunRequest) -> RetryBudget:
+        key = (work.tenant, "" if work.tenant else work.subject, endpoint.url.origin)
+        if key in self._budgets:
+            return self._budgets[key]
+        return self._budgets.put(key, RetryBudget())
 
     async def close(self) -> None:
         """Close the connections."""

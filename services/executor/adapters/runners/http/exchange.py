@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
@@ -13,7 +14,7 @@ import httpcore
 from libs.common.errors import MeshError, Reason
 from libs.common.runtime.clock import Clock
 from libs.common.url_template import UrlTemplateError, origin_of, parse_url_template
-from services.executor.adapters.runners.http.answer import HttpAnswer, read_answer
+from services.executor.adapters.runners.http.answer import HttpAnswer, read_answer, remove_values
 from services.executor.adapters.runners.http.connections import (
     ForbiddenAddressError,
     HttpConnections,
@@ -24,6 +25,7 @@ from services.executor.domain import errors
 from services.executor.domain.arguments.hosts import Hosts
 from services.executor.domain.http.build_request import HttpRequest
 from services.executor.domain.http.endpoint import BODILESS_METHODS, HttpEndpoint
+from services.executor.domain.scheduling.heavy_work import WorkShare
 from services.executor.domain.tool import Confinement
 
 _MAX_REDIRECTS = 3
@@ -79,6 +81,8 @@ class Exchange:
     endpoint: HttpEndpoint
     request: HttpRequest
     secrets: BoundSecrets
+    share: WorkShare
+    """Large answers are handled in it."""
     limit: int
     clock: Clock
 
@@ -89,8 +93,8 @@ class Exchange:
         try:
             async with asyncio.timeout_at(until):
                 answer = await self._follow(target)
-            if answer.is_success:
-                return answer.value(self.limit)
+                if answer.is_success:
+                    return await self.share.run_if_large(len(answer.body), partial(answer.value, self.limit))
         except TimeoutError:
             raise AttemptError(errors.external_timeout(origin, "unknown"), sent=True) from None
         except _NOT_SENT as error:
@@ -146,9 +150,12 @@ class Exchange:
         )
         response = await self.connections.send(target.scheme, message)
         try:
-            return await read_answer(response, self.limit, self.secrets.values, self.clock.now())
+            answer = await read_answer(response, self.limit, self.clock.now())
         finally:
             await response.aclose()
+        # A service may repeat what it was sent.
+        clean = partial(remove_values, answer.body, self.secrets.values)
+        return replace(answer, body=await self.share.run_if_large(len(answer.body), clean))
 
     def _target_with_secrets(self) -> str:
         query = "&".join(part for part in (self.request.query, *self.secrets.query) if part)

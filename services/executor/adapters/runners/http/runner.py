@@ -16,6 +16,7 @@ from services.executor.domain.arguments.hosts import Hosts
 from services.executor.domain.model import RunRequest, RunResult
 from services.executor.domain.ports import SecretStore
 from services.executor.domain.resilience.circuit import Circuits
+from services.executor.domain.scheduling.heavy_work import HeavyWork
 from services.executor.domain.tool import Tool
 
 if TYPE_CHECKING:
@@ -32,11 +33,12 @@ class HttpRunner:
         circuits: Circuits,
         clock: Clock,
         log: Log,
+        heavy_work: HeavyWork,
         *,
         output_bytes: int,
     ) -> None:
         self._internal, self._secrets, self._clock, self._log = tuple(internal), secrets, clock, log
-        self._circuits, self._output_bytes = circuits, output_bytes
+        self._circuits, self._heavy_work, self._output_bytes = circuits, heavy_work, output_bytes
         self._client: HttpClient | None = None
 
     def sandbox_for(self, tool: Tool) -> str | None:
@@ -78,6 +80,7 @@ class HttpRunner:
                 self._circuits,
                 self._clock,
                 self._log,
+                self._heavy_work,
                 output_bytes=self._output_bytes,
             )
         return self._client

@@ -9,16 +9,15 @@ A worker's output is untrusted. It is bounded while it is read, and parsed as st
 from __future__ import annotations
 
 import asyncio
-import re
+from functools import partial
 from typing import Any
 
 from libs.common.errors import MeshError
-from libs.common.json.jsonio import MAX_DEPTH, dump, parse
+from libs.common.json.jsonio import MAX_DEPTH, dump, parse, refuse_many_values
+from services.executor.domain.scheduling.heavy_work import WorkShare
 
-# A parsed value takes far more memory than its text, so the number of values is bounded too.
 MAX_VALUES = 500_000
-# A complete JSON string; an unterminated one extends to the end.
-_STRING = re.compile(rb'(?s)"[^"\\]*+(?:\\.[^"\\]*+)*+"?+')
+"""The most values of one answer."""
 _LENGTH_BYTES = 4
 _EARLY = 1 << 31
 # A frame that precedes an answer, without its payload.
@@ -46,8 +45,12 @@ def as_frame(body: bytes) -> bytes:
     return len(body).to_bytes(_LENGTH_BYTES, "big") + body
 
 
-async def read_frame(stream: asyncio.StreamReader, limit: int) -> tuple[bool, dict[str, Any]]:
+async def read_frame(
+    stream: asyncio.StreamReader, limit: int, share: WorkShare | None = None
+) -> tuple[bool, dict[str, Any]]:
     """Read the next frame, and return first whether it precedes an answer.
+
+    A large one is parsed beside the event loop, in the share of the caller; without a share the limit must be small.
 
     Raises FrameError, and IncompleteReadError at the end of the stream.
     """
@@ -55,7 +58,8 @@ async def read_frame(stream: asyncio.StreamReader, limit: int) -> tuple[bool, di
     is_early, size = bool(head & _EARLY), head & ~_EARLY
     if size > (limit := _EARLY_BYTES if is_early else limit):
         raise FrameError(size)
-    value = read_json(await stream.readexactly(size), limit)
+    read = partial(read_json, await stream.readexactly(size), limit)
+    value = read() if share is None else await share.run_if_large(size, read)
     if not isinstance(value, dict):
         raise FrameError
     return is_early, value
@@ -63,15 +67,11 @@ async def read_frame(stream: asyncio.StreamReader, limit: int) -> tuple[bool, di
 
 def read_json(payload: bytes, limit: int) -> Any:
     """Parse the output of a sandboxed process. Raises FrameError if it is not strict JSON or has too many values."""
-    if _count_values(payload) > MAX_VALUES and _count_values(_STRING.sub(b"", payload, MAX_VALUES)) > MAX_VALUES:
-        # The second count leaves strings out; the number of substitutions is bounded, because each takes time.
-        raise FrameError(len(payload))
+    try:
+        refuse_many_values(payload, MAX_VALUES)
+    except MeshError as error:
+        raise FrameError(len(payload)) from error
     try:
         return parse(payload, max_bytes=limit, max_depth=_FRAME_DEPTH)
     except MeshError as error:
         raise FrameError from error
-
-
-def _count_values(payload: bytes) -> int:
-    """Return an upper bound of the number of values; separators inside strings are counted too."""
-    return payload.count(b",") + payload.count(b"[") + payload.count(b"{")

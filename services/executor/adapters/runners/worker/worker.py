@@ -11,6 +11,7 @@ from services.executor.adapters.runners.worker.answer import printable
 from services.executor.adapters.runners.worker.frames import FrameError, as_frame, encode_frame, read_frame
 from services.executor.adapters.sandbox.egress.listener import EgressListener
 from services.executor.adapters.sandbox.port import ExitReport, SandboxedProcess
+from services.executor.domain.scheduling.heavy_work import WorkShare
 
 # How long a process may take to exit after it closed stdout, so that its own exit status is known.
 _EXIT_SECONDS = 0.5
@@ -93,9 +94,16 @@ class Worker:
         self._ready = True
 
     async def call(
-        self, request: Mapping[str, Any], limit: int, early: EarlyFrames, resume_state: bytes | None = None
+        self,
+        request: Mapping[str, Any],
+        limit: int,
+        early: EarlyFrames,
+        share: WorkShare,
+        resume_state: bytes | None = None,
     ) -> dict[str, Any]:
         """Send a call and return the answer frame. `early` gets the frames before it.
+
+        A large answer is parsed in the share of the caller.
 
         Raises WorkerGoneError, and FrameError for an invalid frame.
         """
@@ -107,7 +115,7 @@ class Worker:
                 self._process.stdin.write(as_frame(resume_state))
             await self._process.stdin.drain()
         while True:
-            is_early, frame = await self._receive(limit)
+            is_early, frame = await self._receive(limit, share)
             if not is_early:
                 return frame
             await early.take(frame, await self._receive_payload(early.payload_bytes(frame)))
@@ -140,9 +148,9 @@ class Worker:
         except (asyncio.IncompleteReadError, ConnectionError):
             raise WorkerGoneError(await self._end_after_exit()) from None
 
-    async def _receive(self, limit: int) -> tuple[bool, dict[str, Any]]:
+    async def _receive(self, limit: int, share: WorkShare | None = None) -> tuple[bool, dict[str, Any]]:
         try:
-            return await read_frame(self._process.stdout, limit)
+            return await read_frame(self._process.stdout, limit, share)
         except (asyncio.IncompleteReadError, ConnectionError):
             raise WorkerGoneError(await self._end_after_exit()) from None
 

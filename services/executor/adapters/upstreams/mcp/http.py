@@ -8,23 +8,26 @@ import ssl
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpcore
-import orjson
 
 from libs.common.egress.public_addresses import PublicAddresses
 from libs.common.json.jsonio import dump
 from services.executor.adapters.upstreams.mcp.session import McpSession
 from services.executor.adapters.upstreams.mcp.transport import (
     AnswerTooLargeError,
+    Message,
     OnProgress,
     Params,
     RpcError,
     ServerLostError,
-    result_of,
+    read_lines,
+    read_message,
 )
+from services.executor.domain.scheduling.heavy_work import WorkShare
 
 Resolve = Callable[[str], Awaitable[Sequence[str]]]
 _CONNECT_SECONDS = 10.0
@@ -86,9 +89,10 @@ class CheckedBackend(httpcore.AsyncNetworkBackend):
 class HttpTransport:
     """Implements Transport: every message is a POST, and a request is answered in its response."""
 
-    def __init__(self, url: str, backend: httpcore.AsyncNetworkBackend, max_bytes: int) -> None:
+    def __init__(self, url: str, backend: httpcore.AsyncNetworkBackend, share: WorkShare, max_bytes: int) -> None:
+        """Large messages are parsed in the share of the owner."""
         parts = urlsplit(url)
-        self._url, self._max_bytes = url, max_bytes
+        self._url, self._share, self._max_bytes = url, share, max_bytes
         self._host = parts.netloc
         self._next_id = 0
         self._revision = self._session_id = ""
@@ -117,7 +121,7 @@ class HttpTransport:
             OSError,
         ) as cause:
             raise _lost(cause) from None
-        return result_of(answer, self._max_bytes)
+        return answer.result()
 
     async def notify(self, method: str, params: Params) -> None:
         """Implement `Transport.notify`. A server may ignore it."""
@@ -165,31 +169,34 @@ class HttpTransport:
         timeouts = {"connect": _CONNECT_SECONDS, "pool": _CONNECT_SECONDS}
         return self._pool.stream("POST", self._url, headers=headers, content=body, extensions={"timeout": timeouts})
 
-    async def _read_answer(self, response: httpcore.Response, number: int, on_progress: OnProgress | None) -> bytes:
+    async def _read_answer(self, response: httpcore.Response, number: int, on_progress: OnProgress | None) -> Message:
         kind = _header(response, b"content-type").partition(";")[0].strip().lower()
         if response.status != 200:
             return await self._read_refusal(response, kind)
         if kind == "text/event-stream":
             async for payload in self._events(response):
-                message = _message(payload)
-                if message.get("id") == number and "method" not in message:
-                    return payload
-                if message.get("method") == "notifications/progress" and on_progress is not None:
-                    on_progress(message.get("params") or {})
+                message = await self._parse(payload)
+                if message.id == number and message.method is None:
+                    return message
+                if message.method == "notifications/progress" and on_progress is not None:
+                    on_progress(message.fields.get("params") or {})
             raise ServerLostError("the server closed the connection before it answered")
         if kind != "application/json":
             raise ServerLostError("the server answered with something else than a message")
-        return await _read_all(response.aiter_stream(), self._max_bytes)
+        return await self._parse(await _read_all(response.aiter_stream(), self._max_bytes))
 
-    async def _read_refusal(self, response: httpcore.Response, kind: str) -> bytes:
+    async def _parse(self, payload: bytes) -> Message:
+        return await self._share.run_if_large(len(payload), partial(read_message, payload, self._max_bytes))
+
+    async def _read_refusal(self, response: httpcore.Response, kind: str) -> Message:
         status = response.status
         if status == 404 and self._session_id:
             raise SessionExpiredError
         if kind == "application/json":
             with suppress(AnswerTooLargeError, ServerLostError):
-                payload = await _read_all(response.aiter_stream(), _MAX_ERROR_BYTES)
-                if isinstance(_message(payload).get("error"), dict):
-                    return payload
+                message = await self._parse(await _read_all(response.aiter_stream(), _MAX_ERROR_BYTES))
+                if isinstance(message.fields.get("error"), dict):
+                    return message
         if status in _NOT_SERVED:
             raise RpcError(_INVALID_REQUEST, f"the server answered with HTTP status {status}")
         raise ServerLostError(f"the server answered with HTTP status {status}")
@@ -197,7 +204,7 @@ class HttpTransport:
     async def _events(self, response: httpcore.Response) -> AsyncIterator[bytes]:
         data: list[bytes] = []
         size = 0
-        async for line in _lines(response.aiter_stream(), self._max_bytes):
+        async for line in read_lines(response.aiter_stream(), self._max_bytes):
             if line.startswith(b"data:"):
                 data.append(line[5:].lstrip())
                 size += len(line)
@@ -219,17 +226,17 @@ class HttpTransport:
 class HttpServer:
     """A server over HTTP, with a session that is opened again when the server has forgotten it."""
 
-    def __init__(self, transport: HttpTransport, *, max_age: float) -> None:
+    def __init__(self, transport: HttpTransport, share: WorkShare, *, max_age: float) -> None:
         """Definitions older than `max_age` seconds are read again before a call."""
-        self.transport = transport
-        self.session = McpSession(transport)
+        self.transport, self._share = transport, share
+        self.session = McpSession(transport, share)
         self._max_age, self._listed = max_age, float("-inf")
         self._refreshing = asyncio.Lock()
 
     async def open(self) -> None:
         """Agree on a revision, and list the tools. Raises like a request."""
         self.transport.forget_session()
-        self.session = McpSession(self.transport)
+        self.session = McpSession(self.transport, self._share)
         await self.session.open()
         await self.list_tools()
 
@@ -264,16 +271,6 @@ class HttpServer:
         await self.transport.close()
 
 
-def _message(payload: bytes) -> dict[str, Any]:
-    try:
-        message = orjson.loads(payload)
-    except orjson.JSONDecodeError:
-        raise ServerLostError("the server answered with something else than a message") from None
-    if not isinstance(message, dict):
-        raise ServerLostError("the server answered with something else than a message")
-    return message
-
-
 async def _read_all(chunks: AsyncIterable[bytes], limit: int) -> bytes:
     body = bytearray()
     async for chunk in chunks:
@@ -281,17 +278,6 @@ async def _read_all(chunks: AsyncIterable[bytes], limit: int) -> bytes:
         if len(body) > limit:
             raise AnswerTooLargeError(limit)
     return bytes(body)
-
-
-async def _lines(chunks: AsyncIterable[bytes], limit: int) -> AsyncIterator[bytes]:
-    buffer = bytearray()
-    async for chunk in chunks:
-        buffer += chunk
-        while (end := buffer.find(b"\n")) >= 0:
-            yield bytes(buffer[:end]).rstrip(b"\r")
-            del buffer[: end + 1]
-        if len(buffer) > limit:
-            raise AnswerTooLargeError(limit)
 
 
 def _header(response: httpcore.Response, name: bytes) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from mcp_types import (
@@ -23,6 +24,7 @@ from libs.common.errors import MeshError
 from libs.common.json.canonical import digest
 from libs.common.json.jsonio import dump
 from services.executor.adapters.upstreams.mcp.transport import OnProgress, Params, RpcError, ServerLostError, Transport
+from services.executor.domain.scheduling.heavy_work import WorkShare
 
 MAX_TOOLS, MAX_DISCOVERY_BYTES = 512, 3 * 1024 * 1024
 _MAX_PAGES = 64
@@ -45,8 +47,8 @@ class Definition:
 class McpSession:
     """One session with one server."""
 
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
+    def __init__(self, transport: Transport, share: WorkShare) -> None:
+        self._transport, self._share = transport, share
         self.server_name = self.server_version = self.protocol_version = ""
         self.definitions: dict[str, Definition] = {}
         self._modern = False
@@ -64,16 +66,9 @@ class McpSession:
         """Read every tool, and keep the definitions. Raises like a request, and ServerLostError beyond the bounds."""
         found: dict[str, Definition] = {}
         params: Params = {}
-        size = 0
         for _ in range(_MAX_PAGES):
             page = await self._request("tools/list", params)
-            tools = page.get("tools")
-            for tool in tools if isinstance(tools, list) else ():
-                definition = _definition(tool)
-                size += len(definition.document) if definition else 0
-                if definition is None or len(found) >= MAX_TOOLS or size > MAX_DISCOVERY_BYTES:
-                    continue
-                found.setdefault(definition.name, definition)
+            await self._share.run(partial(_add_definitions, found, page.get("tools")))
             cursor = page.get("nextCursor")
             if not isinstance(cursor, str) or not cursor:
                 self.definitions = found
@@ -121,15 +116,26 @@ class McpSession:
         return await self._transport.request(method, params, on_progress)
 
 
-def _definition(tool: Any) -> Definition | None:
-    """Return the definition of a listed tool; None for what is none."""
+def _add_definitions(found: dict[str, Definition], tools: Any) -> None:
+    """Add the tools of a page, as far as the bounds of one server allow."""
+    left = MAX_DISCOVERY_BYTES - sum(len(each.document) for each in found.values())
+    for tool in tools if isinstance(tools, list) else ():
+        definition = None if len(found) >= MAX_TOOLS else _definition(tool, left)
+        if definition is not None and definition.name not in found:
+            found[definition.name] = definition
+            left -= len(definition.document)
+
+
+def _definition(tool: Any, max_bytes: int) -> Definition | None:
+    """Return the definition of a listed tool; None for what is none, or has more bytes."""
     if not isinstance(tool, dict):
         return None
     name = tool.get("name")
     if not isinstance(name, str) or not 0 < len(name) <= _MAX_TEXT:
         return None
     try:
-        return Definition(name, dump(tool), digest(tool))
+        document = dump(tool)
+        return Definition(name, document, digest(tool)) if len(document) <= max_bytes else None
     except (MeshError, ValueError, TypeError):
         return None
 

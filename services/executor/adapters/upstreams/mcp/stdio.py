@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
-
-import orjson
 
 from libs.common.json.jsonio import dump
 from services.executor.adapters.sandbox.egress.listener import EgressListener
@@ -15,11 +14,14 @@ from services.executor.adapters.sandbox.port import ExitReport, SandboxedProcess
 from services.executor.adapters.upstreams.mcp.session import McpSession
 from services.executor.adapters.upstreams.mcp.transport import (
     AnswerTooLargeError,
+    Message,
     OnProgress,
     Params,
     ServerLostError,
-    result_of,
+    read_lines,
+    read_message,
 )
+from services.executor.domain.scheduling.heavy_work import WorkShare
 
 _CHUNK_BYTES = 64 * 1024
 _METHOD_NOT_FOUND = {"code": -32601, "message": "this client has no such method"}
@@ -33,10 +35,11 @@ _CANCELED, _LIST_CHANGED, _PROGRESS = (
 class StdioTransport:
     """Implements Transport. A server that sends something else than messages, or too much, is lost."""
 
-    def __init__(self, process: SandboxedProcess, max_bytes: int) -> None:
-        self._process, self._max_bytes = process, max_bytes
+    def __init__(self, process: SandboxedProcess, share: WorkShare, max_bytes: int) -> None:
+        """Large messages are parsed in the share of the owner."""
+        self._process, self._share, self._max_bytes = process, share, max_bytes
         self._writing = asyncio.Lock()
-        self._pending: dict[int, asyncio.Future[bytes]] = {}
+        self._pending: dict[int, asyncio.Future[Message]] = {}
         self._progress: dict[int, OnProgress] = {}
         self._next_id = 0
         self._lost: Exception | None = None
@@ -49,13 +52,14 @@ class StdioTransport:
             raise self._lost
         self._next_id += 1
         number = self._next_id
-        answer = self._pending[number] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self._pending[number] = answer
         if on_progress is not None:
             self._progress[number] = on_progress
             params = {**params, "_meta": {**params.get("_meta", {}), "progressToken": number}}
         try:
             await self._send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
-            return result_of(await answer, self._max_bytes)
+            return (await answer).result()
         except asyncio.CancelledError:
             self._request_stop(number)
             raise
@@ -95,47 +99,34 @@ class StdioTransport:
 
     async def _read(self) -> None:
         try:
-            async for line in self._lines():
-                await self._take(line)
+            async for line in read_lines(self._chunks(), self._max_bytes):
+                if line.strip():
+                    await self._take(line)
             self._fail(ServerLostError("the server ended"))
         except (ServerLostError, AnswerTooLargeError) as error:
             self._fail(error)
         except ConnectionError:
             self._fail(ServerLostError("the server ended"))
 
-    async def _lines(self) -> AsyncIterator[bytes]:
-        buffer = bytearray()
+    async def _chunks(self) -> AsyncIterator[bytes]:
         while chunk := await self._process.stdout.read(_CHUNK_BYTES):
-            buffer += chunk
-            while (end := buffer.find(b"\n")) >= 0:
-                line = bytes(buffer[:end]).strip()
-                del buffer[: end + 1]
-                if line:
-                    yield line
-            if len(buffer) > self._max_bytes:
-                raise AnswerTooLargeError(self._max_bytes)
+            yield chunk
 
     async def _take(self, line: bytes) -> None:
-        try:
-            message = orjson.loads(line)
-        except orjson.JSONDecodeError:
-            raise ServerLostError("the server wrote something else than messages to its standard output") from None
-        if not isinstance(message, dict):
-            raise ServerLostError("the server sent something else than a message")
-        method, number = message.get("method"), message.get("id")
-        if method is None:
-            self._answer(number, line)
-        elif number is not None:
-            await self._refuse(method, number)
-        elif method == _LIST_CHANGED:
+        message = await self._share.run_if_large(len(line), partial(read_message, line, self._max_bytes))
+        if message.method is None:
+            self._answer(message)
+        elif message.id is not None:
+            await self._refuse(message.method, message.id)
+        elif message.method == _LIST_CHANGED:
             self.list_changed.set()
-        elif method == _PROGRESS:
-            self._report_progress(message.get("params"))
+        elif message.method == _PROGRESS:
+            self._report_progress(message.fields.get("params"))
 
-    def _answer(self, number: Any, line: bytes) -> None:
-        answer = self._pending.get(number) if type(number) is int else None
+    def _answer(self, message: Message) -> None:
+        answer = self._pending.get(message.id) if type(message.id) is int else None
         if answer is not None and not answer.done():
-            answer.set_result(line)
+            answer.set_result(message)
 
     async def _refuse(self, method: Any, number: Any) -> None:
         """Answer a request of the server: this client offers nothing but to be alive."""
@@ -159,11 +150,13 @@ class StdioTransport:
 class ConfinedServer:
     """A server in its sandbox, from its start to its end. It serves one call at a time."""
 
-    def __init__(self, process: SandboxedProcess, max_bytes: int, gate: EgressListener | None = None) -> None:
+    def __init__(
+        self, process: SandboxedProcess, share: WorkShare, max_bytes: int, gate: EgressListener | None = None
+    ) -> None:
         self.calls = 0
         self.gate = gate
-        self.transport = StdioTransport(process, max_bytes)
-        self.session = McpSession(self.transport)
+        self.transport = StdioTransport(process, share, max_bytes)
+        self.session = McpSession(self.transport, share)
         self._process = process
         self._ended = asyncio.create_task(process.wait(), name="mcp-server-ended")
 

@@ -14,7 +14,9 @@ from libs.common.errors import Reason
 from services.executor.adapters.runners.packs.argv import MAX_BYTES
 from services.executor.domain.model import LogSource
 from services.executor.domain.tool import Access
+from services.executor.domain.validation_cost import INLINE_BYTES
 from services.executor.domain.volumes import Volume
+from services.executor.tests.held_thread import offloaded
 from services.executor.tests.packing import MIB, a_change, command_tool, confined, work
 from services.executor.tests.running import Running, Starting, own_tmp, processes_with, running, starting
 from services.executor.tests.waiting import until
@@ -43,6 +45,12 @@ async def test_programs_of_the_system_can_be_used(running: Running) -> None:
     tool = command_tool("/usr/bin/cat")
     assert await running.value(tool, work(text="hello")) == {"text": "hello"}
     assert running.sandbox_for(tool) == "process/bubblewrap command /usr/bin/cat"
+
+
+async def test_a_large_result_is_parsed_beside_the_event_loop(running: Running) -> None:
+    text = "x" * (INLINE_BYTES + 1)
+    call = running.value(command_tool("/usr/bin/cat"), work(text=text))
+    assert await offloaded(running.heavy_work, call) == {"text": text}
 
 
 async def test_the_sandbox_label_names_the_pack(running: Running) -> None:

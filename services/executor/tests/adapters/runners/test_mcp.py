@@ -29,7 +29,10 @@ from services.executor.adapters.sandbox.rootfs import interpreter_path
 from services.executor.adapters.upstreams import servers
 from services.executor.adapters.upstreams.directory import UpstreamDirectory
 from services.executor.adapters.upstreams.servers import Servers
+from services.executor.domain.scheduling.heavy_work import HeavyWork, Principal
 from services.executor.domain.tool import Tool
+from services.executor.domain.validation_cost import INLINE_BYTES
+from services.executor.tests.held_thread import offloaded
 from services.executor.tests.memory_channel import MemoryChannel
 from services.executor.tests.packing import MIB, work
 from services.executor.tests.samples import a_tool
@@ -51,7 +54,10 @@ class Upstreams:
         self.tools = folder / "tools.json"
         self.checks: list[str] = []
         sandboxes = {"process": BubblewrapSandbox("test")}
-        self._environment = RunnerEnvironment(sandboxes, LOG, egress=lambda: EgressProxy(internal))
+        self.heavy_work = HeavyWork(threads=1)
+        self._environment = RunnerEnvironment(
+            sandboxes, LOG, egress=lambda: EgressProxy(internal), heavy_work=self.heavy_work
+        )
         self._servers = Servers(self._environment, internal, max_bytes=MIB)
         self._directory = UpstreamDirectory(grpc.aio.insecure_channel("127.0.0.1:1"), LOG)
         self.pool: WorkerPool[Any] = WorkerPool(PoolLimits(start_seconds=300), LOG)
@@ -125,6 +131,14 @@ async def test_a_confined_server_is_called_in_a_process_of_the_caller(upstreams:
     assert seen[0]["environment"]["GREETING"] == "hi"
     assert not [name for name in seen[0]["environment"] if "TOOLMESH" in name or "DATABASE" in name]
     assert str(upstreams.runner.sandbox_for(upstreams.tool("say"))).startswith("process/bubblewrap mcp /")
+
+
+async def test_a_large_answer_of_a_confined_server_is_parsed_beside_the_event_loop(upstreams: Upstreams) -> None:
+    upstreams.add_confined()
+    tool, text = upstreams.tool("say"), "x" * (INLINE_BYTES + 1)
+    await upstreams.value(tool, text="warm")
+    result = await offloaded(upstreams.heavy_work, upstreams.value(tool, text=text))
+    assert result == {"content": [{"type": "text", "text": text}]}
 
 
 async def test_structured_content_is_the_result_where_it_is_declared(upstreams: Upstreams) -> None:
@@ -228,9 +242,9 @@ def serving(revision: str) -> Callable[[], Any]:
 
     @server.tool()
     def greet(name: str) -> str:
-        """Greets somebody by name."""
-        if name == "nobody":
-            raise ValueError("nobody is there")
+        """Greets a person by name."""
+        if name == "absent":
+            raise ValueError("there is no such person")
         return f"Hello {name}"
 
     return lambda: server.streamable_http_app(stateless_http=revision == "stateless")
@@ -279,7 +293,7 @@ async def remote_tool(upstreams: Upstreams, url: str) -> Tool:
     upstreams.add_remote(url)
     config = upstreams._directory.get("fix")
     assert config is not None
-    server = upstreams._servers.connect(config)
+    server = upstreams._servers.connect(config, Principal("", "test"))
     await server.open()
     accepted = server.session.definitions["greet"].digest
     await server.close()
@@ -292,9 +306,17 @@ async def test_a_server_over_http_is_called(upstreams: Upstreams, revision: str)
         tool = await remote_tool(upstreams, url)
         for name in ("Ada", "Grace"):
             assert await upstreams.value(tool, name=name) == {"result": f"Hello {name}"}
-        assert (await upstreams.failure(tool, name="nobody")).reason is Reason.EXECUTION_FAILED
+        assert (await upstreams.failure(tool, name="absent")).reason is Reason.EXECUTION_FAILED
         assert upstreams.runner.sandbox_for(tool) == "remote/http mcp 127.0.0.1"
     assert (await upstreams.failure(tool, name="Ada")).reason in (Reason.TOOL_CRASHED, Reason.EXTERNAL_UNAVAILABLE)
+
+
+async def test_a_large_answer_over_http_is_parsed_beside_the_event_loop(upstreams: Upstreams) -> None:
+    async with served(serving("stateless")()) as url:
+        tool, name = await remote_tool(upstreams, url), "x" * (INLINE_BYTES + 1)
+        await upstreams.value(tool, name="warm")
+        result = await offloaded(upstreams.heavy_work, upstreams.value(tool, name=name))
+        assert result == {"result": f"Hello {name}"}
 
 
 class ModernOnly:

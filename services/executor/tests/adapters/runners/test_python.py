@@ -15,6 +15,8 @@ from libs.common.redaction.scanner import Scanner
 from services.executor.adapters.runners.worker.pool import PoolLimits
 from services.executor.domain.model import LogLine, LogSource
 from services.executor.domain.tool import Effect
+from services.executor.domain.validation_cost import INLINE_BYTES
+from services.executor.tests.held_thread import offloaded
 from services.executor.tests.packing import MIB, confined, python_tool, work
 from services.executor.tests.running import Running, Starting, own_tmp, processes_with, running, starting
 from services.executor.tests.waiting import until
@@ -289,6 +291,12 @@ async def test_cpu_time_is_limited_per_call(running: Running) -> None:
     error = await running.failure(tool, work(seconds=1.0))
     assert error.reason is Reason.RESOURCE_LIMIT_EXCEEDED
     assert error.metadata["limit"] == "cpu"
+
+
+async def test_a_large_result_is_parsed_beside_the_event_loop(running: Running) -> None:
+    size = INLINE_BYTES + 1
+    call = running.value(python_tool("tricks/plain:large"), work(size=size))
+    assert len(await offloaded(running.heavy_work, call)) == size
 
 
 async def test_many_small_values_are_refused(running: Running) -> None:

@@ -18,11 +18,14 @@ from libs.common.url_template import parse_url_template
 from services.executor.adapters.runners.http.client import HttpClient
 from services.executor.adapters.runners.http.connections import HttpConnections
 from services.executor.adapters.runners.http.runner import HttpRunner
+from services.executor.adapters.runners.worker.frames import MAX_VALUES
 from services.executor.domain.http.endpoint import HttpEndpoint, Parameter, Place, SecretUse
 from services.executor.domain.model import RunRequest, RunResult
 from services.executor.domain.resilience.circuit import CircuitConfig
 from services.executor.domain.resilience.retry import RetryPolicy
+from services.executor.domain.scheduling.heavy_work import HeavyWork
 from services.executor.domain.tool import Access, Confinement, Effect, Mutation, Tool
+from services.executor.domain.validation_cost import INLINE_BYTES
 from services.executor.tests.adapters.runners.http.services import (
     MemorySecrets,
     OwnCircuits,
@@ -33,11 +36,12 @@ from services.executor.tests.adapters.runners.http.services import (
     never,
     raw,
 )
+from services.executor.tests.held_thread import offloaded
 from services.executor.tests.memory_channel import MemoryChannel
 from services.executor.tests.samples import a_tool
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)
-LIMIT = 65_536
+LIMIT = 4 << 20
 FAST = RetryPolicy(max_attempts=3, longest_delay=0.01)
 
 
@@ -53,7 +57,10 @@ class Caller:
     def __init__(self, service: Service, secrets: MemorySecrets) -> None:
         self.service, self.secrets = service, secrets
         self.circuits = OwnCircuits()
-        self.runner = HttpRunner(LOOPBACK, secrets, self.circuits, SystemClock(), Log("executor"), output_bytes=LIMIT)
+        self.heavy_work = HeavyWork(threads=1)
+        self.runner = HttpRunner(
+            LOOPBACK, secrets, self.circuits, SystemClock(), Log("executor"), self.heavy_work, output_bytes=LIMIT
+        )
 
     def tool(
         self, method: str = "GET", path: str = "/orders/{id}", *, retry: RetryPolicy | None = None, **more: Any
@@ -68,13 +75,17 @@ class Caller:
             confinement=Confinement(access=Access.NETWORK, hosts=hosts, ports=ports),
         )
 
-    async def run(self, tool: Tool, seconds: float = 60.0, key: str = "", **arguments: Any) -> RunResult:
-        work = RunRequest("i1", {"id": "7", **arguments}, seconds, tenant="acme", idempotency_key=key)
+    async def run(
+        self, tool: Tool, seconds: float = 60.0, key: str = "", tenant: str = "acme", **arguments: Any
+    ) -> RunResult:
+        work = RunRequest("i1", {"id": "7", **arguments}, seconds, tenant=tenant, idempotency_key=key)
         return await self.runner.run(tool, work)
 
-    async def failure(self, tool: Tool, seconds: float = 60.0, key: str = "", **arguments: Any) -> MeshError:
+    async def failure(
+        self, tool: Tool, seconds: float = 60.0, key: str = "", tenant: str = "acme", **arguments: Any
+    ) -> MeshError:
         with pytest.raises(MeshError) as caught:
-            await self.run(tool, seconds, key, **arguments)
+            await self.run(tool, seconds, key, tenant, **arguments)
         return caught.value
 
 
@@ -138,6 +149,19 @@ async def test_every_bad_answer_has_its_reason(caller: Caller, service: Service,
     service.replies = [reply]
     assert (await caller.failure(caller.tool())).reason is reason
     assert len(service.requests) == 1
+
+
+async def test_a_large_answer_is_parsed_beside_the_event_loop(caller: Caller, service: Service) -> None:
+    text = "x" * (INLINE_BYTES + 1)
+    service.replies = [answer(f'["{text}"]'.encode())]
+    result = await offloaded(caller.heavy_work, caller.run(caller.tool()))
+    assert result.value == [text]
+
+
+async def test_an_answer_of_very_many_values_is_refused(caller: Caller, service: Service) -> None:
+    service.replies = [answer(b"[" + b"0," * MAX_VALUES + b"0]")]
+    tool = replace(caller.tool(), max_result_bytes=LIMIT)
+    assert (await caller.failure(tool)).reason is Reason.RESULT_TOO_LARGE
 
 
 async def test_a_service_that_hangs_is_left_in_time(caller: Caller, service: Service) -> None:
@@ -207,6 +231,21 @@ async def test_a_retry_that_succeeds_is_a_success(caller: Caller, service: Servi
     service.replies = [raw(b""), answer(b"{}", "500 Oops"), answer(b'{"ok":true}')]
     assert (await caller.run(caller.tool(retry=FAST))).value == {"ok": True}
     assert len(service.requests) == 3
+
+
+async def test_the_failures_of_one_tenant_do_not_use_up_the_retries_of_another(
+    caller: Caller, service: Service
+) -> None:
+    # Says nothing about the health of the service, so that no circuit opens.
+    service.replies = [answer(b"{}", "429 Too Many Requests")]
+    tool = caller.tool(retry=FAST)
+    sent = -FAST.max_attempts
+    while len(service.requests) - sent > 1:
+        sent = len(service.requests)
+        await caller.failure(tool, tenant="loud")
+    sent = len(service.requests)
+    await caller.failure(tool, tenant="quiet")
+    assert len(service.requests) - sent == FAST.max_attempts
 
 
 async def test_a_request_that_never_left_may_be_sent_again_whatever_its_method(
@@ -315,6 +354,7 @@ async def test_a_host_with_a_forbidden_address_is_not_connected_to(
         OwnCircuits(),
         SystemClock(),
         Log("executor"),
+        HeavyWork(),
         output_bytes=LIMIT,
     )
     url = parse_url_template(f"{scheme}://rebound.example:{service.port}/x")
