@@ -26,7 +26,7 @@ from libs.common.runtime.clock import SystemClock
 from libs.common.runtime.process import run
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
-from services.executor import wiring
+from services.executor import storage_wiring, wiring
 from services.executor.adapters.idempotency.claims import PostgresClaims
 from services.executor.adapters.runners.builtin import BuiltinRunner
 from services.executor.builtin.tool import read_only_manifest
@@ -207,7 +207,7 @@ def bookings() -> list[Any]:
 async def build(settings: Settings, log: Log, tracing: Tracing) -> RpcApplication:
     """Compose an executor that books."""
     clock = SystemClock()
-    wiring.PostgresClaims = MortalClaims  # type: ignore[attr-defined, misc]
+    storage_wiring.PostgresClaims = MortalClaims  # type: ignore[attr-defined, misc]
     tools = [*wiring.builtin_tools(clock), *bookings()]
     return wiring.compose(settings, log, tracing, clock=clock, tools=tools, builtin_runner=BookingRunner)
 

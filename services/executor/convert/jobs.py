@@ -17,7 +17,7 @@ from libs.common.errors import MeshError, Reason
 from libs.common.rpc.status import envelope
 from services.executor.convert.checkpoints import callback_of, checkpoint_of
 from services.executor.convert.invocation import envelope_of, request_of
-from services.executor.domain import errors
+from services.executor.domain.jobs import errors as job_errors
 from services.executor.domain.jobs.event import (
     InputAsked,
     JobEvent,
@@ -126,7 +126,7 @@ def client_message_of(request: pb.StreamInvocationRequest) -> ClientMessage:
             return Cancel()
         case "acknowledge":
             return Acknowledge(request.acknowledge.sequence)
-    raise errors.stream_not_opened("only the first message of a stream starts an invocation or attaches to one")
+    raise job_errors.stream_not_opened("only the first message of a stream starts an invocation or attaches to one")
 
 
 def heartbeat_of(now: datetime) -> Timestamp:

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from libs.common.errors import MeshError, Reason
 from libs.common.runtime.clock import Clock
-from services.executor.domain import errors
+from services.executor.domain import errors, run_errors
 from services.executor.domain.model import Request
 from services.executor.domain.tool import TimeoutClass, Tool
 
@@ -87,7 +87,11 @@ def start_limit_for(request: Request, deadline: Deadline, clock: Clock, longest:
     """Return how long a call waits for its sandbox: at most `longest`, its deadline and the lifetime of its token."""
     seconds = min(deadline.run_until - clock.monotonic(), longest)
     authority = request.caller.authority_ends - clock.now().timestamp()
-    return Limit(authority, errors.authority_ended) if authority < seconds else Limit(seconds, errors.sandbox_not_ready)
+    return (
+        Limit(authority, errors.authority_ended)
+        if authority < seconds
+        else Limit(seconds, run_errors.sandbox_not_ready)
+    )
 
 
 def _reserve(left: float) -> float:

@@ -15,7 +15,6 @@ _MAX_MESSAGE = 500
 # How long a caller waits before it asks again whether its ticket is approved.
 _POLL_SECONDS = 5.0
 NO_RUNNER = "no_runner"
-CLAIM_LOST = "claim_lost"
 """The state of a tool that this executor lacks."""
 
 
@@ -145,7 +144,7 @@ def cannot_be_previewed(version: str) -> MeshError:
     return MeshError(Reason.FAILED_PRECONDITION, message=message, metadata={"tool_version": version})
 
 
-def word_broken(version: str, effects: int) -> MeshError:
+def undeclared_effects(version: str, effects: int) -> MeshError:
     """The tool had undeclared side effects. They were rolled back, and the tool is quarantined."""
     return MeshError(Reason.SIDE_EFFECT_VIOLATION, metadata={"tool_version": version, "violations": str(effects)})
 
@@ -168,7 +167,7 @@ def other_session() -> MeshError:
     return MeshError(Reason.AUTHORITY_EXCEEDED, message=OTHER_SESSION, violations=_beyond(SESSION, OTHER_SESSION))
 
 
-def resources_untold(most: int, longest: int) -> MeshError:
+def too_many_resources(most: int, longest: int) -> MeshError:
     """The arguments name more resources than a policy check can carry."""
     message = f"name at most {most} resources of at most {longest} characters"
     return arguments_invalid([Violation("", "resources", message)])
@@ -190,7 +189,7 @@ def budget_exhausted(source: str, kind: str) -> MeshError:
     return MeshError(Reason.BUDGET_EXHAUSTED, metadata={"limit": source, "exceeded": kind})
 
 
-def spending_uncounted() -> MeshError:
+def budget_unavailable() -> MeshError:
     """The budget of the call cannot be counted now, so it must not run."""
     message = "the budget of the call cannot be counted now"
     return MeshError(Reason.SERVICE_UNAVAILABLE, message=message, retry_after=1.0)
@@ -257,37 +256,6 @@ def record_refused() -> MeshError:
     return MeshError(Reason.AUDIT_RECORD_INVALID)
 
 
-def key_conflict() -> MeshError:
-    return MeshError(Reason.IDEMPOTENCY_CONFLICT)
-
-
-def outcome_unknown(invocation_id: str, key: str) -> MeshError:
-    """An earlier call with the key may or may not have had its effect, and repeating it could double it."""
-    return MeshError(Reason.UNKNOWN_OUTCOME, metadata={"first_invocation": invocation_id, "key": key})
-
-
-def key_not_found() -> MeshError:
-    """The key does not exist, expired, or belongs to another tenant: the error does not say which."""
-    return MeshError(Reason.NOT_FOUND)
-
-
-def key_not_settleable(key: str, state: str) -> MeshError:
-    """The outcome of the key is known, or its call is under way."""
-    message = "only a key whose outcome is unknown or unresolved can be settled"
-    return MeshError(Reason.FAILED_PRECONDITION, message=message, metadata={"key": key, "state": state})
-
-
-def owners_lost(key: str) -> MeshError:
-    """Every executor that ran the call died. Nothing was changed; the call is not tried again."""
-    metadata = {"cause": "executor_lost", "effect": "none", "key": key}
-    return MeshError(Reason.TOOL_CRASHED, metadata=metadata, retryable=False)
-
-
-def key_not_stored() -> MeshError:
-    """The store of idempotency keys does not answer, so the changes of the run are discarded."""
-    return MeshError(Reason.SERVICE_UNAVAILABLE, retry_after=1.0)
-
-
 def unexpected() -> MeshError:
     return MeshError(Reason.INTERNAL)
 
@@ -305,53 +273,6 @@ def traffic_exceeded(host: str) -> MeshError:
 def sandbox_missing(sandbox: str, why: str) -> MeshError:
     """The sandbox that the tool requires is not available. It never runs in a weaker one."""
     return MeshError(Reason.SANDBOX_UNAVAILABLE, message=why, metadata={"sandbox": sandbox})
-
-
-def tool_raised(kind: str) -> MeshError:
-    """The tool raised an exception. The caller gets its type; its text goes to the log only."""
-    message = "The tool's own code failed; the executor's log says how."
-    return MeshError(Reason.EXECUTION_FAILED, message=message, metadata={"exception": kind} if kind else {})
-
-
-def partly_done(message: str) -> MeshError:
-    """The tool reports that it did only a part of the request."""
-    return MeshError(Reason.PARTIAL_FAILURE, message=message)
-
-
-def partly_kept(kept: int, of: int, cause: str) -> MeshError:
-    """Only some changes of a run could be committed. `cause` is changed (concurrently) or failed."""
-    return MeshError(Reason.PARTIAL_FAILURE, metadata={"kept": str(kept), "changes": str(of), "cause": cause})
-
-
-def stream_discarded(parts: int) -> MeshError:
-    """The tool failed after some parts of its stream. None of them is a result."""
-    return MeshError(Reason.STREAM_DISCARDED, metadata={"parts": str(parts)})
-
-
-def out_of_memory() -> MeshError:
-    return MeshError(Reason.TOOL_OUT_OF_MEMORY)
-
-
-def worker_lost() -> MeshError:
-    """The worker process ended without an answer, or sent an invalid one."""
-    return MeshError(Reason.TOOL_CRASHED)
-
-
-def volume_too_large(volume: str, limit: int) -> MeshError:
-    """The files of a volume exceed the scratch space of the run."""
-    metadata = {"limit": "scratch", "volume": volume, "limit_bytes": str(limit)}
-    return MeshError(Reason.RESOURCE_LIMIT_EXCEEDED, metadata=metadata)
-
-
-def not_carried_over(volume: str) -> MeshError:
-    """A link, a device, a file of another user or the like is in a volume after the run. The run is rolled back."""
-    message = "the tool left something in a volume that is neither a file nor a folder of its own"
-    return MeshError(Reason.EXECUTION_FAILED, message=message, metadata={"volume": volume})
-
-
-def preview_unknown() -> MeshError:
-    """The tool uses the network and has no preview function, so it cannot be previewed safely."""
-    return MeshError(Reason.EXECUTION_FAILED, message="the tool does not support previews")
 
 
 def queue_full(tool: str, retry_after: float) -> MeshError:
@@ -413,93 +334,6 @@ def stored_result_not_found() -> MeshError:
 def offset_beyond(size: int) -> MeshError:
     """The offset is beyond the end of the stored result."""
     return MeshError(Reason.INVALID_REQUEST, violations=[Violation("offset", "range", f"is beyond {size} bytes")])
-
-
-def claim_lost() -> MeshError:
-    """Another executor took the claim over, because this one did not renew it. A retry finds the outcome."""
-    message, metadata = "another executor has taken the call over", {"state": CLAIM_LOST}
-    return MeshError(Reason.SERVICE_UNAVAILABLE, message=message, metadata=metadata, retry_after=1.0)
-
-
-def volume_busy(volume: str) -> MeshError:
-    """An earlier call may have changed the volume, which cannot be read now."""
-    message = "the outcome of an earlier call cannot be determined now"
-    return MeshError(Reason.SERVICE_UNAVAILABLE, message=message, metadata={"volume": volume}, retry_after=1.0)
-
-
-def status_unavailable(tool: str) -> MeshError:
-    """An earlier call may have had its effect, and the status tool is unavailable."""
-    message = "the outcome of an earlier call cannot be determined now"
-    return MeshError(Reason.SERVICE_UNAVAILABLE, message=message, metadata={"status_tool": tool}, retry_after=1.0)
-
-
-def status_tool_writes(version: str) -> MeshError:
-    """The status tool is not read-only, so it is not called."""
-    message = "a status tool must be read-only"
-    return MeshError(Reason.FAILED_PRECONDITION, message=message, metadata={"tool_version": version})
-
-
-def sandbox_failed(why: str) -> MeshError:
-    """The sandbox could not be set up, so nothing ran."""
-    return MeshError(Reason.SANDBOX_UNAVAILABLE, metadata={"why": why})
-
-
-def sandbox_not_ready() -> MeshError:
-    """The sandbox did not start in time. A worker continues to start, so a retry may find it ready."""
-    return MeshError(Reason.SANDBOX_NOT_READY, retry_after=1.0)
-
-
-def start_unconfirmed() -> MeshError:
-    """The sandbox of a program did not confirm its start in time. The program may have run."""
-    message = "the sandbox did not confirm its start in time"
-    return MeshError(Reason.SERVICE_UNAVAILABLE, message=message, metadata={"outcome": "unknown"}, retry_after=1.0)
-
-
-def limit_reached(limit: str) -> MeshError:
-    """The run exceeded a limit: cpu, processes or file_size."""
-    return MeshError(Reason.RESOURCE_LIMIT_EXCEEDED, metadata={"limit": limit})
-
-
-def crashed(cause: str) -> MeshError:
-    return MeshError(Reason.TOOL_CRASHED, metadata={"cause": cause})
-
-
-def exited(code: int) -> MeshError:
-    """The tool's process exited with a failure code."""
-    message = "The tool's program ended in failure; the executor's log has what it wrote."
-    return MeshError(Reason.EXECUTION_FAILED, message=message, metadata={"exit_code": str(code)})
-
-
-def question_not_open(input_id: str, open_id: str) -> MeshError:
-    """The invocation does not wait with this question: it was answered, or its tool was started again since."""
-    message = "the invocation does not wait for an answer to this question"
-    metadata = {"input_id": input_id, **({"open_input_id": open_id} if open_id else {})}
-    return MeshError(Reason.FAILED_PRECONDITION, message=message, metadata=metadata)
-
-
-def stream_not_opened(message: str) -> MeshError:
-    """The first message of a stream neither starts an invocation nor attaches to one, or a later one does."""
-    return MeshError(Reason.INVALID_REQUEST, message=message)
-
-
-def stream_only() -> MeshError:
-    """Only an invocation that a stream starts can be cancelled with it."""
-    message = "is for StreamInvocation: an invocation without a stream would be cancelled at once"
-    return MeshError(Reason.INVALID_REQUEST, violations=[Violation("on_disconnect", "stream_only", message)])
-
-
-def invocation_not_found(invocation_id: str) -> MeshError:
-    """There is no such invocation, or it is another caller's: the error is the same for both."""
-    return MeshError(Reason.INVOCATION_NOT_FOUND, metadata={"invocation": f"invocations/{invocation_id}"})
-
-
-def parent_over(invocation_id: str) -> MeshError:
-    """The invocation has ended, or is being cancelled, so that no other can become a part of it."""
-    return MeshError(
-        Reason.FAILED_PRECONDITION,
-        message="the parent has ended or is being cancelled",
-        metadata={"invocation": f"invocations/{invocation_id}"},
-    )
 
 
 def secret_store_unavailable(name: str) -> MeshError:

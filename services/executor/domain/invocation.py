@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
+from dataclasses import InitVar, dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -25,165 +26,120 @@ from services.executor.domain.tool import Effect, Tool, VersionIdentity
 StartSpan = Callable[[str], AbstractContextManager[None]]
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Invocation:
     """The mutable state of one call. Only its use case and phases write to it."""
 
-    __slots__ = (
-        "approval",
-        "arguments",
-        "attempts",
-        "awaited_ticket",
-        "before_run",
-        "began",
-        "call_input",
-        "caller_left",
-        "changed",
-        "changes",
-        "channel",
-        "claim",
-        "clock",
-        "closed",
-        "committing",
-        "context",
-        "costs",
-        "deadline",
-        "decision",
-        "decision_record",
-        "effects",
-        "enter",
-        "evidence",
-        "foreseen",
-        "forget_commit",
-        "history",
-        "hooks",
-        "invocation_id",
-        "pause_timer",
-        "payload",
-        "phases",
-        "prepared",
-        "preview",
-        "question",
-        "reason",
-        "refused_calls",
-        "replayed",
-        "request",
-        "reservation",
-        "resources",
-        "restore",
-        "result_id",
-        "resumed_from",
-        "retrieved",
-        "run_id",
-        "run_started",
-        "sandbox",
-        "scanner",
-        "settling",
-        "small",
-        "start_wait",
-        "ticket",
-        "tool",
-        "unavailable",
-        "undo",
-        "violations",
-    )
+    request: Request
+    clock: Clock
+    start_span: InitVar[StartSpan | None]
+    preview: bool = field(default=False, kw_only=True)
+    """True for a preview: the tool must have no effect."""
+    invocation_id: str = field(default="", kw_only=True)
+    """That of a job. Other calls get a new one."""
+    attempt: InitVar[int] = field(default=1, kw_only=True)
+    """That of a job. Other calls are made once."""
 
-    def __init__(
-        self,
-        request: Request,
-        clock: Clock,
-        start_span: StartSpan | None,
-        *,
-        preview: bool = False,
-        invocation_id: str = "",
-        attempt: int = 1,
-    ) -> None:
-        """`invocation_id` and `attempt` are those of a job; other calls are made once and get a new id."""
-        self.invocation_id = invocation_id or new_id()
+    # Identity and time.
+    run_id: str = field(init=False)
+    """Identifies this attempt. A former attempt that comes back late changes nothing of it."""
+    began: float = field(init=False)
+    deadline: Deadline = field(init=False)
+    history: StateHistory = field(init=False, default_factory=StateHistory)
+    enter: Callable[[State], None] = field(init=False)
+    """Enters a state that the transition table allows."""
+    phases: Phases = field(init=False)
+
+    # The job that the call is an attempt of, if any.
+    before_run: Callable[[], Awaitable[None]] | None = field(init=False, default=None)
+    """Awaited before the tool runs. Raises if it must not."""
+    channel: RunChannel | None = field(init=False, default=None)
+    """Connects the run with its job; None for a call that a caller waits for."""
+    pause_timer: Callable[[], AbstractContextManager[None]] | None = field(init=False, default=None)
+    """Stops the time of the tool while its caller takes its own; None while no tool runs."""
+    restore: Callable[[Tool], Awaitable[RestoredState]] | None = field(init=False, default=None)
+    """Finds where a run of a job starts; None for other calls, and for jobs that lost too many replicas."""
+    resumed_from: str = field(init=False, default="")
+    """The checkpoint that the run started from, for records; empty for the beginning."""
+    attempts: int = field(init=False, default=0)
+
+    # The tool and its arguments.
+    tool: Tool | None = field(init=False, default=None)
+    unavailable: VersionIdentity | None = field(init=False, default=None)
+    """The version that the call asks for, if it exists and may not run."""
+    arguments: dict[str, Any] = field(init=False, default_factory=dict)
+    """The arguments that hooks and policy judge."""
+    call_input: dict[str, Any] | None = field(init=False, default=None)
+    """The arguments that the tool gets, where the mesh adds internal ones; None if they are the same."""
+    changes: tuple[Change, ...] = field(init=False, default=())
+    payload: PayloadDigest | None = field(init=False, default=None)
+    """The arguments as records show them."""
+    scanner: Scanner | None = field(init=False, default=None)
+    """Redacts what is shown of this call; it knows the sensitive values of the arguments. None before they are
+    known."""
+    resources: tuple[str, ...] = field(init=False, default=())
+    """The resources that the arguments name."""
+    small: bool = field(init=False, default=True)
+    """True if its arguments are small enough to be handled on the event loop."""
+
+    # The decision, its approval, and what the call holds.
+    question: Question | None = field(init=False, default=None)
+    decision: Decision | None = field(init=False, default=None)
+    decision_record: str = field(init=False, default="")
+    ticket: str = field(init=False, default="")
+    """The ticket that it asked for or uses, by name."""
+    awaited_ticket: Callable[[str], Awaitable[str]] | None = field(init=False, default=None)
+    """Finds, by tool, the ticket of the job that the same key started; None for a call that cannot wait for one."""
+    approval: Ticket | None = field(init=False, default=None)
+    """The approved ticket that it redeems just before its run."""
+    claim: Claim | None = field(init=False, default=None)
+    reservation: Reservation | None = field(init=False, default=None)
+    settling: asyncio.Task[None] | None = field(init=False, default=None)
+    refused_calls: int = field(init=False, default=1)
+    """How many refused calls its record stands for."""
+
+    # The run.
+    sandbox: str = field(init=False, default="")
+    start_wait: float = field(init=False, default=0.0)
+    """The seconds that it waited for its sandbox to start."""
+    run_started: float | None = field(init=False, default=None)
+    changed: tuple[str, ...] = field(init=False, default=())
+    context: tuple[str, ...] = field(init=False, default=())
+    hooks: tuple[str, ...] = field(init=False, default=())
+    effects: tuple[Effect, ...] = field(init=False, default=())
+    """The changes that the call made: committed ones, and those that the tool reported outside its sandbox."""
+    foreseen: tuple[Effect, ...] = field(init=False, default=())
+    """The changes that a preview predicts, or that are being committed."""
+    violations: tuple[Effect, ...] = field(init=False, default=())
+    costs: tuple[tuple[str, int], ...] = field(init=False, default=())
+    """The price of the call and the reported costs, by category."""
+    undo: dict[str, Any] | None = field(init=False, default=None)
+
+    # The outcome and its commit.
+    evidence: list[str] = field(init=False, default_factory=list)
+    result_id: str = field(init=False, default="")
+    retrieved: datetime | None = field(init=False, default=None)
+    """When a cached result was computed, where one is used."""
+    replayed: bool = field(init=False, default=False)
+    reason: Reason | None = field(init=False, default=None)
+    closed: bool = field(init=False, default=False)
+    """True once the record of its outcome was handed to the log."""
+    committing: bool = field(init=False, default=False)
+    """True once its effects are being committed. A failing sibling no longer cancels it."""
+    prepared: bool = field(init=False, default=False)
+    """True once its result is stored under its key, to be found if this process dies during the commit."""
+    forget_commit: Callable[[], Awaitable[None]] | None = field(init=False, default=None)
+    """Removes the note of the commit, once the outcome is settled."""
+    caller_left: bool = field(init=False, default=False)
+    """True if the caller left during the commit. The outcome is recorded all the same."""
+
+    def __post_init__(self, start_span: StartSpan | None, attempt: int) -> None:
+        self.invocation_id = self.invocation_id or new_id()
         self.run_id = self.invocation_id if attempt == 1 else f"{self.invocation_id}.{attempt}"
-        """Identifies this attempt. A former attempt that comes back late changes nothing of it."""
-        self.before_run: Callable[[], Awaitable[None]] | None = None
-        """Awaited before the tool runs. Raises if it must not."""
-        self.channel: RunChannel | None = None
-        """Connects the run with its job; None for a call that a caller waits for."""
-        self.pause_timer: Callable[[], AbstractContextManager[None]] | None = None
-        """Stops the time of the tool while its caller takes its own; None while no tool runs."""
-        self.restore: Callable[[Tool], Awaitable[RestoredState]] | None = None
-        """Finds where a run of a job starts; None for other calls, and for jobs that lost too many replicas."""
-        self.resumed_from = ""
-        """The checkpoint that the run started from, for records; empty for the beginning."""
-        self.request = request
-        self.preview = preview
-        """True for a preview: the tool must have no effect."""
-        self.clock = clock
-        self.began = clock.monotonic()
-        self.deadline = Deadline(request, self.began)
-        self.history = StateHistory()
+        self.began = self.clock.monotonic()
+        self.deadline = Deadline(self.request, self.began)
         self.enter = self.history.enter
-        """Enters a state that the transition table allows."""
-        self.phases = Phases(clock, start_span)
-        self.tool: Tool | None = None
-        self.unavailable: VersionIdentity | None = None
-        """The version that the call asks for, if it exists and may not run."""
-        self.arguments: dict[str, Any] = {}
-        """The arguments that hooks and policy judge."""
-        self.call_input: dict[str, Any] | None = None
-        """The arguments that the tool gets, where the mesh adds internal ones; None if they are the same."""
-        self.changes: tuple[Change, ...] = ()
-        self.payload: PayloadDigest | None = None
-        """The arguments as records show them."""
-        self.scanner: Scanner | None = None
-        """Redacts what is shown of this call; it knows the sensitive values of the arguments. None before they are
-        known."""
-        self.resources: tuple[str, ...] = ()
-        """The resources that the arguments name."""
-        self.small = True
-        """True if its arguments are small enough to be handled on the event loop."""
-        self.question: Question | None = None
-        self.decision: Decision | None = None
-        self.ticket = ""
-        """The ticket that it asked for or uses, by name."""
-        self.awaited_ticket: Callable[[str], Awaitable[str]] | None = None
-        """Finds, by tool, the ticket of the job that the same key started; None for a call that cannot wait for one."""
-        self.approval: Ticket | None = None
-        """The approved ticket that it redeems just before its run."""
-        self.decision_record = ""
-        self.evidence: list[str] = []
-        self.claim: Claim | None = None
-        self.reservation: Reservation | None = None
-        self.settling: asyncio.Task[None] | None = None
-        self.start_wait = 0.0
-        """The seconds that it waited for its sandbox to start."""
-        self.run_started: float | None = None
-        self.changed: tuple[str, ...] = ()
-        self.context: tuple[str, ...] = ()
-        self.hooks: tuple[str, ...] = ()
-        self.effects: tuple[Effect, ...] = ()
-        """The changes that the call made: committed ones, and those that the tool reported outside its sandbox."""
-        self.foreseen: tuple[Effect, ...] = ()
-        """The changes that a preview predicts, or that are being committed."""
-        self.violations: tuple[Effect, ...] = ()
-        self.costs: tuple[tuple[str, int], ...] = ()
-        """The price of the call and the reported costs, by category."""
-        self.undo: dict[str, Any] | None = None
-        self.attempts = 0
-        self.refused_calls = 1
-        """How many refused calls its record stands for."""
-        self.result_id = ""
-        self.retrieved: datetime | None = None
-        """When a cached result was computed, where one is used."""
-        self.sandbox = ""
-        self.replayed = False
-        self.reason: Reason | None = None
-        self.closed = False
-        """True once the record of its outcome was handed to the log."""
-        self.committing = False
-        """True once its effects are being committed. A failing sibling no longer cancels it."""
-        self.prepared = False
-        """True once its result is stored under its key, to be found if this process dies during the commit."""
-        self.forget_commit: Callable[[], Awaitable[None]] | None = None
-        """Removes the note of the commit, once the outcome is settled."""
-        self.caller_left = False
-        """True if the caller left during the commit. The outcome is recorded all the same."""
+        self.phases = Phases(self.clock, start_span)
 
     @property
     def state(self) -> State:

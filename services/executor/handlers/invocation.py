@@ -14,7 +14,7 @@ from libs.common.call_context import serving
 from libs.common.rpc.status import envelope
 from libs.common.runtime.clock import Clock
 from services.executor.convert import jobs as convert_jobs
-from services.executor.domain import errors
+from services.executor.domain.jobs import errors as job_errors
 from services.executor.domain.jobs.event import JobEvent
 from services.executor.domain.jobs.job import Job, JobOwner
 from services.executor.domain.jobs.requests.answer_question import AnswerQuestion
@@ -44,7 +44,7 @@ class InvocationHandlers(CheckpointHandlers, rpc.InvocationServiceServicer):
     async def StartInvocation(self, request: pb.StartInvocationRequest, context: Any) -> pb.StartInvocationResponse:
         asked = convert_jobs.start_request_of(request, serving())
         if asked.cancel_when_detached:
-            raise errors.stream_only()
+            raise job_errors.stream_only()
         job = await self.start.execute(asked)
         return convert_jobs.started_of(job, await self.find.estimate_seconds(job))
 
@@ -110,7 +110,7 @@ class InvocationHandlers(CheckpointHandlers, rpc.InvocationServiceServicer):
             job = await self.find.get(owner, convert_jobs.invocation_id_of(first.attach.name))
             return job, first.attach.after_sequence
         if first is None or not first.HasField("start"):
-            raise errors.stream_not_opened("the first message of a stream starts an invocation or attaches to one")
+            raise job_errors.stream_not_opened("the first message of a stream starts an invocation or attaches to one")
         return await self.start.execute(convert_jobs.start_request_of(first.start, serving())), 0
 
     async def _event(self, owner: JobOwner, invocation_id: str, event: JobEvent) -> ipb.InvocationEvent:

@@ -21,6 +21,7 @@ from services.executor.adapters.results.memory_cache import MemoryResultCache
 from services.executor.domain import errors
 from services.executor.domain.approvals.ticket import Redemption, Ticket, TicketDraft
 from services.executor.domain.hooks.hooks import Hook, Hooks
+from services.executor.domain.idempotency import errors as key_errors
 from services.executor.domain.idempotency.unknown_outcome import ClaimLostError, PreparedResult, UnresolvedClaim
 from services.executor.domain.invocation import Invocation, StartSpan
 from services.executor.domain.invoke.invoke import Invoke
@@ -215,7 +216,7 @@ class MemoryClaims:
             while scope in self.held:
                 first, settled = self.held[scope]
                 if first.arguments_digest != claim.arguments_digest:
-                    raise errors.key_conflict()
+                    raise key_errors.key_conflict()
                 if settled is not None:
                     return settled
                 if first.invocation_id in self.lost_owners:
@@ -229,7 +230,7 @@ class MemoryClaims:
             runs = self.doubted.get(scope, ())
             if not runs or claim.repeatable:
                 return None
-            unknown = errors.outcome_unknown(runs[0], claim.name)
+            unknown = key_errors.outcome_unknown(runs[0], claim.name)
             return UnresolvedClaim(runs[0], unknown, runs=runs, prepared=self.prepared.get(scope))
 
     async def prepare(self, claim: Claim, result: Result, volume: str) -> None:

@@ -212,7 +212,7 @@ def _refusal(decision: Decision) -> pb.Refusal:
 def _checked_resources(resources: tuple[str, ...]) -> tuple[str, ...]:
     """Refuse a call with too many resources, because policy would see only a part of them."""
     if len(resources) > MAX_RESOURCES or any(len(resource) > MAX_RESOURCE_LENGTH for resource in resources):
-        raise errors.resources_untold(MAX_RESOURCES, MAX_RESOURCE_LENGTH)
+        raise errors.too_many_resources(MAX_RESOURCES, MAX_RESOURCE_LENGTH)
     return resources
 
 

@@ -64,7 +64,7 @@ class RedisBudget:
         if response[0] == b"refused":
             raise _refusal_error(reservation.limits[int(response[1]) - 1], response[2].decode(), int(response[3]))
         # The reservation was settled before it arrived, so its caller no longer waits.
-        raise errors.spending_uncounted()
+        raise errors.budget_unavailable()
 
     async def settle(self, reservation: Reservation, *, ran: float | None) -> None:
         """Replace the reservation by the actual cost. A call that never started costs nothing."""
@@ -84,7 +84,7 @@ class RedisBudget:
         try:
             response: list[bytes] = await self._script(keys=keys, args=arguments)
         except (RedisError, OSError) as error:
-            raise errors.spending_uncounted() from error
+            raise errors.budget_unavailable() from error
         return response
 
 

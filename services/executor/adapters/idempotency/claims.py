@@ -36,7 +36,7 @@ from services.executor.adapters.idempotency.leases import ClaimLeases
 from services.executor.adapters.idempotency.outcome_context import outcome_context
 from services.executor.adapters.idempotency.waiters import ClaimWaiters
 from services.executor.convert.invocation import envelope_of, result_of
-from services.executor.domain import errors
+from services.executor.domain.idempotency import errors as key_errors
 from services.executor.domain.idempotency.unknown_outcome import (
     MOST_RUNS,
     ClaimLostError,
@@ -180,7 +180,7 @@ class PostgresClaims:
         if row is None:
             return _ClaimState.IN_PROGRESS
         if row.arguments_digest != claim.arguments_digest:
-            raise errors.key_conflict()
+            raise key_errors.key_conflict()
         if row.ours:
             return self._evaluate_held(claim, row)
         return _ClaimState.IN_PROGRESS if row.in_progress else self._open_outcome(claim, row)
@@ -190,8 +190,8 @@ class PostgresClaims:
         if not exhausted and (claim.repeatable or not runs):
             return _ClaimState.HELD
         if not runs:
-            return UnresolvedClaim(claim.invocation_id, errors.owners_lost(claim.name), exhausted=True)
-        unknown = errors.outcome_unknown(runs[0], claim.name)
+            return UnresolvedClaim(claim.invocation_id, key_errors.owners_lost(claim.name), exhausted=True)
+        unknown = key_errors.outcome_unknown(runs[0], claim.name)
         return UnresolvedClaim(runs[0], unknown, runs=runs, exhausted=exhausted, prepared=self._prepared(claim, row))
 
     def _prepared(self, claim: Claim, row: Row) -> PreparedResult | None:
@@ -216,7 +216,7 @@ class PostgresClaims:
                 _context(claim, row.invocation_id),
             )
         except SealError:
-            raise errors.outcome_unknown(row.invocation_id, claim.name) from None
+            raise key_errors.outcome_unknown(row.invocation_id, claim.name) from None
         failed = row.state in (FAILED, UNKNOWN)
         outcome = (
             from_envelope(ErrorEnvelope.FromString(message))

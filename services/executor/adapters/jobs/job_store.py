@@ -18,6 +18,7 @@ from services.executor.adapters.checkpoints.postgres_checkpoints import checkpoi
 from services.executor.adapters.jobs.job_rows import JobRows
 from services.executor.convert.invocation import envelope_of, result_of
 from services.executor.domain import errors
+from services.executor.domain.idempotency import errors as key_errors
 from services.executor.domain.jobs.job import ClaimedJob, Job, JobBounds, JobFilter, JobOwner, JobPage, NewJob, Renewal
 from services.executor.domain.jobs.requests.resume_invocation import ResumableRequest
 from services.executor.domain.model import Caller, Request, Result
@@ -53,7 +54,7 @@ class PostgresJobs:
             first = None if added else await self._rows.find_by_key(values)
         if first is not None:
             if first.arguments_digest != job.arguments_digest:
-                raise errors.key_conflict()
+                raise key_errors.key_conflict()
             return self._job(first)
         stored = await self.get(JobOwner.of(job.request.caller), job.invocation_id)
         if stored is None:
@@ -240,7 +241,7 @@ class PostgresJobs:
         try:
             message = self._seal.open(row.outcome, _outcome_context(row.invocation_id))
         except SealError:
-            return errors.outcome_unknown(row.invocation_id, row.key)
+            return key_errors.outcome_unknown(row.invocation_id, row.key)
         if row.failed:
             return from_envelope(ErrorEnvelope.FromString(message))
         return result_of(ResultEnvelope.FromString(message))

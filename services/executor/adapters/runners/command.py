@@ -47,7 +47,7 @@ from services.executor.adapters.sandbox.port import (
     Plan,
     SandboxedProcess,
 )
-from services.executor.domain import errors
+from services.executor.domain import errors, run_errors
 from services.executor.domain.model import LogSource, RunRequest, RunResult
 from services.executor.domain.tool import Tool
 
@@ -100,7 +100,7 @@ class CommandRunner:
         program = self._entry_points.require(tool)
         sandbox = self._environment.tiers.require(tool)
         if work.preview and tool.confinement.hosts:
-            raise errors.preview_unknown()
+            raise run_errors.preview_unknown()
         if work.channel is not None and work.channel.canceled.done():
             raise errors.canceled()
         argv = (*program.target.argv, *build_argv(program.target.templates, work.arguments))

@@ -47,7 +47,7 @@ from services.executor.adapters.runners.worker.worker import Worker, WorkerBroke
 from services.executor.adapters.runners.workspace.workspace import Workspace
 from services.executor.adapters.sandbox.egress.proxy import refusal_error as egress_error
 from services.executor.adapters.sandbox.port import Sandbox
-from services.executor.domain import errors
+from services.executor.domain import errors, run_errors
 from services.executor.domain.model import RunRequest, RunResult
 from services.executor.domain.run_channel import RunChannel
 from services.executor.domain.tool import Tool
@@ -205,7 +205,7 @@ class PythonRunner:
         if isinstance(failure, WorkerGoneError):
             error, detail = process_lost_error(failure.ending, work), failure.ending.stderr_tail
         else:
-            error, detail = errors.tool_raised(failure.kind), failure.detail
+            error, detail = run_errors.tool_raised(failure.kind), failure.detail
         if error.reason is not Reason.SANDBOX_UNAVAILABLE:
             work.begin()
         log_failure(self._log, tool, work, error, detail)
@@ -239,7 +239,7 @@ class PythonRunner:
         except FrameError as error:
             raise unreadable_result_error(error, limit) from None
         except MalformedAnswerError:
-            raise errors.worker_lost() from None
+            raise run_errors.worker_lost() from None
         except WorkerGoneError as gone:
             output.fill(work.notes)
             output = OutputCollector(work.invocation_id)
@@ -288,7 +288,7 @@ def begin_call(worker: Worker, work: RunRequest) -> float:
     """Start the time of the call that a worker gets next, and return it in seconds."""
     seconds = work.begin()
     if work.preview and worker.gate is not None and not worker.previews:
-        raise errors.preview_unknown()
+        raise run_errors.preview_unknown()
     return seconds
 
 

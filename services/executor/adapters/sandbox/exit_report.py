@@ -10,7 +10,7 @@ from typing import Any
 
 from libs.common.errors import MeshError
 from services.executor.adapters.sandbox.port import ExitKind, ExitReport, Plan
-from services.executor.domain import errors
+from services.executor.domain import errors, run_errors
 
 _EXCEEDED = {"cpu": ExitKind.CPU_LIMIT, "processes": ExitKind.PROCESS_LIMIT, "memory": ExitKind.OUT_OF_MEMORY}
 _SIGNALS = {
@@ -114,17 +114,17 @@ def error_for_exit(report: ExitReport, seconds: float) -> MeshError:
     A forbidden system call is TOOL_CRASHED with `cause` = forbidden_call, because raising a limit would not help.
     """
     if report.kind in _LIMIT_NAMES:
-        return errors.limit_reached(_LIMIT_NAMES[report.kind])
+        return run_errors.limit_reached(_LIMIT_NAMES[report.kind])
     match report.kind:
         case ExitKind.EXITED:
-            return errors.exited(report.code)
+            return run_errors.exited(report.code)
         case ExitKind.OUT_OF_MEMORY:
-            return errors.out_of_memory()
+            return run_errors.out_of_memory()
         case ExitKind.KILLED:
             return errors.tool_timed_out(seconds)
         case ExitKind.NOT_STARTED:
-            return errors.sandbox_failed("the sandbox could not be created")
+            return run_errors.sandbox_failed("the sandbox could not be created")
         case ExitKind.FORBIDDEN_CALL:
-            return errors.crashed("forbidden_call")
+            return run_errors.crashed("forbidden_call")
         case _:
-            return errors.crashed(f"signal_{report.code}")
+            return run_errors.crashed(f"signal_{report.code}")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from services.executor.domain import errors
 from services.executor.domain.callbacks.delivery import Delivery, DeliveryFilter, DeliveryStore
+from services.executor.domain.jobs import errors as job_errors
 from services.executor.domain.jobs.job import JobOwner
 
 
@@ -26,6 +26,6 @@ class FindDeliveries:
         """Let a delivery be sent again, and return it. Raises INVOCATION_NOT_FOUND."""
         delivery = await self._store.redeliver(owner, invocation_id)
         if delivery is None:
-            raise errors.invocation_not_found(invocation_id)
+            raise job_errors.invocation_not_found(invocation_id)
         self._wake()
         return delivery

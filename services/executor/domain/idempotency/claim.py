@@ -14,7 +14,7 @@ from libs.common.runtime.bounded_cache import BoundedCache
 from libs.common.runtime.clock import Clock
 from libs.common.runtime.retry import is_transient, retry_until
 from libs.common.runtime.single_flight import SingleFlight
-from services.executor.domain import errors
+from services.executor.domain.idempotency import errors as key_errors
 from services.executor.domain.idempotency.effect import FailureEffect, effect_of_failure
 from services.executor.domain.idempotency.unknown_outcome import ClaimLostError, UnresolvedClaim
 from services.executor.domain.invocation import Invocation
@@ -88,9 +88,9 @@ class IdempotencyClaims:
             async with asyncio.timeout(self._store_timeout):
                 await self._store.prepare(invocation.claim, result, volume)
         except ClaimLostError:
-            raise errors.claim_lost() from None
+            raise key_errors.claim_lost() from None
         except TimeoutError as cause:
-            raise errors.key_not_stored() from cause
+            raise key_errors.key_not_stored() from cause
         invocation.prepared = True
 
     async def settle(self, invocation: Invocation, claim: Claim, outcome: ClaimOutcome) -> None:
@@ -123,7 +123,7 @@ class IdempotencyClaims:
         elif tool.repeatable:
             await self._update(invocation, partial(self._store.release, claim))
         else:
-            unknown = errors.outcome_unknown(invocation.invocation_id, claim.name)
+            unknown = key_errors.outcome_unknown(invocation.invocation_id, claim.name)
             await self._settle_error(invocation, claim, unknown, record)
 
     async def _settle_error(self, invocation: Invocation, claim: Claim, error: MeshError, record: Record) -> None:

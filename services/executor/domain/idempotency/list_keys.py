@@ -7,7 +7,7 @@ from datetime import datetime
 
 from libs.common import page_tokens
 from libs.common.errors import MeshError, Reason
-from services.executor.domain import errors
+from services.executor.domain.idempotency import errors as key_errors
 from services.executor.domain.idempotency.stored_key import KeyFilter, StoredKey
 from services.executor.domain.ports import KeyStore
 
@@ -36,7 +36,7 @@ async def get_key(keys: KeyStore, name: str, tenant: str | None) -> StoredKey:
     """Return a key. Raises NOT_FOUND if there is none that the caller may see."""
     key = await keys.get(name, tenant)
     if key is None:
-        raise errors.key_not_found()
+        raise key_errors.key_not_found()
     return key
 
 

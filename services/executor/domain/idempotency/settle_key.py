@@ -11,6 +11,7 @@ from libs.common.json.jsonio import dump, parse
 from libs.common.redaction.tenant_scanners import TenantScanners
 from libs.common.runtime.clock import Clock
 from services.executor.domain import errors
+from services.executor.domain.idempotency import errors as key_errors
 from services.executor.domain.idempotency.list_keys import get_key
 from services.executor.domain.idempotency.stored_key import SETTLEABLE, KeyState, StoredKey
 from services.executor.domain.model import (
@@ -59,14 +60,14 @@ class SettleKey:
         """
         key = await get_key(self.keys, settlement.name, settlement.tenant)
         if key.state not in SETTLEABLE:
-            raise errors.key_not_settleable(key.name, key.state)
+            raise key_errors.key_not_settleable(key.name, key.state)
         tool = self._resolve(key) if settlement.result is None else self.tools.resolve(key.tool, "")
         record = self._record(settlement, key, tool)
         result = None
         if tool is not None and settlement.result is not None:
             result = self._result(settlement, key, tool, record)
         if not await self.keys.settle(key, result, record):
-            raise errors.key_not_settleable(key.name, "changed")
+            raise key_errors.key_not_settleable(key.name, "changed")
         state = KeyState.FAILED if result is None else KeyState.SUCCEEDED
         return replace(key, state=state, unresolved=()), record.record_id
 

@@ -28,7 +28,7 @@ from libs.common.errors import MeshError
 from libs.common.ids import new_id
 from libs.common.json.jsonio import dump, parse
 from libs.common.runtime.clock import Clock
-from services.executor.domain import errors
+from services.executor.domain.idempotency import errors as key_errors
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.model import Claim, ClaimOutcome, CommitState, Request, Result, Source
 from services.executor.domain.ports import ClaimStore, CommitLog, ToolView
@@ -73,8 +73,8 @@ class UnresolvedClaim(ClaimOutcome):
 def late_owner_error(tool: Tool, claim: Claim) -> MeshError:
     """Return the error of a late owner's caller: UNKNOWN_OUTCOME, or a retryable error that finds the new outcome."""
     if tool.uncertain is UncertainOutcome.FAIL and not tool.volumes_only:
-        return errors.outcome_unknown(claim.invocation_id, claim.name)
-    return errors.claim_lost()
+        return key_errors.outcome_unknown(claim.invocation_id, claim.name)
+    return key_errors.claim_lost()
 
 
 class UnknownOutcomes:
@@ -104,7 +104,7 @@ class UnknownOutcomes:
         try:
             await self._claims.settle(claim, settled)
         except ClaimLostError:
-            raise errors.claim_lost() from None
+            raise key_errors.claim_lost() from None
         return settled
 
     async def _outcome(
@@ -132,7 +132,7 @@ class UnknownOutcomes:
             status = await self._call_status_tool(invocation, tool, unresolved)
         except MeshError as error:
             if error.row.retryable:
-                raise errors.status_unavailable(tool.status_tool) from error
+                raise key_errors.status_unavailable(tool.status_tool) from error
             return ClaimOutcome(unresolved.invocation_id, unresolved.outcome)
         match parse(status.content) if status.content else None:
             case {"happened": False}:
@@ -146,7 +146,7 @@ class UnknownOutcomes:
         status = self._tools.resolve(tool.status_tool, "")
         if status.mutation is not Mutation.READ_ONLY:
             # A status query must not change anything.
-            raise errors.status_tool_writes(status.name)
+            raise key_errors.status_tool_writes(status.name)
         until = invocation.deadline.run_until
         request = replace(
             invocation.request,
@@ -178,7 +178,7 @@ class UnknownOutcomes:
         except MeshError as error:
             if error.row.retryable or error.metadata.get("not_stored") == UNAVAILABLE:
                 # The query can be repeated, so the claim stays unresolved.
-                raise errors.status_unavailable(tool.status_tool) from error
+                raise key_errors.status_unavailable(tool.status_tool) from error
             # The effect happened and its result is invalid: the same outcome as of a run.
             return ClaimOutcome(first, error)
         result = Result(

@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from libs.common.errors import MeshError, Reason
 from libs.common.redaction.tenant_scanners import TenantScanners
 from libs.common.runtime.clock import Clock
-from services.executor.domain import errors
+from services.executor.domain import run_errors
 from services.executor.domain.approvals.gate import ApprovalGate
 from services.executor.domain.deadlines import Limit, limit_for, outer_limit, start_limit_for
+from services.executor.domain.idempotency import errors as key_errors
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.model import RunRequest, RunResult
 from services.executor.domain.ports import ClaimStore, Runner, ToolLogSink
@@ -127,7 +128,7 @@ class RunTimer:
             return
         if invocation.claim is not None and not self._claims.is_held(invocation.claim):
             # This process was suspended for so long that another one may run the call by now.
-            raise errors.claim_lost()
+            raise key_errors.claim_lost()
         invocation.enter(State.RUNNING)
         invocation.attempts = 1
 
@@ -165,5 +166,5 @@ class RunTimer:
         """Return the error of the limit that holds at present."""
         error = self._limit.exceeded()
         if error.reason is Reason.SANDBOX_NOT_READY and self._invocation.attempts:
-            return errors.start_unconfirmed()
+            return run_errors.start_unconfirmed()
         return error

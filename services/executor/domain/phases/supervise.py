@@ -11,6 +11,7 @@ from libs.common.errors import MeshError, Reason
 from libs.common.runtime.clock import Clock
 from services.executor.domain import errors
 from services.executor.domain.hooks.invocation_hooks import InvocationHooks
+from services.executor.domain.idempotency import errors as key_errors
 from services.executor.domain.idempotency.effect import describe_effect
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.model import Caller, Request
@@ -91,7 +92,7 @@ class ActiveInvocations:
             if invocation.run_id == run_id and self._cancelable(invocation):
                 tool = invocation.tool
                 if tool is not None and (tool.uncertain is not UncertainOutcome.FAIL or tool.checkpoint is not None):
-                    self._cancel(invocation, errors.claim_lost())
+                    self._cancel(invocation, key_errors.claim_lost())
                 return
 
     def cancellation_error(self, invocation: Invocation) -> MeshError | None:

@@ -13,6 +13,7 @@ from libs.common.redaction.tenant_scanners import TenantScanners
 from libs.common.runtime.clock import Clock
 from services.executor.domain import errors
 from services.executor.domain.hooks.invocation_hooks import InvocationHooks
+from services.executor.domain.idempotency import errors as key_errors
 from services.executor.domain.idempotency.claim import IdempotencyClaims
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.model import Claim, RunResult
@@ -71,7 +72,7 @@ class Verifier:
             verified = await self._check_run(invocation, tool, run)
             if has_effects and invocation.claim is not None and not self._is_held(invocation.claim):
                 # Another call may have committed the same effects meanwhile.
-                raise errors.claim_lost()
+                raise key_errors.claim_lost()
         except BaseException:
             if run.rollback is not None:
                 await self._steps.finish_before_cancel(run.rollback())
@@ -163,7 +164,7 @@ class Verifier:
         invocation.violations = tuple(undeclared)
         reason = quarantine_reason(undeclared, invocation.invocation_id)
         await self._quarantine.impose(tool, reason, invocation.invocation_id, within=_QUARANTINE_PATIENCE)
-        raise errors.word_broken(tool.name, len(undeclared))
+        raise errors.undeclared_effects(tool.name, len(undeclared))
 
 
 def _scans_inline(value: Any, tool: Tool, scanner: Scanner) -> bool:

@@ -71,7 +71,7 @@ class BudgetReservations:
             async with asyncio.timeout(max(min(left, PATIENCE), 0.001)):
                 return await self._spending.reserve(reservation)
         except TimeoutError:
-            raise errors.spending_uncounted() from None
+            raise errors.budget_unavailable() from None
         except MeshError as error:
             if error.reason in _REFUSED:
                 # Nothing was reserved, so nothing has to be settled.

@@ -11,7 +11,7 @@ from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.worker.frames import FrameError
 from services.executor.adapters.sandbox.exit_report import error_for_exit
 from services.executor.adapters.sandbox.port import ExitKind, ExitReport
-from services.executor.domain import errors
+from services.executor.domain import errors, run_errors
 from services.executor.domain.model import LogLine, LogSource, RunRequest
 from services.executor.domain.tool import Effect, Tool
 
@@ -75,7 +75,7 @@ def parse_answer(frame: dict[str, Any], invocation_id: str, limit: int) -> ToolA
 def process_lost_error(ending: ExitReport, work: RunRequest) -> MeshError:
     """Return the error of a process that ended without an answer. A plain exit or our own kill counts as a crash."""
     if ending.kind in (ExitKind.EXITED, ExitKind.KILLED):
-        return errors.worker_lost()
+        return run_errors.worker_lost()
     return error_for_exit(ending, work.seconds)
 
 
@@ -125,24 +125,24 @@ def _failure(failed: Any, limit: int) -> ToolAnswer:
     if kind == "failure":
         return ToolAnswer(failure=errors.execution_failed(message or "the tool failed"), detail=detail)
     if kind == "partial":
-        return ToolAnswer(failure=errors.partly_done(message), detail=detail)
+        return ToolAnswer(failure=run_errors.partly_done(message), detail=detail)
     if kind == "error":
-        return ToolAnswer(failure=errors.tool_raised(message), detail=detail)
+        return ToolAnswer(failure=run_errors.tool_raised(message), detail=detail)
     if kind == "canceled":
-        return ToolAnswer(failure=errors.tool_raised("Canceled"), ends_worker=True, canceled=True)
+        return ToolAnswer(failure=run_errors.tool_raised("Canceled"), ends_worker=True, canceled=True)
     if kind == "input":
         return ToolAnswer(failure=errors.input_unavailable(), detail=detail)
     if kind == "stream":
-        return ToolAnswer(failure=errors.stream_discarded(_count(failed.get("parts"))), detail=detail)
+        return ToolAnswer(failure=run_errors.stream_discarded(_count(failed.get("parts"))), detail=detail)
     if kind == "result":
         violation = Violation("", "json", "the result has no JSON form")
         return ToolAnswer(failure=errors.result_invalid([violation]), detail=detail)
     if kind == "size":
         return ToolAnswer(failure=errors.result_too_large(_count(message), limit))
     if kind == "limit" and message in _LIMITS:
-        return ToolAnswer(failure=errors.limit_reached(message), ends_worker=True, detail=detail)
+        return ToolAnswer(failure=run_errors.limit_reached(message), ends_worker=True, detail=detail)
     if kind == "memory":
-        return ToolAnswer(failure=errors.out_of_memory(), ends_worker=True)
+        return ToolAnswer(failure=run_errors.out_of_memory(), ends_worker=True)
     raise MalformedAnswerError
 
 

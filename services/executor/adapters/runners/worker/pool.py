@@ -23,7 +23,7 @@ from libs.common.runtime.tasks import BackgroundTasks
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.metrics import SECONDS
 from services.executor.adapters.sandbox.port import ExitReport
-from services.executor.domain.errors import sandbox_failed, sandbox_not_ready
+from services.executor.domain.run_errors import sandbox_failed, sandbox_not_ready
 
 _MAX_LOAD_FAILURES = 64
 

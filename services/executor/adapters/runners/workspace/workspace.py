@@ -30,7 +30,8 @@ from services.executor.adapters.runners.workspace.journal import (
 from services.executor.adapters.runners.workspace.tenant_folder import open_tenant_folder
 from services.executor.adapters.sandbox.scratch.bounded_scratch import BoundedScratch, ScratchFolder
 from services.executor.adapters.sandbox.scratch.remove_tree import remove_tree
-from services.executor.domain import errors
+from services.executor.domain import run_errors
+from services.executor.domain.idempotency import errors as key_errors
 from services.executor.domain.model import CommitState
 from services.executor.domain.tool import FOLDER, VOLUMES, Confinement, Effect, Tool
 from services.executor.domain.volumes import Volume
@@ -124,7 +125,7 @@ class Workspace:
         return len(self._copies) * self._max_bytes + rounding
 
     def _too_large(self) -> MeshError:
-        return errors.volume_too_large(", ".join(copy.volume for copy in self._copies), self._max_bytes)
+        return run_errors.volume_too_large(", ".join(copy.volume for copy in self._copies), self._max_bytes)
 
     def limit_size(self) -> None:
         """Let the file system refuse what exceeds the limit by more than a little. Blocking."""
@@ -193,17 +194,17 @@ class Workspace:
         finally:
             await self.start_rollback()
         if outcome.cause == FORBIDDEN:
-            raise errors.claim_lost()
+            raise key_errors.claim_lost()
         if outcome.cause:
-            raise errors.partly_kept(outcome.applied, sum(len(part.changes) for part in parts), outcome.cause)
+            raise run_errors.partly_kept(outcome.applied, sum(len(part.changes) for part in parts), outcome.cause)
 
     async def _read(self, copy: _VolumeCopy) -> Tree:
         try:
             return await asyncio.to_thread(file_tree.read_tree, copy.folder, self._max_bytes)
         except TreeTooLargeError:
-            raise errors.volume_too_large(copy.volume, self._max_bytes) from None
+            raise run_errors.volume_too_large(copy.volume, self._max_bytes) from None
         except (file_tree.UnsupportedFileError, OSError):
-            raise errors.not_carried_over(copy.volume) from None
+            raise run_errors.not_carried_over(copy.volume) from None
 
 
 class Volumes:
@@ -227,7 +228,7 @@ class Volumes:
         try:
             return await asyncio.to_thread(self._resolve_commit, volume, tenant, invocation_id)
         except (VolumeBusyError, OSError) as cause:
-            raise errors.volume_busy(volume) from cause
+            raise key_errors.volume_busy(volume) from cause
 
     def _resolve_commit(self, volume: str, tenant: str, invocation_id: str) -> CommitState:
         folder = open_tenant_folder(self._volumes[volume], tenant)
@@ -258,14 +259,14 @@ class Volumes:
             max_bytes = volumes * (limit + file_tree.MAX_ENTRIES * _PAGE_BYTES)
             scratch = self._scratch.create(max_bytes, volumes * (file_tree.MAX_ENTRIES + 1) + 1)
         except OSError as cause:
-            raise errors.sandbox_failed("no bounded file system can be mounted for the volumes") from cause
+            raise run_errors.sandbox_failed("no bounded file system can be mounted for the volumes") from cause
         try:
             workspace = self._copy(tool, tenant, scratch, canceled)
             workspace.limit_size()
         except BaseException as cause:
             scratch.remove()
             if isinstance(cause, OSError):
-                raise errors.sandbox_failed("the file system of the volumes cannot be limited") from cause
+                raise run_errors.sandbox_failed("the file system of the volumes cannot be limited") from cause
             raise
         return workspace
 
@@ -281,11 +282,11 @@ class Volumes:
                 copies.append(_VolumeCopy(volume, original, target, before))
             except TreeTooLargeError:
                 if volume in confined.writes:
-                    raise errors.volume_too_large(volume, limit) from None
+                    raise run_errors.volume_too_large(volume, limit) from None
                 remove_tree(target)
                 shown.append((str(original), f"{VOLUMES}/{volume}"))
             except OSError as cause:
-                raise errors.sandbox_failed(f"the volume {volume} cannot be read") from cause
+                raise run_errors.sandbox_failed(f"the volume {volume} cannot be read") from cause
         return Workspace(scratch, copies, shown, limit)
 
 

@@ -30,7 +30,7 @@ from services.executor.adapters.sandbox.port import (
     Plan,
     SandboxedProcess,
 )
-from services.executor.domain import errors
+from services.executor.domain import run_errors
 
 
 class BubblewrapSandbox:
@@ -67,12 +67,12 @@ class BubblewrapSandbox:
                 await asyncio.to_thread(self._prepare_once)
             process = await self._start(plan)
         except EnvironmentUnavailableError as error:
-            raise errors.sandbox_failed(str(error)) from error
+            raise run_errors.sandbox_failed(str(error)) from error
         except OSError as failure:
-            raise errors.sandbox_failed("the sandbox could not be created") from failure
+            raise run_errors.sandbox_failed("the sandbox could not be created") from failure
         if process.finished and (report := await process.wait()).kind is ExitKind.NOT_STARTED:
             await process.kill()
-            raise errors.sandbox_failed("the sandbox could not be created") from RuntimeError(report.stderr_tail)
+            raise run_errors.sandbox_failed("the sandbox could not be created") from RuntimeError(report.stderr_tail)
         return process
 
     async def close(self) -> None:
@@ -106,7 +106,7 @@ class BubblewrapSandbox:
 
     def _connect_launcher(self) -> LauncherClient:
         if self._closed or self._environment is None:
-            raise errors.sandbox_failed("the sandbox is closed")
+            raise run_errors.sandbox_failed("the sandbox is closed")
         if self._launcher_client is None:
             process, control = spawn_launcher(self._environment.config)
             self._launcher_client = LauncherClient(process, control, self._forget_launcher)

@@ -28,7 +28,7 @@ from services.executor.adapters.sandbox.gvisor.memory_watch import MemoryWatch
 from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import PREFERRED, CgroupPolicy
 from services.executor.adapters.sandbox.pipes import attach_pipes, open_pipes
 from services.executor.adapters.sandbox.port import EnvironmentUnavailableError, Plan, SandboxedProcess
-from services.executor.domain import errors
+from services.executor.domain import errors, run_errors
 
 
 class GvisorSandbox:
@@ -68,7 +68,7 @@ class GvisorSandbox:
         try:
             prepared = await asyncio.shield(preparing)
         except (OSError, ValueError) as error:
-            raise errors.sandbox_failed("the sandbox could not be created") from error
+            raise run_errors.sandbox_failed("the sandbox could not be created") from error
         except asyncio.CancelledError:
             # A thread cannot be canceled: its result is discarded when it is done.
             preparing.add_done_callback(_discard_result)
@@ -78,7 +78,7 @@ class GvisorSandbox:
         except BaseException as error:
             prepared.discard()
             if isinstance(error, OSError):
-                raise errors.sandbox_failed("the sandbox could not be started") from error
+                raise run_errors.sandbox_failed("the sandbox could not be started") from error
             raise
         self._running.add(process)
         process.add_done_callback(self._running.discard)

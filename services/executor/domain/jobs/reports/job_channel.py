@@ -14,6 +14,7 @@ from libs.common.redaction.tenant_scanners import TenantScanners
 from libs.common.runtime.retry import retry_until
 from services.executor.domain import errors
 from services.executor.domain.checkpoints.checkpoint import Checkpoint
+from services.executor.domain.idempotency import errors as key_errors
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.jobs.event import CheckpointMade, InputAsked
 from services.executor.domain.jobs.job import ClaimedJob
@@ -153,7 +154,7 @@ class JobChannel:
             await retry_until(attempt, attempt_timeout=_STORE_SECONDS, time_budget=_RETRY_SECONDS)
         outcome = done[-1] if done else None
         if outcome is None:
-            raise errors.claim_lost()
+            raise key_errors.claim_lost()
         return outcome
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from libs.common.json.jsonio import parse, refuse_many_containers
 from services.executor.domain import errors
+from services.executor.domain.jobs import errors as job_errors
 from services.executor.domain.jobs.job import Job, JobOwner
 from services.executor.domain.jobs.ports import CompileSchema, JobQuestions, JobSignals
 from services.executor.domain.jobs.requests.find_invocations import FindInvocations
@@ -26,14 +27,14 @@ class AnswerQuestion:
         """
         question = await self._questions.question(owner, invocation_id)
         if question is None:
-            raise errors.invocation_not_found(invocation_id)
+            raise job_errors.invocation_not_found(invocation_id)
         if question.input_id != input_id:
-            raise errors.question_not_open(input_id, question.input_id)
+            raise job_errors.question_not_open(input_id, question.input_id)
         refuse_many_containers(content)
         value = parse(content)
         if question.schema and (broken := self._compile_schema(question.schema).violations(value)):
             raise errors.arguments_invalid(broken)
         if not await self._questions.answer(owner, invocation_id, input_id, content):
-            raise errors.question_not_open(input_id, "")
+            raise job_errors.question_not_open(input_id, "")
         self._signals.wake()
         return await self._find.get(owner, invocation_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.executor.domain import errors
+from services.executor.domain.jobs import errors as job_errors
 from services.executor.domain.jobs.job import Job, JobOwner
 from services.executor.domain.jobs.ports import JobSignals, JobStore
 
@@ -17,7 +17,7 @@ class CancelInvocation:
         """Return the job once the request is durable. Raises INVOCATION_NOT_FOUND."""
         job = await self._store.request_cancel(owner, invocation_id)
         if job is None:
-            raise errors.invocation_not_found(invocation_id)
+            raise job_errors.invocation_not_found(invocation_id)
         if not job.ended:
             self._signals.wake()
         return job

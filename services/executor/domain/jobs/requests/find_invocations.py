@@ -7,7 +7,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from libs.common.errors import MeshError
-from services.executor.domain import errors
+from services.executor.domain.jobs import errors as job_errors
 from services.executor.domain.jobs.job import Job, JobFilter, JobOwner, JobPage
 from services.executor.domain.jobs.ports import JobEvents, JobStore
 from services.executor.domain.states import State
@@ -23,7 +23,7 @@ class FindInvocations:
         """Return a job. Raises INVOCATION_NOT_FOUND."""
         job = await self._store.get(owner, invocation_id)
         if job is None:
-            raise errors.invocation_not_found(invocation_id)
+            raise job_errors.invocation_not_found(invocation_id)
         if job.state is State.NEEDS_INPUT:
             return replace(job, question=await self._events.last_question(invocation_id))
         return job

@@ -8,10 +8,10 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from services.executor.domain import errors as run_errors
 from services.executor.domain.checkpoints import errors
 from services.executor.domain.checkpoints.encoding import CheckpointDamagedError
 from services.executor.domain.checkpoints.stored_checkpoints import StoredCheckpoints
+from services.executor.domain.jobs import errors as job_errors
 from services.executor.domain.jobs.job import Job, JobOwner
 from services.executor.domain.jobs.requests.start_invocation import ResumedRun, StartRequest
 from services.executor.domain.model import Caller, Request
@@ -97,7 +97,7 @@ class ResumeInvocation:
     async def _resumable(self, owner: JobOwner, invocation_id: str) -> ResumableRequest:
         job = await self._jobs.find(owner, invocation_id)
         if job is None:
-            raise run_errors.invocation_not_found(invocation_id)
+            raise job_errors.invocation_not_found(invocation_id)
         if not job.ended:
             raise errors.not_resumable("the invocation has not ended: wait for its end, or cancel it first")
         if job.state not in _RESUMABLE:

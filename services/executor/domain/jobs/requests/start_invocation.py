@@ -11,13 +11,13 @@ from msgspec.structs import replace
 from libs.common.errors import MeshError, Reason
 from libs.common.json.canonical import digest
 from libs.common.json.jsonio import parse_object
-from services.executor.domain import errors
 from services.executor.domain.audit_records import outcome_record
 from services.executor.domain.callbacks.callback_rules import CallbackRules
 from services.executor.domain.checkpoints.checkpoint import Checkpoint, CheckpointKind
 from services.executor.domain.checkpoints.encoding import encode_checkpoint
 from services.executor.domain.deadlines import time_left
 from services.executor.domain.invocation import Invocation
+from services.executor.domain.jobs import errors as job_errors
 from services.executor.domain.jobs.job import Callback, Job, JobOwner, NewJob
 from services.executor.domain.jobs.ports import JobSignals, JobStore
 from services.executor.domain.jobs.state_records import StateRecords
@@ -106,9 +106,9 @@ class StartInvocation:
             return
         parent = await self._store.get(JobOwner.of(asked.request.caller), asked.parent)
         if parent is None:
-            raise errors.invocation_not_found(asked.parent)
+            raise job_errors.invocation_not_found(asked.parent)
         if parent.ended or parent.cancel_requested:
-            raise errors.parent_over(asked.parent)
+            raise job_errors.parent_over(asked.parent)
 
     async def _allowed(self, invocation: Invocation, tool: Tool) -> bool:
         """Return True if the call may run, False if it waits for the approval of its ticket. Raises any other refusal.

@@ -11,7 +11,6 @@ from typing import TypeVar
 
 from libs.common.errors import MeshError, Reason
 from libs.common.runtime.clock import Clock
-from services.executor.domain import errors as run_errors
 from services.executor.domain.checkpoints import errors
 from services.executor.domain.checkpoints.checkpoint import (
     Checkpoint,
@@ -23,6 +22,7 @@ from services.executor.domain.checkpoints.checkpoint import (
 from services.executor.domain.checkpoints.encoding import ParentState, encode_checkpoint, normalize
 from services.executor.domain.checkpoints.ports import AddOutcome, JobProgress
 from services.executor.domain.checkpoints.stored_checkpoints import StoredCheckpoints
+from services.executor.domain.idempotency import errors as key_errors
 from services.executor.domain.jobs.job import ClaimedJob
 from services.executor.domain.run_channel import CheckpointState
 from services.executor.domain.tool import Tool
@@ -136,7 +136,7 @@ class RunCheckpoints:
                     await self._write_micro(asked) if kind is CheckpointKind.MICRO else await self._write(kind, asked)
                 )
             except _LostError:
-                raise run_errors.claim_lost() from None
+                raise key_errors.claim_lost() from None
             except MeshError as error:
                 if error.reason in _AWAY:
                     raise errors.not_written("the store does not answer") from error

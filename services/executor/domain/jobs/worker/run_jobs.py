@@ -20,6 +20,7 @@ from libs.common.runtime.retry import retry_until
 from services.executor.domain import errors
 from services.executor.domain.checkpoints.checkpoint import RestoredState
 from services.executor.domain.checkpoints.errors import checkpoint_corrupted
+from services.executor.domain.idempotency import errors as key_errors
 from services.executor.domain.idempotency.unknown_outcome import MOST_RUNS
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.invoke.invoke import Invoke
@@ -199,7 +200,7 @@ class JobRunner:
                 raise errors.canceled()
             if job.losses >= MOST_RUNS and not stored.idempotency_key:
                 # The claim of a key has a bound of its own.
-                raise errors.owners_lost("")
+                raise key_errors.owners_lost("")
             caller = await self._sessions.resume(job.token, stored, deadline)
         except MeshError as error:
             invocation = self._invocation(stored, job)
@@ -219,7 +220,7 @@ class JobRunner:
             # A tool with checkpoints goes on from the newest one. Without, a run that lost its claim is repeated: the
             # key finds the outcome, or the rule of the tool decides.
             interrupted = error.reason is Reason.SERVICE_UNAVAILABLE and (
-                checkpoints.enabled or error.metadata.get("state") == errors.CLAIM_LOST
+                checkpoints.enabled or error.metadata.get("state") == key_errors.CLAIM_LOST
             )
             run.ran = bool(invocation.attempts) and not interrupted
             return error, invocation.state
@@ -242,7 +243,7 @@ class JobRunner:
             await self._channels.records.taken_over(invocation)
         await self._channels.records.started(invocation)
         if not await self._leases.begin(run.job, restored.source):
-            raise errors.claim_lost()
+            raise key_errors.claim_lost()
         if restored.checkpoint is not None:
             channel.note_checkpoint(restored.checkpoint)
         self._channels.readers.wake()

@@ -15,7 +15,7 @@ from libs.common.sealing import Seal
 from services.executor.adapters.idempotency.claims import PostgresClaims
 from services.executor.adapters.idempotency.keys import PostgresKeys
 from services.executor.adapters.tables import outbox
-from services.executor.domain import errors
+from services.executor.domain.idempotency import errors as key_errors
 from services.executor.domain.idempotency.list_keys import ListKeys, get_key
 from services.executor.domain.idempotency.settle_key import SettleKey, Settlement
 from services.executor.domain.idempotency.stored_key import KeyFilter, KeyState
@@ -51,7 +51,7 @@ async def unknown(claims: PostgresClaims, **changes: Any) -> Claim:
     """Return a claim whose outcome is unknown."""
     claim = a_claim(**changes)
     await claims.acquire(claim)
-    await claims.settle(claim, ClaimOutcome(claim.invocation_id, errors.outcome_unknown(claim.invocation_id, "k")))
+    await claims.settle(claim, ClaimOutcome(claim.invocation_id, key_errors.outcome_unknown(claim.invocation_id, "k")))
     return claim
 
 

@@ -13,8 +13,8 @@ from libs.common.errors import MeshError, Reason
 from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.middleware import ErrorMappingRunner, MetricsRunner, ThrottledSandbox
 from services.executor.adapters.sandbox.port import Plan, SandboxedProcess
-from services.executor.domain.errors import out_of_memory
 from services.executor.domain.model import RunRequest, RunResult
+from services.executor.domain.run_errors import out_of_memory
 from services.executor.domain.tool import Tool
 from services.executor.tests.packing import python_tool, work
 

@@ -8,7 +8,7 @@ import pytest
 
 from libs.common.errors import MeshError, Reason
 from libs.common.runtime.clock import SystemClock
-from services.executor.domain import errors
+from services.executor.domain import errors, run_errors
 from services.executor.domain.idempotency.effect import FailureEffect, describe_effect, effect_of_failure
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.tool import Mutation, Tool, UncertainOutcome
@@ -36,9 +36,9 @@ def a_run(tool: Tool, **state: Any) -> Invocation:
         (a_write_tool(), {}, FAILED, DECIDED),
         (a_write_tool(volumes_only=True), {}, TIMEOUT, NONE),
         (a_write_tool(volumes_only=True), {}, FAILED, DECIDED),
-        (a_write_tool(volumes_only=True), {"committing": True}, errors.partly_kept(0, 2, "changed"), NONE),
-        (a_write_tool(volumes_only=True), {"committing": True}, errors.partly_kept(1, 2, "failed"), UNKNOWN),
-        (a_write_tool(), {"committing": True}, errors.partly_kept(0, 2, "changed"), UNKNOWN),
+        (a_write_tool(volumes_only=True), {"committing": True}, run_errors.partly_kept(0, 2, "changed"), NONE),
+        (a_write_tool(volumes_only=True), {"committing": True}, run_errors.partly_kept(1, 2, "failed"), UNKNOWN),
+        (a_write_tool(), {"committing": True}, run_errors.partly_kept(0, 2, "changed"), UNKNOWN),
     ],
 )
 def test_the_effect_of_a_failure(tool: Tool, state: dict[str, Any], error: MeshError, effect: FailureEffect) -> None:

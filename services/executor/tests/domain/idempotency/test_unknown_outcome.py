@@ -10,6 +10,7 @@ from libs.common.errors import MeshError, Reason, Violation
 from libs.common.json.jsonio import dump, parse
 from libs.common.runtime.clock import SystemClock
 from services.executor.domain import errors
+from services.executor.domain.idempotency import errors as key_errors
 from services.executor.domain.idempotency.unknown_outcome import (
     MOST_RUNS,
     ClaimLostError,
@@ -52,7 +53,7 @@ class Case:
         """Take the key over from these runs and resolve what they left."""
         await self.claims.acquire(self.claim)
         doubted = UnresolvedClaim(
-            runs[0], errors.outcome_unknown(runs[0], "keys/k"), runs=runs, exhausted=len(runs) >= MOST_RUNS
+            runs[0], key_errors.outcome_unknown(runs[0], "keys/k"), runs=runs, exhausted=len(runs) >= MOST_RUNS
         )
         return await self.uncertain.resolve(self.invocation, self.tool, self.claim, doubted, self.verify)
 
@@ -195,5 +196,5 @@ def test_the_caller_of_a_late_owner_gets_the_shared_answer_or_may_retry(rule: Un
 
 
 def test_a_doubt_taken_for_an_ending_is_an_unknown_outcome() -> None:
-    doubted = UnresolvedClaim(FIRST, errors.outcome_unknown(FIRST, "keys/k"), runs=(FIRST,))
+    doubted = UnresolvedClaim(FIRST, key_errors.outcome_unknown(FIRST, "keys/k"), runs=(FIRST,))
     assert reason_of(doubted) is Reason.UNKNOWN_OUTCOME

@@ -104,7 +104,7 @@ async def test_a_canceled_run_is_settled() -> None:
 
 async def test_what_a_store_did_not_hear_is_said_again_when_it_is_back() -> None:
     world = a_limited_world()
-    world.spending.deaf = errors.spending_uncounted()
+    world.spending.deaf = errors.budget_unavailable()
     await world.invoke.execute(a_request())
     assert world.watcher.seen.causes == [world.spending.deaf]
     world.spending.deaf = None

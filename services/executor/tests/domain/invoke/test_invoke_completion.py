@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from libs.common.errors import MeshError, Reason
-from services.executor.domain import errors
+from services.executor.domain import run_errors
 from services.executor.domain.model import RunResult
 from services.executor.domain.states import State
 from services.executor.domain.tool import Placement
@@ -93,7 +93,7 @@ async def test_the_committed_result_is_the_answer_of_the_key() -> None:
 
 async def test_what_became_real_only_in_part_is_on_record_as_that() -> None:
     world = Keeping()
-    world.failure_of_keep = errors.partly_kept(1, 2, "failed")
+    world.failure_of_keep = run_errors.partly_kept(1, 2, "failed")
     first = await world.begun(idempotency_key="k")
     await leaves(first)
     world.go.set()

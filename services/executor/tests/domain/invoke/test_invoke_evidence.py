@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from libs.common.errors import MeshError, Reason
-from services.executor.domain import errors
+from services.executor.domain import errors, run_errors
 from services.executor.domain.model import Record, RunRequest, RunResult
 from services.executor.domain.preview.preview_invocation import PreviewInvocation
 from services.executor.domain.tool import Effect, VersionIdentity
@@ -95,7 +95,7 @@ async def test_a_run_that_is_rolled_back_states_what_it_changed_elsewhere_alone(
 
 async def test_a_failed_run_states_what_it_reported_before() -> None:
     world = Writing()
-    world.failed_run = errors.tool_raised("ValueError")
+    world.failed_run = run_errors.tool_raised("ValueError")
     # A file that only the tool reports was not changed: its copy is gone.
     world.made = (ORDER, Effect("file:a/1", "create"))
     assert told(await world.outcome(Reason.EXECUTION_FAILED)) == ((ORDER,), (), (PRICE, ("compute", 3)))
@@ -103,14 +103,14 @@ async def test_a_failed_run_states_what_it_reported_before() -> None:
 
 async def test_a_partial_commit_states_what_was_committed() -> None:
     world = Writing()
-    world.failed_commit, world.kept = errors.partly_kept(1, 2, "failed"), (FIRST,)
+    world.failed_commit, world.kept = run_errors.partly_kept(1, 2, "failed"), (FIRST,)
     record = await world.outcome(Reason.PARTIAL_FAILURE)
     assert told(record) == ((FIRST, ORDER), (), (PRICE, ("compute", 3)))
 
 
 async def test_a_commit_of_unknown_end_states_its_effects_as_foreseen() -> None:
     world = Writing()
-    world.failed_commit, world.kept = errors.partly_kept(0, 2, "failed"), None
+    world.failed_commit, world.kept = run_errors.partly_kept(0, 2, "failed"), None
     record = await world.outcome(Reason.PARTIAL_FAILURE)
     assert told(record) == ((ORDER,), (FIRST, SECOND), (PRICE, ("compute", 3)))
 

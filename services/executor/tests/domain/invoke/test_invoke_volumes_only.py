@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from libs.common.errors import MeshError, Reason
-from services.executor.domain import errors
+from services.executor.domain import run_errors
+from services.executor.domain.idempotency import errors as key_errors
 from services.executor.domain.model import CommitState, RunRequest, RunResult
 from services.executor.domain.tool import Tool
 from services.executor.tests.fakes import World, never_ends
@@ -105,7 +106,7 @@ async def test_a_run_killed_before_its_changes_were_applied_runs_again() -> None
 async def test_a_volume_that_cannot_tell_now_leaves_the_question_to_the_next() -> None:
     world = Volumes()
     first = await world.dies(after_commit=True)
-    world.commits.states[first] = errors.volume_busy("files")
+    world.commits.states[first] = key_errors.volume_busy("files")
     error = await world.failure(a_request(idempotency_key="k"))
     assert (error.reason, error.retryable) == (Reason.SERVICE_UNAVAILABLE, True)
     world.commits.states[first] = CommitState.APPLIED
@@ -133,7 +134,7 @@ async def test_changes_that_conflict_say_that_nothing_was_applied_and_free_the_k
     world = Volumes()
 
     async def conflict() -> None:
-        raise errors.partly_kept(0, 1, "changed")
+        raise run_errors.partly_kept(0, 1, "changed")
 
     world.before_commit = conflict
     error = await world.failure(a_request(idempotency_key="k"))

@@ -1,0 +1,107 @@
+"""Composes the runners of tools: built-in ones, HTTP endpoints, upstreams and the sandboxed runners."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import grpc.aio
+
+from libs.common.rpc.application import Resource
+from libs.common.runtime.clock import Clock
+from libs.common.runtime.process import instance_id
+from libs.common.telemetry.log import Log
+from services.executor.adapters.registry.announce_runners import RunnerAnnouncer
+from services.executor.adapters.runners.capabilities import Capabilities
+from services.executor.adapters.runners.channel.cancellation import CancelGrace
+from services.executor.adapters.runners.dispatch import DispatchingRunner
+from services.executor.adapters.runners.factory import RunnerConfig, SandboxedRunners
+from services.executor.adapters.runners.worker.pool import PoolLimits
+from services.executor.adapters.sandbox.bubblewrap.sandbox import BubblewrapSandbox
+from services.executor.adapters.sandbox.egress.proxy import EgressProxy
+from services.executor.adapters.sandbox.gvisor.sandbox import GvisorSandbox
+from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import CgroupPolicy
+from services.executor.adapters.sandbox.port import Sandbox
+from services.executor.config import Settings
+from services.executor.domain.ports import AuditTrail, CommitLog, Runner
+from services.executor.domain.scheduling.heavy_work import HeavyWork
+from services.executor.http_wiring import build_http_runner
+from services.executor.upstream_wiring import build_upstreams
+
+
+@dataclass(frozen=True, slots=True)
+class Runners:
+    """The runner of every kind of tool, and the announcer that tells the registry about them."""
+
+    dispatch: Runner
+    commits: CommitLog
+    """The committed changes of sandboxed runs, by volume."""
+    announcer: RunnerAnnouncer
+    resources: Sequence[Resource]
+
+
+def build_runners(
+    settings: Settings,
+    registry: grpc.aio.Channel,
+    trail: AuditTrail,
+    heavy_work: HeavyWork,
+    clock: Clock,
+    log: Log,
+    *,
+    builtin: Runner,
+) -> Runners:
+    """Build the runners. `builtin` runs the tools that ship with the executor."""
+    sandboxed = build_sandboxed_runners(settings, log, heavy_work)
+    upstreams = build_upstreams(settings, registry, sandboxed, log)
+    http = build_http_runner(settings, clock, log, trail, heavy_work)
+    announcer = build_announcer(settings, registry, sandboxed, log)
+    return Runners(
+        DispatchingRunner({"builtin": builtin, "http": http.runner, "mcp": upstreams.runner, **sandboxed.by_kind}),
+        sandboxed.volumes,
+        announcer,
+        [
+            Resource(sandboxed.start, sandboxed.stop),
+            *http.resources,
+            *upstreams.resources,
+            Resource(announcer.start, announcer.stop),
+        ],
+    )
+
+
+def build_sandboxed_runners(settings: Settings, log: Log, heavy_work: HeavyWork) -> SandboxedRunners:
+    """Build the runners of untrusted tools."""
+    instance, cgroups = instance_id(settings), CgroupPolicy(settings.sandbox_cgroups, settings.sandbox_cgroup_parent)
+    sandboxes: dict[str, Sandbox] = {
+        "process": BubblewrapSandbox(instance, cgroups=cgroups),
+        "kernel": GvisorSandbox(instance, cgroups=cgroups, runsc=settings.runsc),
+    }
+    # One tenant has at most half of the workers, so that others are never without.
+    workers = PoolLimits(
+        max_workers=settings.workers,
+        max_per_tenant=max(1, settings.workers // 2),
+        start_seconds=settings.sandbox_start_seconds,
+    )
+    volumes = dict(settings.volumes)
+    config = RunnerConfig(
+        settings.tool_packs,
+        volumes,
+        workers,
+        output_bytes=settings.result_max_bytes,
+        cancel_grace=CancelGrace(settings.cancel_stop_seconds, settings.cancel_terminate_seconds),
+        state_bytes=settings.checkpoint_state_bytes,
+    )
+    return SandboxedRunners(
+        sandboxes, config, log, egress=lambda: EgressProxy(settings.egress_internal), heavy_work=heavy_work
+    )
+
+
+def build_announcer(
+    settings: Settings, registry: grpc.aio.Channel, sandboxed: SandboxedRunners, log: Log
+) -> RunnerAnnouncer:
+    """Build the announcer of the built-in tools, HTTP endpoints and the sandboxed runners."""
+
+    def capabilities() -> Capabilities:
+        confined = sandboxed.capabilities()
+        return replace(confined, runners=("builtin", "http", "mcp", *confined.runners))
+
+    return RunnerAnnouncer(registry, instance_id(settings), capabilities, log)
