@@ -107,5 +107,7 @@ POLICY: Policy = {
         {OPERATOR: AS_PEER, "executor": AS_PEER}, deadline=None, idempotent=True, tenancy=Tenancy.NO_CALLER
     ),
     # Registers every tool that it discovered.
-    _UPSTREAM + "ReportUpstream": Row({"executor": AS_PEER}, deadline=60.0, idempotent=True, tenancy=Tenancy.NO_CALLER),
+    _UPSTREAM + "ReportUpstream": Row(
+        {"executor": AS_PEER}, deadline=300.0, idempotent=True, tenancy=Tenancy.NO_CALLER
+    ),
 }

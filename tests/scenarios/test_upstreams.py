@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +16,9 @@ import pytest
 from services.executor.adapters.sandbox.rootfs import interpreter_path
 from tests.harness import mcp_server
 from tests.harness.mcp_server import tool as definition
-from tests.harness.mesh import Mesh, cli, running_mesh
+from tests.harness.mesh import TOOLMESH, Mesh, cli, running_mesh
+from tests.harness.rest_server import document as rest_document
+from tests.harness.rest_server import rest_server
 from tests.harness.stores import wait_until
 
 SECONDS = 240.0
@@ -23,7 +26,8 @@ SECONDS = 240.0
 
 @pytest.fixture(scope="module")
 def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
-    with running_mesh(tmp_path_factory.mktemp("upstreams") / "state") as running:
+    state = tmp_path_factory.mktemp("upstreams") / "state"
+    with running_mesh(state, TOOLMESH_EGRESS_INTERNAL="127.0.0.0/8") as running:
         yield running
 
 
@@ -78,6 +82,67 @@ def test_a_server_is_connected_called_changed_accepted_killed_and_removed(
     assert toolmesh("upstreams", "remove", "fix")[0] == 0
     assert toolmesh("upstreams", "list")[1]["upstreams"] == []
     wait_until(lambda: toolmesh("call", "fix.say", '{"text": "gone"}')[0] == 1, "the end of the tool", SECONDS)
+
+
+def test_a_rest_api_is_connected_by_its_document_called_changed_and_accepted(
+    mesh: Mesh, toolmesh: Callable[..., Any]
+) -> None:
+    with rest_server() as api:
+        connect = ("connect", "openapi", f"{api.url}/openapi.json", "--id", "library", "--read-only", "search")
+        code, connected = toolmesh(*connect, "--secret", "token=library_key")
+        assert code == 0
+        assert states(connected) == {
+            "shelves/get": "admitted",
+            "books/add": "admitted",
+            "search": "admitted",
+            "books/upload": "refused",
+        }
+        arguments = {
+            "shelf-id": 7,
+            "tag": ["a b", "c&d"],
+            "colour": ["red", "blue"],
+            "size": ["s", "m"],
+            "X-Lang": "de",
+            "X-Parts": ["one", "two"],
+        }
+        code, called = toolmesh("call", "library.shelves_get", json.dumps(arguments))
+        assert code == 0
+        got = called["content"]
+        assert got == api.seen[-1]
+        assert (got["path"], got["method"]) == ("/v1/shelves/7", "GET")
+        assert got["query"] == {"tag": ["a b", "c&d"], "colour": ["red,blue"], "size": ["s|m"]}
+        assert got["headers"] == {"x-lang": "de", "x-parts": "one,two"}
+
+        # Without the secret nothing is sent; with it the next call carries it, and the answer does not show it.
+        book = json.dumps({"body": {"title": None, "sequel": {"title": "Two"}}})
+        code, refused = toolmesh("call", "library.search", book)
+        assert (code, refused["error"]["reason"], len(api.seen)) == (1, "CREDENTIAL_NOT_FOUND", 1)
+        words = ["secrets", "set", "library_key", "--host", "127.0.0.1", "--namespace", "library"]
+        subprocess.run(
+            [TOOLMESH, *words, "--state", str(mesh.state)], input="s3cret-of-the-library", text=True, check=True
+        )
+        code, called = toolmesh("call", "library.search", book)
+        assert (code, called["content"]["body"]) == (0, {"title": None, "sequel": {"title": "Two"}})
+        assert api.seen[-1]["authorized"] == "Bearer s3cret-of-the-library"
+        assert "s3cret" not in json.dumps(called)
+        # What the service sets itself is no argument, and a write needs a person.
+        assert toolmesh("call", "library.search", '{"body": {"id": 1, "title": ""}}')[1]["error"]["reason"] == (
+            "ARGUMENTS_INVALID"
+        )
+        code, refused = toolmesh("call", "library.books_add", '{"shelf-id": 7, "body": {"title": "One"}}')
+        assert (code, refused["error"]["reason"]) == (1, "APPROVAL_REQUIRED")
+
+        api.document = rest_document(summary="Finds something else")
+        changed = toolmesh("upstreams", "refresh", "library")[1]
+        assert states(changed)["shelves/get"] == "quarantined"
+        assert toolmesh("call", "library.shelves_get", '{"shelf-id": 7}')[1]["error"]["reason"] == "TOOL_UNAVAILABLE"
+        assert states(toolmesh("upstreams", "accept", "library", "--yes")[1])["shelves/get"] == "admitted"
+        wait_until(
+            lambda: toolmesh("call", "library.shelves_get", '{"shelf-id": 7}')[0] == 0, "the new version", SECONDS
+        )
+    # The document is away; the tools stay.
+    assert toolmesh("upstreams", "refresh", "library")[1]["upstream"]["state"] == "unavailable"
+    assert toolmesh("upstreams", "remove", "library")[0] == 0
 
 
 def _processes_of(program: Path) -> list[int]:

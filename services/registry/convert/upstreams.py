@@ -17,6 +17,7 @@ from services.registry.domain.upstreams.upstream import (
     Endpoint,
     HttpEndpoint,
     Mount,
+    OpenApiEndpoint,
     Overlay,
     Report,
     StdioEndpoint,
@@ -39,6 +40,14 @@ def endpoint_of(message: upstream_pb2.UpstreamEndpoint) -> Endpoint:
     """Read an endpoint."""
     if message.WhichOneof("kind") == "mcp_http":
         return HttpEndpoint(message.mcp_http.url)
+    if message.WhichOneof("kind") == "openapi":
+        return OpenApiEndpoint(
+            url=message.openapi.url,
+            path=message.openapi.path,
+            server=message.openapi.server.rstrip("/"),
+            operations=tuple(message.openapi.operations),
+            secrets=tuple((each.scheme, each.secret) for each in message.openapi.secrets),
+        )
     stdio = message.mcp_stdio
     return StdioEndpoint(
         command=tuple(stdio.command),
@@ -72,12 +81,14 @@ def report_of(request: pb.ReportUpstreamRequest) -> Report:
             found.server_name,
             found.server_version,
             found.protocol_version,
-            tuple(DiscoveredTool(tool.native_name, tool.definition) for tool in found.tools),
+            tuple(DiscoveredTool(tool.native_name, tool.definition, tool.problem) for tool in found.tools),
         )
     return Report(request.instance, request.generation, discovery, request.failure.reason)
 
 
-def upstream(stored: Upstream, *, with_tools: bool = True, with_definitions: bool = False) -> upstream_pb2.Upstream:
+def upstream(
+    stored: Upstream, *, with_tools: bool = True, with_findings: bool = True, with_definitions: bool = False
+) -> upstream_pb2.Upstream:
     """Write an upstream. Definitions that do not fit into a message are left out."""
     message = upstream_pb2.Upstream(
         name=stored.name,
@@ -109,7 +120,7 @@ def upstream(stored: Upstream, *, with_tools: bool = True, with_definitions: boo
         size = len(tool.accepted_definition) + len(tool.pending_definition)
         shown = tool.state is ToolState.QUARANTINED and size <= budget
         budget -= size if shown else 0
-        message.tools.append(_tool(tool, with_definitions=shown))
+        message.tools.append(_tool(tool, with_findings=with_findings, with_definitions=shown))
     return message
 
 
@@ -134,6 +145,8 @@ def report_response(due: timedelta) -> pb.ReportUpstreamResponse:
 def _endpoint(endpoint: Endpoint) -> upstream_pb2.UpstreamEndpoint:
     if isinstance(endpoint, HttpEndpoint):
         return upstream_pb2.UpstreamEndpoint(mcp_http=upstream_pb2.McpHttpEndpoint(url=endpoint.url))
+    if isinstance(endpoint, OpenApiEndpoint):
+        return upstream_pb2.UpstreamEndpoint(openapi=_openapi(endpoint))
     return upstream_pb2.UpstreamEndpoint(
         mcp_stdio=upstream_pb2.McpStdioEndpoint(
             command=endpoint.command,
@@ -146,19 +159,32 @@ def _endpoint(endpoint: Endpoint) -> upstream_pb2.UpstreamEndpoint:
     )
 
 
-def _tool(tool: UpstreamTool, *, with_definitions: bool) -> upstream_pb2.UpstreamTool:
+def _openapi(endpoint: OpenApiEndpoint) -> upstream_pb2.OpenApiEndpoint:
+    message = upstream_pb2.OpenApiEndpoint(
+        server=endpoint.server,
+        operations=endpoint.operations,
+        secrets=[upstream_pb2.SchemeSecret(scheme=scheme, secret=secret) for scheme, secret in endpoint.secrets],
+    )
+    if endpoint.url:
+        message.url = endpoint.url
+    else:
+        message.path = endpoint.path
+    return message
+
+
+def _tool(tool: UpstreamTool, *, with_findings: bool, with_definitions: bool) -> upstream_pb2.UpstreamTool:
     message = upstream_pb2.UpstreamTool(
         native_name=tool.native_name,
         state=upstream_pb2.UpstreamToolState.Value(f"UPSTREAM_TOOL_STATE_{tool.state.value.upper()}"),
         tool_version=tool.tool_version,
         mutation_class=_mutation(tool.mutation_class),
-        findings=[
-            upstream_pb2.UpstreamFinding(path=each.path, rule=each.rule, message=each.message) for each in tool.findings
-        ],
-        notes=tool.notes,
         accepted_digest=tool.accepted_digest,
         pending_digest=tool.pending_digest if tool.state is ToolState.QUARANTINED else "",
     )
+    if with_findings:
+        message.notes.extend(tool.notes)
+        for each in tool.findings:
+            message.findings.add(path=each.path, rule=each.rule, message=each.message)
     if with_definitions:
         message.accepted_definition = tool.accepted_definition.encode()
         message.pending_definition = tool.pending_definition.encode()

@@ -58,7 +58,7 @@ class UpstreamHandlers(rpc.UpstreamServiceServicer):
 
     async def ListUpstreams(self, request: pb.ListUpstreamsRequest, context: Any) -> pb.ListUpstreamsResponse:
         page = await list_upstreams(request.page_size, request.page_token, upstreams=self._upstreams)
-        shown = [convert.upstream(each) for each in page.upstreams]
+        shown = [convert.upstream(each, with_findings=False) for each in page.upstreams]
         return pb.ListUpstreamsResponse(upstreams=shown, next_page_token=page.next_token)
 
     async def RefreshUpstream(self, request: pb.RefreshUpstreamRequest, context: Any) -> pb.RefreshUpstreamResponse:

@@ -183,6 +183,7 @@ class UpstreamEndpoint(_message.Message):
 
     MCP_STDIO_FIELD_NUMBER: _builtins.int
     MCP_HTTP_FIELD_NUMBER: _builtins.int
+    OPENAPI_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def mcp_stdio(self) -> Global___McpStdioEndpoint:
         """An MCP server as a confined process, over its standard input and output."""
@@ -191,17 +192,22 @@ class UpstreamEndpoint(_message.Message):
     def mcp_http(self) -> Global___McpHttpEndpoint:
         """An MCP server over Streamable HTTP."""
 
+    @_builtins.property
+    def openapi(self) -> Global___OpenApiEndpoint:
+        """A REST API, by its OpenAPI document."""
+
     def __init__(
         self,
         *,
         mcp_stdio: Global___McpStdioEndpoint | None = ...,
         mcp_http: Global___McpHttpEndpoint | None = ...,
+        openapi: Global___OpenApiEndpoint | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "mcp_http", b"mcp_http", "mcp_stdio", b"mcp_stdio"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "mcp_http", b"mcp_http", "mcp_stdio", b"mcp_stdio", "openapi", b"openapi"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "mcp_http", b"mcp_http", "mcp_stdio", b"mcp_stdio"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "mcp_http", b"mcp_http", "mcp_stdio", b"mcp_stdio", "openapi", b"openapi"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["mcp_stdio", "mcp_http"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["mcp_stdio", "mcp_http", "openapi"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -326,6 +332,80 @@ class McpHttpEndpoint(_message.Message):
 Global___McpHttpEndpoint: _TypeAlias = McpHttpEndpoint  # noqa: Y015
 
 @_typing.final
+class OpenApiEndpoint(_message.Message):
+    """Describes a REST API by its OpenAPI document, version 3.0 or 3.1, as JSON. Each operation is a tool of the runner HTTP. Executors read the
+    document and never follow a reference out of it.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    URL_FIELD_NUMBER: _builtins.int
+    PATH_FIELD_NUMBER: _builtins.int
+    SERVER_FIELD_NUMBER: _builtins.int
+    OPERATIONS_FIELD_NUMBER: _builtins.int
+    SECRETS_FIELD_NUMBER: _builtins.int
+    url: _builtins.str
+    """Its address, reached like an MCP server over HTTP."""
+    path: _builtins.str
+    """An absolute path on the executors' machines."""
+    server: _builtins.str
+    """The server that replaces those of the document; empty to use the document's."""
+    @_builtins.property
+    def operations(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Patterns of the operation ids or tags to offer, such as `repos/*`; none means all."""
+
+    @_builtins.property
+    def secrets(self) -> _containers.RepeatedCompositeFieldContainer[Global___SchemeSecret]:
+        """The credentials of its security schemes."""
+
+    def __init__(
+        self,
+        *,
+        url: _builtins.str = ...,
+        path: _builtins.str = ...,
+        server: _builtins.str = ...,
+        operations: _abc.Iterable[_builtins.str] | None = ...,
+        secrets: _abc.Iterable[Global___SchemeSecret] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["document", b"document", "path", b"path", "url", b"url"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["document", b"document", "operations", b"operations", "path", b"path", "secrets", b"secrets", "server", b"server", "url", b"url"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_document: _TypeAlias = _typing.Literal["url", "path"]  # noqa: Y015
+    _WhichOneofArgType_document: _TypeAlias = _typing.Literal["document", b"document"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_document) -> _WhichOneofReturnType_document | None: ...
+
+Global___OpenApiEndpoint: _TypeAlias = OpenApiEndpoint  # noqa: Y015
+
+@_typing.final
+class SchemeSecret(_message.Message):
+    """Says which secret a security scheme of an OpenAPI document takes. The secret itself states to which hosts, and for tools of which
+    namespaces, it may be used.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SCHEME_FIELD_NUMBER: _builtins.int
+    SECRET_FIELD_NUMBER: _builtins.int
+    scheme: _builtins.str
+    """The name of the scheme in the document."""
+    secret: _builtins.str
+    """The reference, `secret://name`. For HTTP basic authentication its value is the base64 of `user:password`."""
+    def __init__(
+        self,
+        *,
+        scheme: _builtins.str = ...,
+        secret: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["scheme", b"scheme", "secret", b"secret"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SchemeSecret: _TypeAlias = SchemeSecret  # noqa: Y015
+
+@_typing.final
 class ToolOverlay(_message.Message):
     """Says what one tool of an upstream does, where the server does not say so or says it wrongly."""
 
@@ -378,7 +458,7 @@ class UpstreamTool(_message.Message):
     tool_version: _builtins.str
     """The version that the mesh offers, `tools/{namespace}.{tool}/versions/{version}`; empty if it was never admitted."""
     mutation_class: _tool_manifest_pb2.MutationClass.ValueType
-    """What it does to the world, by the overlay or by the server's annotations."""
+    """What it does to the world, by the overlay, the server's annotations or the HTTP method."""
     accepted_digest: _builtins.str
     """The digest of the definition that calls run under, `sha256:{hex}`."""
     accepted_definition: _builtins.bytes

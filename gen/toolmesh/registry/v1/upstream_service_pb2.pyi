@@ -461,6 +461,7 @@ class ReportUpstreamRequest(_message.Message):
     GENERATION_FIELD_NUMBER: _builtins.int
     DISCOVERY_FIELD_NUMBER: _builtins.int
     FAILURE_FIELD_NUMBER: _builtins.int
+    UNCHANGED_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The resource name."""
     instance: _builtins.str
@@ -475,6 +476,10 @@ class ReportUpstreamRequest(_message.Message):
     def failure(self) -> Global___DiscoveryFailure:
         """It did not."""
 
+    @_builtins.property
+    def unchanged(self) -> Global___Unchanged:
+        """The server answered, and offers what this executor reported last."""
+
     def __init__(
         self,
         *,
@@ -483,16 +488,34 @@ class ReportUpstreamRequest(_message.Message):
         generation: _builtins.int = ...,
         discovery: Global___Discovery | None = ...,
         failure: Global___DiscoveryFailure | None = ...,
+        unchanged: Global___Unchanged | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["discovery", b"discovery", "failure", b"failure", "outcome", b"outcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["discovery", b"discovery", "failure", b"failure", "outcome", b"outcome", "unchanged", b"unchanged"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["discovery", b"discovery", "failure", b"failure", "generation", b"generation", "instance", b"instance", "name", b"name", "outcome", b"outcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["discovery", b"discovery", "failure", b"failure", "generation", b"generation", "instance", b"instance", "name", b"name", "outcome", b"outcome", "unchanged", b"unchanged"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_outcome: _TypeAlias = _typing.Literal["discovery", "failure"]  # noqa: Y015
+    _WhichOneofReturnType_outcome: _TypeAlias = _typing.Literal["discovery", "failure", "unchanged"]  # noqa: Y015
     _WhichOneofArgType_outcome: _TypeAlias = _typing.Literal["outcome", b"outcome"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_outcome) -> _WhichOneofReturnType_outcome | None: ...
 
 Global___ReportUpstreamRequest: _TypeAlias = ReportUpstreamRequest  # noqa: Y015
+
+@_typing.final
+class Unchanged(_message.Message):
+    """Says that what was reported last still holds."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Unchanged: _TypeAlias = Unchanged  # noqa: Y015
 
 @_typing.final
 class Discovery(_message.Message):
@@ -512,7 +535,7 @@ class Discovery(_message.Message):
     """The protocol revision."""
     @_builtins.property
     def tools(self) -> _containers.RepeatedCompositeFieldContainer[Global___DiscoveredTool]:
-        """Its tools; those beyond the limits of the executor are left out."""
+        """Its tools; those of an MCP server beyond the limits of the executor are left out."""
 
     def __init__(
         self,
@@ -538,19 +561,23 @@ class DiscoveredTool(_message.Message):
 
     NATIVE_NAME_FIELD_NUMBER: _builtins.int
     DEFINITION_FIELD_NUMBER: _builtins.int
+    PROBLEM_FIELD_NUMBER: _builtins.int
     native_name: _builtins.str
     """Its name there."""
     definition: _builtins.bytes
-    """Its definition, as JSON."""
+    """Its definition, as JSON; empty if the executor cannot describe it."""
+    problem: _builtins.str
+    """Why the executor cannot describe it, in its own words. The tool is refused with it."""
     def __init__(
         self,
         *,
         native_name: _builtins.str = ...,
         definition: _builtins.bytes = ...,
+        problem: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["definition", b"definition", "native_name", b"native_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["definition", b"definition", "native_name", b"native_name", "problem", b"problem"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -100,8 +100,8 @@ class UpstreamServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListUpstreams(self, request, context):
-        """Lists upstreams in order of their names, without definitions. Callable like GetUpstream. A page token of another query fails with
-        PAGE_TOKEN_INVALID.
+        """Lists upstreams in order of their names, without definitions, findings and notes. Callable like GetUpstream. A page token of another
+        query fails with PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -43,8 +43,8 @@ class UpstreamServiceStub:
     GetUpstream: _grpc.UnaryUnaryMultiCallable[_upstream_service_pb2.GetUpstreamRequest, _upstream_service_pb2.GetUpstreamResponse]
     """Returns an upstream with the definitions that wait for acceptance. Callable by the operator and mesh services. Fails with NOT_FOUND."""
     ListUpstreams: _grpc.UnaryUnaryMultiCallable[_upstream_service_pb2.ListUpstreamsRequest, _upstream_service_pb2.ListUpstreamsResponse]
-    """Lists upstreams in order of their names, without definitions. Callable like GetUpstream. A page token of another query fails with
-    PAGE_TOKEN_INVALID.
+    """Lists upstreams in order of their names, without definitions, findings and notes. Callable like GetUpstream. A page token of another
+    query fails with PAGE_TOKEN_INVALID.
     """
     RefreshUpstream: _grpc.UnaryUnaryMultiCallable[_upstream_service_pb2.RefreshUpstreamRequest, _upstream_service_pb2.RefreshUpstreamResponse]
     """Asks the executors to discover the tools again, also those that were refused. Callable by the operator. Answers at once; the result is
@@ -81,8 +81,8 @@ class UpstreamServiceAsyncStub(UpstreamServiceStub):
     GetUpstream: _aio.UnaryUnaryMultiCallable[_upstream_service_pb2.GetUpstreamRequest, _upstream_service_pb2.GetUpstreamResponse]  # type: ignore[assignment]
     """Returns an upstream with the definitions that wait for acceptance. Callable by the operator and mesh services. Fails with NOT_FOUND."""
     ListUpstreams: _aio.UnaryUnaryMultiCallable[_upstream_service_pb2.ListUpstreamsRequest, _upstream_service_pb2.ListUpstreamsResponse]  # type: ignore[assignment]
-    """Lists upstreams in order of their names, without definitions. Callable like GetUpstream. A page token of another query fails with
-    PAGE_TOKEN_INVALID.
+    """Lists upstreams in order of their names, without definitions, findings and notes. Callable like GetUpstream. A page token of another
+    query fails with PAGE_TOKEN_INVALID.
     """
     RefreshUpstream: _aio.UnaryUnaryMultiCallable[_upstream_service_pb2.RefreshUpstreamRequest, _upstream_service_pb2.RefreshUpstreamResponse]  # type: ignore[assignment]
     """Asks the executors to discover the tools again, also those that were refused. Callable by the operator. Answers at once; the result is
@@ -134,8 +134,8 @@ class UpstreamServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _upstream_service_pb2.ListUpstreamsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_upstream_service_pb2.ListUpstreamsResponse, _abc.Awaitable[_upstream_service_pb2.ListUpstreamsResponse]]:
-        """Lists upstreams in order of their names, without definitions. Callable like GetUpstream. A page token of another query fails with
-        PAGE_TOKEN_INVALID.
+        """Lists upstreams in order of their names, without definitions, findings and notes. Callable like GetUpstream. A page token of another
+        query fails with PAGE_TOKEN_INVALID.
         """
 
     @_abc_1.abstractmethod

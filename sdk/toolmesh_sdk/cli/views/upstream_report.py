@@ -93,6 +93,8 @@ def _kind(upstream: upb.Upstream) -> str:
     kind = upstream.endpoint.WhichOneof("kind")
     if kind == "mcp_http":
         return upstream.endpoint.mcp_http.url
+    if kind == "openapi":
+        return upstream.endpoint.openapi.url or upstream.endpoint.openapi.path
     return upstream.endpoint.mcp_stdio.package or upstream.endpoint.mcp_stdio.command[0]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from contextlib import suppress
 
 import grpc
@@ -28,9 +29,12 @@ from services.executor.adapters.upstreams.servers import Servers
 from services.executor.domain.scheduling.heavy_work import Principal
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 30.0
-_REPORT_SECONDS = 60.0
+# A first report may register a thousand tools.
+_REPORT_SECONDS = 300.0
 _ANSWER_SECONDS = 30.0
 _POLL_SECONDS = 30.0
+# A large document is read by a process of its own.
+_DISCOVERY_SECONDS = 120.0
 FAILURES = (ServerLostError, RpcError, AnswerTooLargeError, UnreadableAnswerError, SessionExpiredError, TimeoutError)
 
 
@@ -98,10 +102,13 @@ class UpstreamMonitor:
         backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
             try:
-                if config.endpoint.WhichOneof("kind") == "mcp_stdio":
+                kind = config.endpoint.WhichOneof("kind")
+                if kind == "mcp_stdio":
                     await self._watch_confined(config, due, backoff)
-                else:
+                elif kind == "mcp_http":
                     await self._watch_remote(config, due, backoff)
+                else:
+                    await self._watch_source(config, due, backoff)
             except (*FAILURES, MeshError) as error:
                 reason = failure_reason(error)[:500]
                 self._log.warning("upstream does not answer", upstream=config.upstream_id, why=reason)
@@ -145,6 +152,29 @@ class UpstreamMonitor:
         finally:
             await asyncio.shield(server.close())
 
+    async def _watch_source(self, config: UpstreamConfig, due: asyncio.Event, backoff: Backoff) -> None:
+        """Report what a document or a server says about itself, in full only when that changed."""
+        source, reported = self._servers.open_source(config), b""
+        try:
+            while True:
+                async with asyncio.timeout(_DISCOVERY_SECONDS):
+                    discovery = await source.discover()
+                digest = hashlib.sha256(discovery.SerializeToString(deterministic=True)).digest()
+                if digest == reported:
+                    known = await self._report(config, unchanged=pb.Unchanged())
+                else:
+                    known = await self._report(config, discovery=discovery)
+                if not known:
+                    return
+                reported = digest
+                backoff.reset()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(source.poll_seconds):
+                        await due.wait()
+                due.clear()
+        finally:
+            await asyncio.shield(source.close())
+
     async def _report_session(self, config: UpstreamConfig, session: McpSession) -> bool:
         discovery = pb.Discovery(
             server_name=session.server_name,
@@ -163,6 +193,7 @@ class UpstreamMonitor:
         *,
         discovery: pb.Discovery | None = None,
         failure: pb.DiscoveryFailure | None = None,
+        unchanged: pb.Unchanged | None = None,
     ) -> bool:
         """Report until the registry takes it; False if the upstream is gone."""
         request = pb.ReportUpstreamRequest(
@@ -171,6 +202,7 @@ class UpstreamMonitor:
             generation=config.generation,
             discovery=discovery,
             failure=failure,
+            unchanged=unchanged,
         )
         backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:

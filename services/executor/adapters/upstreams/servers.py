@@ -12,12 +12,15 @@ from toolmesh.registry.v1 import upstream_pb2
 from libs.common.egress.public_addresses import Network, PublicAddresses
 from libs.common.egress.resolver import SystemResolver
 from services.executor.adapters.runners.environment import RunnerEnvironment
+from services.executor.adapters.runners.http.connections import HttpConnections
 from services.executor.adapters.sandbox.port import Plan, Sandbox
 from services.executor.adapters.upstreams.directory import UpstreamConfig
 from services.executor.adapters.upstreams.mcp.http import CheckedBackend, HttpServer, HttpTransport
 from services.executor.adapters.upstreams.mcp.stdio import ConfinedServer
 from services.executor.adapters.upstreams.mcp.transport import ServerLostError
+from services.executor.adapters.upstreams.openapi.document import OpenApiSource
 from services.executor.adapters.upstreams.proxy_bridge import PROXY_ENVIRONMENT, bridged_command
+from services.executor.adapters.upstreams.source import Source
 from services.executor.domain.errors import sandbox_missing
 from services.executor.domain.scheduling.heavy_work import Owner
 
@@ -41,7 +44,7 @@ class Servers:
 
     def __init__(self, environment: RunnerEnvironment, internal: Sequence[Network], *, max_bytes: int) -> None:
         """`max_bytes` bounds one message of a server."""
-        self._environment, self._max_bytes = environment, max_bytes
+        self._environment, self._max_bytes, self._internal = environment, max_bytes, internal
         self._addresses, self._resolver = PublicAddresses(internal), SystemResolver()
 
     def sandbox(self) -> Sandbox:
@@ -82,6 +85,10 @@ class Servers:
         backend = CheckedBackend(resolve, self._addresses, plaintext=url.startswith("http:"))
         share = self._environment.heavy_work.share_of(owner)
         return HttpServer(HttpTransport(url, backend, share, self._max_bytes), share, max_age=MAX_AGE_SECONDS)
+
+    def open_source(self, upstream: UpstreamConfig) -> Source:
+        """Return an upstream that describes itself."""
+        return OpenApiSource(upstream.endpoint.openapi, HttpConnections(self._internal))
 
     def close(self) -> None:
         """Stop the threads of lookups."""

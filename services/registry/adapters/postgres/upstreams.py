@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -16,6 +17,7 @@ from services.registry.adapters.postgres.tables import upstreams
 from services.registry.domain.upstreams.upstream import Upstream
 
 _DECODER = msgspec.json.Decoder(Upstream)
+_SMALL = 64 * 1024
 
 
 class PostgresUpstreams:
@@ -29,14 +31,14 @@ class PostgresUpstreams:
         query = select(upstreams.c.document).where(upstreams.c.upstream_id == upstream_id)
         async with separately(self._engine) as connection:
             document = await connection.scalar(query)
-        return None if document is None else _DECODER.decode(document)
+        return None if document is None else (await _decode([document]))[0]
 
     async def list(self, after: str, limit: int) -> Sequence[Upstream]:
         """Implement `Upstreams.list`."""
         query = select(upstreams.c.document).where(upstreams.c.upstream_id > after)
         async with separately(self._engine) as connection:
             documents = await connection.scalars(query.order_by(upstreams.c.upstream_id).limit(limit))
-            return [_DECODER.decode(document) for document in documents]
+        return await _decode(documents.all())
 
     async def revisions(self) -> Mapping[str, int]:
         """Implement `Upstreams.revisions`."""
@@ -75,6 +77,13 @@ class PostgresUpstreams:
             if removed.rowcount:
                 await connection.execute(self._acts.insertion(upstream_changed(upstream, "remove")))
         return bool(removed.rowcount)
+
+
+async def _decode(documents: Sequence[bytes]) -> list[Upstream]:
+    """Decode documents; large ones, of upstreams with many tools, not on the event loop."""
+    if sum(map(len, documents)) <= _SMALL:
+        return [_DECODER.decode(document) for document in documents]
+    return await asyncio.to_thread(lambda: [_DECODER.decode(document) for document in documents])
 
 
 def _row(upstream: Upstream) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
@@ -11,12 +12,8 @@ from libs.common.errors import MeshError, Violation
 from libs.common.runtime.clock import Clock
 from services.registry.domain.errors import upstream_busy, upstream_not_found
 from services.registry.domain.model import Actor
-from services.registry.domain.upstreams.map_definition import (
-    UnusableDefinitionError,
-    definition_digest,
-    map_definition,
-    tool_id,
-)
+from services.registry.domain.upstreams.definition import UnusableDefinitionError, definition_digest, tool_id
+from services.registry.domain.upstreams.map_definition import map_definition
 from services.registry.domain.upstreams.ports import Upstreams
 from services.registry.domain.upstreams.publishing import CHANGED, MISSING, Publisher
 from services.registry.domain.upstreams.upstream import (
@@ -34,7 +31,7 @@ NEXT_REPORT = timedelta(seconds=30)
 # A server that answered another executor within this time is not unavailable.
 _ANSWERED_ELSEWHERE = 2 * NEXT_REPORT
 _ATTEMPTS = 5
-_MAX_FINDINGS = 20
+_MAX_FINDINGS = 8
 
 
 async def apply_report(
@@ -53,8 +50,10 @@ async def apply_report(
 
 
 async def _apply(upstream: Upstream, report: Report, publisher: Publisher, now: datetime) -> Upstream:
-    if report.discovery is None:
+    if report.discovery is None and report.reason:
         return _unavailable(upstream, report, now)
+    if report.discovery is None and _answered_just_now(upstream, now):
+        return upstream
     answered = replace(
         upstream,
         state=UpstreamState.READY,
@@ -63,7 +62,7 @@ async def _apply(upstream: Upstream, report: Report, publisher: Publisher, now: 
         last_answer_instance=report.instance,
         update_time=now,
     )
-    if report.generation < upstream.observed_generation:
+    if report.discovery is None or report.generation < upstream.observed_generation:
         return answered
     tools = await reconcile_tools(answered, report.discovery, report.generation, publisher)
     return replace(
@@ -74,6 +73,12 @@ async def _apply(upstream: Upstream, report: Report, publisher: Publisher, now: 
         observed_generation=max(upstream.observed_generation, report.generation),
         tools=tools,
     )
+
+
+def _answered_just_now(upstream: Upstream, now: datetime) -> bool:
+    """Return whether one more answer would say nothing new."""
+    last = upstream.last_answer_time
+    return upstream.state is UpstreamState.READY and last is not None and now - last < _ANSWERED_ELSEWHERE * 0.8
 
 
 def _unavailable(upstream: Upstream, report: Report, now: datetime) -> Upstream:
@@ -110,7 +115,7 @@ async def reconcile_tools(
             tools.append(_name_taken(native_name, holder))
             continue
         row = known.get(native_name)
-        if row is None or (not row.tool_version and _is_retried(row, tool, generation, upstream)):
+        if row is None or (not row.tool_version and await _is_retried(row, tool, generation, upstream)):
             tools.append(await publish_definition(upstream, tool, actor, publisher))
         elif row.tool_version:
             tools.append(await _check_definition(row, tool, actor, publisher))
@@ -128,8 +133,10 @@ async def publish_definition(
 ) -> UpstreamTool:
     """Publish a definition, and return the admitted or refused tool. Raises SERVICE_UNAVAILABLE, after which nothing is
     known about it."""
+    if tool.problem or not tool.definition:
+        return _refused(tool.native_name, [Violation("", "definition.none", tool.problem or "has no definition")])
     try:
-        mapped = map_definition(upstream, tool.native_name, tool.definition)
+        mapped = await asyncio.to_thread(map_definition, upstream, tool.native_name, tool.definition)
     except UnusableDefinitionError as error:
         return _refused(tool.native_name, error.violations)
     definition = tool.definition.decode()
@@ -157,7 +164,7 @@ async def _check_definition(
 ) -> UpstreamTool:
     """Compare the definition of an admitted tool with the accepted one."""
     try:
-        found = definition_digest(tool.definition)
+        found = await asyncio.to_thread(definition_digest, tool.definition)
     except UnusableDefinitionError as error:
         found, definition, findings = "", "", _findings(error.violations)
     else:
@@ -176,12 +183,12 @@ async def _check_definition(
     )
 
 
-def _is_retried(row: UpstreamTool, tool: DiscoveredTool, generation: int, upstream: Upstream) -> bool:
+async def _is_retried(row: UpstreamTool, tool: DiscoveredTool, generation: int, upstream: Upstream) -> bool:
     """Return whether a refused tool is examined again: after a refresh, or when its definition changed."""
     if generation > upstream.observed_generation:
         return True
     try:
-        return definition_digest(tool.definition) != row.pending_digest
+        return await asyncio.to_thread(definition_digest, tool.definition) != row.pending_digest
     except UnusableDefinitionError:
         return False
 

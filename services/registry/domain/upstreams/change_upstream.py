@@ -28,6 +28,7 @@ from services.registry.domain.upstreams.upstream import (
     DiscoveredTool,
     Endpoint,
     HttpEndpoint,
+    OpenApiEndpoint,
     Overlay,
     StdioEndpoint,
     ToolState,
@@ -141,13 +142,22 @@ async def _require(upstream_id: str, upstreams: Upstreams) -> Upstream:
 
 def _endpoint_violations(endpoint: Endpoint) -> Iterator[Violation]:
     if isinstance(endpoint, HttpEndpoint):
-        yield from _url_violations(endpoint.url)
+        yield from _url_violations("endpoint.mcp_http.url", endpoint.url)
+    elif isinstance(endpoint, OpenApiEndpoint):
+        yield from _openapi_violations(endpoint)
     else:
         yield from _stdio_violations(endpoint)
 
 
-def _url_violations(url: str) -> Iterator[Violation]:
-    path = "endpoint.mcp_http.url"
+def _openapi_violations(endpoint: OpenApiEndpoint) -> Iterator[Violation]:
+    for path, url in (("endpoint.openapi.url", endpoint.url), ("endpoint.openapi.server", endpoint.server)):
+        if url:
+            yield from _url_violations(path, url)
+    if len({scheme for scheme, _ in endpoint.secrets}) < len(endpoint.secrets):
+        yield Violation("endpoint.openapi.secrets", "secrets.unique", "names a security scheme for the second time")
+
+
+def _url_violations(path: str, url: str) -> Iterator[Violation]:
     try:
         parts = urlsplit(url)
         if not parts.hostname or parts.port == 0:

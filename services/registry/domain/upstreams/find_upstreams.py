@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass
 
 from libs.common import page_tokens
@@ -12,6 +12,8 @@ from services.registry.domain.upstreams.ports import Upstreams
 from services.registry.domain.upstreams.upstream import Upstream
 
 DEFAULT_PAGE = 20
+# More tools do not fit into one message.
+_TOOLS_OF_A_PAGE = 4096
 POLL_SECONDS = 0.5
 _HEARTBEAT_POLLS = 2
 
@@ -60,9 +62,19 @@ async def list_upstreams(page_size: int, page_token: str, *, upstreams: Upstream
         raise page_token_invalid()
     limit = page_size or DEFAULT_PAGE
     rows = await upstreams.list(str(cursor[0]) if cursor else "", limit + 1)
-    shown = tuple(rows[:limit])
-    more = len(rows) > limit
+    shown = tuple(_fitting(rows[:limit]))
+    more = len(rows) > len(shown)
     return UpstreamPage(shown, page_tokens.encode(query, [shown[-1].upstream_id]) if more else "")
+
+
+def _fitting(upstreams: Sequence[Upstream]) -> Iterator[Upstream]:
+    """Yield the first upstream, and those after it while their tools fit into the page."""
+    tools = 0
+    for upstream in upstreams:
+        tools += len(upstream.tools)
+        if tools > _TOOLS_OF_A_PAGE and tools > len(upstream.tools):
+            return
+        yield upstream
 
 
 async def watch_upstreams(

@@ -51,7 +51,20 @@ class HttpEndpoint(Struct, frozen=True, tag="mcp_http"):
     url: str
 
 
-Endpoint = StdioEndpoint | HttpEndpoint
+class OpenApiEndpoint(Struct, frozen=True, tag="openapi"):
+    """A REST API, by its OpenAPI document at a URL or a path of the executors' machines."""
+
+    url: str = ""
+    path: str = ""
+    server: str = ""
+    """Replaces the servers of the document."""
+    operations: tuple[str, ...] = ()
+    """Patterns of operation ids or tags; none means all."""
+    secrets: tuple[tuple[str, str], ...] = ()
+    """The security schemes, each with the reference of its secret."""
+
+
+Endpoint = StdioEndpoint | HttpEndpoint | OpenApiEndpoint
 
 
 class Overlay(Struct, frozen=True):
@@ -131,6 +144,8 @@ class DiscoveredTool(Struct, frozen=True):
     native_name: str
     definition: bytes
     """JSON."""
+    problem: str = ""
+    """Why the executor cannot describe it."""
 
 
 class Discovery(Struct, frozen=True):
@@ -143,7 +158,8 @@ class Discovery(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """What an executor found out about an upstream. Without a discovery, the reason says why."""
+    """What an executor found out about an upstream. Without a discovery, the reason says why it did not answer; without
+    both, it offers what it did before."""
 
     instance: str
     generation: int

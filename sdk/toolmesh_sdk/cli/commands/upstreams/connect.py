@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from toolmesh_sdk.cli.commands.upstreams.adding import Id, ReadOnly, add_and_wait, default_id, print_connected
+from toolmesh_sdk.cli.commands.upstreams.connect_openapi import openapi
 from toolmesh_sdk.cli.exits import FAILED
 from toolmesh_sdk.cli.failures import report_errors
-from toolmesh_sdk.cli.inputs.admin_connection import as_operator
 from toolmesh_sdk.cli.inputs.target import Target
 from toolmesh_sdk.cli.inputs.target_options import add_operator_options
 from toolmesh_sdk.cli.installs.package import InstalledServer, InstallError
@@ -20,21 +21,17 @@ from toolmesh_sdk.cli.views.upstream_report import is_ready, print_upstream, ups
 
 if TYPE_CHECKING:
     from toolmesh.registry.v1 import upstream_pb2 as upb
-    from toolmesh.registry.v1 import upstream_service_pb2 as pb
 
 app = typer.Typer(help="Offer the tools of existing servers.", no_args_is_help=True)
+app.command()(openapi)
 # A first start may install and compile; the mesh then waits for the server.
 _WAIT_SECONDS = 120.0
-_PREFIXES = ("pypi:", "npm:", "https://", "http://")
-_ID_PREFIXES = re.compile(r"^(mcp-server-|server-|mcp-)|(-mcp-server|-mcp|-server)$")
 _LAUNCHERS = {"uvx": "pypi:", "npx": "npm:"}
 _VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 
-Id = Annotated[str, typer.Option("--id", help="The upstream's id and its tools' namespace.")]
 Mounts = Annotated[list[Path] | None, typer.Option("--mount", help="A path that the server may read; repeatable.")]
 Hosts = Annotated[list[str] | None, typer.Option("--allow-host", help="A host that it may reach; repeatable.")]
 Variables = Annotated[list[str] | None, typer.Option("--env", help="NAME=VALUE, never a secret; repeatable.")]
-ReadOnly = Annotated[list[str] | None, typer.Option("--read-only", help="A tool that changes nothing; repeatable.")]
 
 
 @app.command()
@@ -69,7 +66,7 @@ def mcp(
     """
     from toolmesh.registry.v1 import upstream_pb2 as upb
 
-    named = upstream_id or _default_id(server[0])
+    named = upstream_id or default_id(server[0])
     if server[0].startswith(("https://", "http://")):
         if len(server) > 1 or mount or allow_host or env:
             raise typer.BadParameter("a URL takes no arguments, --mount, --allow-host or --env", param_hint="SERVER")
@@ -77,13 +74,8 @@ def mcp(
     else:
         installed = _install(tuple(server), target)
         endpoint = _stdio(installed, mount or [], allow_host or [], _variables(env or []))
-    upstream = _connect(named, endpoint, read_only or [], target)
-    if as_json:
-        output.print_json({"upstream": upstream_document(upstream)})
-    else:
-        print_upstream(upstream)
-    if not is_ready(upstream):
-        raise typer.Exit(FAILED)
+    upstream = add_and_wait(named, endpoint, read_only or [], target)
+    print_connected(upstream, as_json=as_json)
 
 
 @app.command("file")
@@ -124,7 +116,7 @@ def _connect_entry(name: str, entry: Any, target: Target) -> tuple[dict[str, Any
             endpoint = upb.UpstreamEndpoint(mcp_http=upb.McpHttpEndpoint(url=str(url)))
         else:
             endpoint = _stdio(_install(_words_of(entry), target), [], [], {})
-        upstream = _connect(_default_id(name), endpoint, [], target)
+        upstream = add_and_wait(default_id(name), endpoint, [], target)
     except (InstallError, typer.BadParameter, ToolmeshError) as error:
         output.err().print(output.text(f"{name} is not connected: {error}"))
         return {"id": name, "error": str(error)}, False
@@ -209,35 +201,3 @@ def _variables(texts: list[str]) -> dict[str, str]:
     if not all(matches):
         raise typer.BadParameter("is not NAME=VALUE", param_hint="--env")
     return {match[1]: match[2] for match in matches if match is not None}
-
-
-def _connect(upstream_id: str, endpoint: upb.UpstreamEndpoint, read_only: list[str], target: Target) -> upb.Upstream:
-    """Add an upstream and wait until the mesh has tried it."""
-    from toolmesh.registry.v1 import tool_manifest_pb2, upstream_pb2
-    from toolmesh.registry.v1 import upstream_service_pb2 as pb
-    from toolmesh.registry.v1.upstream_service_pb2_grpc import UpstreamServiceStub
-
-    from toolmesh_sdk.cli.commands.upstreams.waiting import wait_observed
-
-    overlays = [
-        upstream_pb2.ToolOverlay(native_name=name, mutation_class=tool_manifest_pb2.MUTATION_CLASS_READ_ONLY)
-        for name in read_only
-    ]
-    request = pb.AddUpstreamRequest(upstream_id=upstream_id, endpoint=endpoint, overlays=overlays)
-    with as_operator(target) as transport:
-        stub = UpstreamServiceStub(transport.channel)
-        added: pb.AddUpstreamResponse = transport.unary(stub.AddUpstream, request, None, repeatable=True)
-        return wait_observed(transport, added.upstream, target.timeout)
-
-
-def _default_id(source: str) -> str:
-    """Return an id: `pypi:mcp-server-git==1.0` is `git`, and `https://mcp.example.com/mcp` is `mcp-example-com`."""
-    text = source.lower()
-    for prefix in _PREFIXES:
-        text = text.removeprefix(prefix)
-    if source.startswith(("https://", "http://")):
-        name = text.partition("/")[0].partition(":")[0]
-    else:
-        name = _ID_PREFIXES.sub("", re.split(r"[=@\[]", text.rpartition("/")[2] or text)[0])
-    made = re.sub(r"[^a-z0-9]+", "-", name).strip("-")
-    return made if re.fullmatch(r"[a-z][a-z0-9-]{1,62}", made) else f"upstream-{made}"[:63].rstrip("-")

@@ -14,13 +14,13 @@ from services.registry.adapters.json_schemas import JsonSchemaChecker
 from services.registry.convert.manifest import message_of
 from services.registry.domain.publishing.admission import violations
 from services.registry.domain.publishing.manifest import MutationClass
-from services.registry.domain.upstreams.map_definition import (
+from services.registry.domain.upstreams.definition import (
     MAX_DEFINITION_BYTES,
     MappedTool,
     UnusableDefinitionError,
-    map_definition,
     tool_id,
 )
+from services.registry.domain.upstreams.map_definition import map_definition
 from services.registry.domain.upstreams.upstream import HttpEndpoint, Overlay, StdioEndpoint, Upstream
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -1,0 +1,1 @@
+"""OpenAPI documents: the operations of one, each as a definition that stands alone."""

@@ -1,0 +1,1 @@
+"""What each kind of upstream offers, as manifests."""
