@@ -18,7 +18,7 @@ WORKERS := 2
 # A worker that hangs where the time limit of a test cannot end it prints its stacks and is replaced.
 HANGS := --max-worker-restart 2 -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true
 
-.PHONY: help up down status setup test test-faults test-docs test-dist test-browser check dist proto proto-export lock format bench conformance profile gvisor clean
+.PHONY: help up down status setup test test-faults test-docs test-dist test-browser test-upstreams check dist proto proto-export lock format bench conformance profile gvisor clean
 
 help:  ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -51,6 +51,9 @@ test-browser: setup  ## Decide approvals in a real browser; screenshots are in b
 	@$(BIN)/uv pip install -q --python $(BIN)/python --system-certs --require-hashes -r tests/browser/requirements.lock
 	@$(BIN)/python tools/find_chromium.py .toolmesh > /dev/null
 	@$(BIN)/pytest -m browser tests/browser $(PYTEST_ARGS)
+
+test-upstreams: setup  ## Connect public servers and documents from PyPI and npm, pinned by hash; needs Node.
+	@$(BIN)/pytest -s -m upstreams tests/upstreams $(PYTEST_ARGS)
 
 check: setup  ## Run the checks alone: format, lint, types, imports, contract.
 	@$(BIN)/pytest -q -n $(WORKERS) tests/contract/test_checks.py

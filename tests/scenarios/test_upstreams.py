@@ -129,7 +129,9 @@ def test_a_rest_api_is_connected_by_its_document_called_changed_and_accepted(
         assert toolmesh("call", "library.search", '{"body": {"id": 1, "title": ""}}')[1]["error"]["reason"] == (
             "ARGUMENTS_INVALID"
         )
-        code, refused = toolmesh("call", "library.books_add", '{"shelf-id": 7, "body": {"title": "One"}}')
+        code, refused = toolmesh(
+            "call", "library.books_add", '{"shelf-id": 7, "body": {"title": "One"}}', "--key", "one"
+        )
         assert (code, refused["error"]["reason"]) == (1, "APPROVAL_REQUIRED")
 
         api.document = rest_document(summary="Finds something else")

@@ -272,3 +272,69 @@ async def test_only_the_operator_changes_upstreams(registry: Replica) -> None:
     stub = registry.stub("gateway", rpc.UpstreamServiceStub)
     request = pb.AddUpstreamRequest(upstream_id="clocks", endpoint=ENDPOINT)
     assert (await refusal(stub.AddUpstream(request, timeout=PATIENCE))).reason is Reason.PEER_NOT_ALLOWED
+
+
+async def test_what_an_executor_cannot_describe_is_refused_with_its_reason(mesh: Mesh) -> None:
+    await mesh.add()
+    reported = await mesh.report(
+        definition("list"), pb.DiscoveredTool(native_name="upload", problem="its definition is too large")
+    )
+    assert states(reported) == {"list": "admitted", "upload": "refused"}
+    [refused] = [tool for tool in reported.tools if tool.native_name == "upload"]
+    assert [finding.message for finding in refused.findings] == ["its definition is too large"]
+    listed = (await mesh.operator.ListUpstreams(pb.ListUpstreamsRequest(), timeout=PATIENCE)).upstreams[0]
+    assert states(listed) == states(reported)
+    assert not any(tool.findings or tool.notes for tool in listed.tools)
+
+
+async def test_an_upstream_that_offers_what_it_did_is_ready_again(mesh: Mesh) -> None:
+    await mesh.add()
+    before = await mesh.report(definition("list"))
+    assert (await mesh.fail()).state == upb.UPSTREAM_STATE_UNAVAILABLE
+    await mesh._send(instance="one", generation=1, unchanged=pb.Unchanged())
+    after = await mesh.get()
+    assert (after.state, after.tools) == (upb.UPSTREAM_STATE_READY, before.tools)
+    await mesh._send(instance="one", generation=1, unchanged=pb.Unchanged())
+    assert (await mesh.get()).etag == after.etag
+
+
+async def test_operations_of_a_document_become_http_tools(mesh: Mesh) -> None:
+    openapi = upb.OpenApiEndpoint(
+        url="https://api.example/o.json",
+        server="https://api.example/",
+        operations=["orders/*"],
+        secrets=[upb.SchemeSecret(scheme="key", secret="secret://crm")],
+    )
+    added = await mesh.add(endpoint=upb.UpstreamEndpoint(openapi=openapi))
+    openapi.server = "https://api.example"
+    assert added.endpoint.openapi == openapi
+    operation = {
+        "method": "get",
+        "path": "/orders",
+        "server": "https://api.example",
+        "summary": "Lists the orders",
+        "parameters": [],
+        "security": [[{"id": "key", "type": "apiKey", "in": "header", "name": "X-Key"}]],
+        "result": {"schema": {"type": "array"}},
+    }
+    tool = pb.DiscoveredTool(native_name="orders/list", definition=json.dumps(operation).encode())
+    assert states(await mesh.report(tool)) == {"orders/list": "admitted"}
+    manifest = (await mesh.version("tools/clocks.orders_list")).manifest
+    assert manifest.execution.http.secrets[0].secret == "secret://crm"
+    assert manifest.mutation_class == mpb.MUTATION_CLASS_READ_ONLY
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"url": "https://:0/o.json"},
+        {"path": "/o.json", "server": "https://:0"},
+        {"path": "/o.json", "secrets": [upb.SchemeSecret(scheme="a", secret=f"secret://{name}") for name in "bc"]},
+    ],
+)
+async def test_a_document_that_cannot_be_used_is_refused(mesh: Mesh, fields: dict[str, Any]) -> None:
+    endpoint = upb.UpstreamEndpoint(openapi=upb.OpenApiEndpoint(**fields))
+    refused = await refusal(
+        mesh.operator.AddUpstream(pb.AddUpstreamRequest(upstream_id="clocks", endpoint=endpoint), timeout=PATIENCE)
+    )
+    assert refused.reason is Reason.INVALID_REQUEST
