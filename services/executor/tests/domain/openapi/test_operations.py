@@ -179,7 +179,7 @@ def test_other_bodies_are_named() -> None:
 
 def test_security_schemes_are_those_of_the_operation_or_the_document() -> None:
     schemes = {"key": {"type": "apiKey", "in": "header", "name": "X-Key", "description": "long"}}
-    parts = {"components": {"securitySchemes": schemes}, "security": [{"key": []}]}
+    parts: dict[str, Any] = {"components": {"securitySchemes": schemes}, "security": [{"key": []}]}
     key = {"id": "key", "type": "apiKey", "in": "header", "name": "X-Key"}
     assert described(**parts)["security"] == [[key]]
     assert described({"security": [{}, {"key": [], "other": []}]}, **parts)["security"] == [[], [key, {"id": "other"}]]
