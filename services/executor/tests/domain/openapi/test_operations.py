@@ -58,7 +58,7 @@ def test_operations_are_selected_by_id_or_tag() -> None:
 
 def test_too_many_operations_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operations, "MAX_OPERATIONS", 2)
-    paths = {f"/{number}": {"get": {}} for number in range(3)}
+    paths: dict[str, Any] = {f"/{number}": {"get": {}} for number in range(3)}
     with pytest.raises(DocumentProblemError):
         describe_api({**document(), "paths": paths}, Selection())
 
