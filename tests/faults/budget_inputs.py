@@ -64,6 +64,21 @@ class Inputs:
         yield "undeclared", json.dumps({f"k{n}": 1 for n in range(20_000)}).encode()
         yield "doubled keys", b'{"text":"n",' + b",".join([b'"k:":1'] * 30_000) + b"}"
 
+    def answers(self) -> Iterator[tuple[str, bytes]]:
+        """Yield what a service may answer, each close to a limit of results."""
+        choices: dict[str, Any] = {
+            "texts": [self.text(200) for _ in range(40_000)],
+            "long-text": self.text(8 << 20),
+            "numbers": [self.random.randrange(10**12, 10**16) for _ in range(400_000)],
+            "fractions": [self.random.random() * 10.0 ** self.random.randint(-300, 300) for _ in range(200_000)],
+            "lists": [[0]] * 200_000,
+            "names": {f"{self.text(4)}{n}": n for n in range(200_000)},
+            "values": [0] * 600_000,
+        }
+        for name, value in choices.items():
+            yield name, json.dumps({"value": value}, ensure_ascii=False).encode()
+        yield "unfinished", b'{"value":["' + b'","'.join([b"a"] * 200_000)
+
     def groups(self) -> Iterator[tuple[str, executor_pb.InvokeGroupRequest]]:
         """Yield groups of 64 calls."""
         several = dict(self.arguments())

@@ -13,6 +13,8 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from itertools import product
+from pathlib import Path
 from typing import Any, cast
 
 import grpc
@@ -25,6 +27,7 @@ from toolmesh.executor.v1 import executor_service_pb2 as executor_pb
 from toolmesh.executor.v1 import executor_service_pb2_grpc as executor_rpc
 
 from tests.faults.budget_inputs import Inputs
+from tests.faults.budget_services import TOOLS, connected, prepare
 from tests.harness.loop_turns import SERVICES, LoopTurns
 from tests.harness.mesh import Mesh, running_mesh
 from tests.harness.rpcs import call, rpcs
@@ -49,8 +52,12 @@ class Driver:
 
     def __init__(self, mesh: Mesh, turns: LoopTurns, token: str) -> None:
         self.mesh, self._turns, self.token = mesh, turns, token
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what was read so far."""
         self.longest = {service: {"turn": (0.0, "", [""]), "hold": (0.0, "", [""])} for service in SERVICES}
-        self.sent = 0
+        self.sent, self.answered = 0, set[str]()
 
     @property
     def metadata(self) -> list[tuple[str, str]]:
@@ -62,6 +69,7 @@ class Driver:
         answer = None
         with suppress(grpc.RpcError, httpx.HTTPError):
             answer = request()
+            self.answered.add(name)
         self.sent += 1
         for service, kinds in self.longest.items():
             for kind, (most, _, _) in kinds.items():
@@ -88,7 +96,8 @@ def turns(tmp_path_factory: pytest.TempPathFactory) -> LoopTurns:
 def driver(turns: LoopTurns, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
     folder = tmp_path_factory.mktemp("budget")
     (folder / "hooks.json").write_text(json.dumps(HOOKS))
-    with running_mesh(folder / "state", TOOLMESH_HOOKS=str(folder / "hooks.json"), **turns.environment) as mesh:
+    settings = {"TOOLMESH_HOOKS": str(folder / "hooks.json"), "TOOLMESH_EGRESS_INTERNAL": "127.0.0.0/8"}
+    with running_mesh(folder / "state", **settings, **turns.environment) as mesh:
         yield Driver(mesh, turns, mesh.token(scopes=",".join(EVERY_SCOPE), tenant="mallory"))
 
 
@@ -156,10 +165,34 @@ def test_no_input_holds_a_loop_for_longer_than_its_budget(driver: Driver, capsys
         channels = Channels(driver.mesh, stack)
         drive(driver, Inputs(0), edge, channels)
         # Caches, lazily compiled validators and imports belong to the first requests of a process.
-        for kinds in driver.longest.values():
-            kinds.update({kind: (0.0, "", [""]) for kind in kinds})
+        driver.reset()
         for _ in range(ROUNDS):
             drive(driver, inputs, edge, channels)
+    _require_budget(driver, capsys)
+
+
+def test_no_answer_of_a_service_holds_a_loop_for_longer_than_its_budget(
+    driver: Driver, tmp_path: Path, capsys: Any
+) -> None:
+    inputs, metadata = Inputs(SEED), cast("Any", driver.metadata)
+    with driver.mesh.edge_channel() as edge, connected(driver.mesh, tmp_path):
+        executor = executor_rpc.ExecutorServiceStub(edge)
+        for number in range(2):
+            answers = dict(inputs.answers())
+            prepare(tmp_path, answers)
+            for tool, name in product(TOOLS, answers):
+                request = executor_pb.InvokeRequest(tool=tool, arguments=json.dumps({"text": name}).encode())
+                driver.send(
+                    f"{tool} {name}",
+                    lambda: executor.Invoke(request, metadata=metadata, timeout=PATIENCE),  # noqa: B023
+                )
+            if number == 0:
+                driver.reset()
+    assert driver.answered >= {f"{tool} {name}" for tool in TOOLS for name in ("long-text", "numbers", "names")}
+    _require_budget(driver, capsys)
+
+
+def _require_budget(driver: Driver, capsys: Any) -> None:
     with capsys.disabled():
         print("\n" + driver.table())  # noqa: T201
     over = {name: kinds["turn"] for name, kinds in driver.longest.items() if kinds["turn"][0] > LONGEST_TURN}

@@ -64,6 +64,10 @@ def call(name: str, arguments: dict[str, Any], progress_token: Any) -> dict[str,
                 return {"content": [{"type": "text", "text": response.read().decode()}]}
         except OSError as error:
             return {"isError": True, "content": [{"type": "text", "text": str(error)}]}
+    if name == "file":
+        # The folder is the one of the list of tools.
+        document = (Path(sys.argv[1]).parent / arguments["text"]).read_text()
+        return {"content": [], "structuredContent": json.loads(document)}
     if name == "look":
         seen = {"environment": dict(os.environ)}
         return {"content": [{"type": "text", "text": json.dumps(seen)}]}

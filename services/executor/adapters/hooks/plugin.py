@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import inspect
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import orjson
@@ -14,6 +15,7 @@ from libs.common.errors import MeshError
 from libs.common.json.jsonio import dump, parse
 from libs.common.telemetry.log import Log
 from services.executor.domain.hooks.answers import HookFailedError
+from services.executor.domain.scheduling.heavy_work import WorkShare
 
 Function = Callable[[dict[str, Any]], Awaitable[Any]]
 
@@ -46,10 +48,11 @@ class Plugin:
         """Set the log for failures."""
         self._log = log
 
-    async def ask(self, event: dict[str, Any]) -> Any:
+    async def ask(self, event: dict[str, Any], share: WorkShare) -> Any:
         """Return the function's answer. It gets a copy of the event, which it may modify and keep."""
+        copy = await share.run_unless_light(event, partial(_deep_copy, event))
         try:
-            answer = await self._function(_deep_copy(event))
+            answer = await self._function(copy)
         except asyncio.CancelledError as cause:
             if _is_canceled():
                 raise

@@ -15,6 +15,7 @@ import hmac
 import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from libs.common.errors import MeshError
@@ -22,6 +23,7 @@ from libs.common.json.jsonio import dump, parse
 from libs.common.runtime.clock import Clock, SystemClock
 from libs.common.telemetry.log import Log
 from services.executor.domain.hooks.answers import HookFailedError
+from services.executor.domain.scheduling.heavy_work import WorkShare
 
 if TYPE_CHECKING:
     import httpx
@@ -63,13 +65,11 @@ class Webhook:
         """Set the log for failures."""
         self._log = log
 
-    async def ask(self, event: dict[str, Any]) -> Any:
+    async def ask(self, event: dict[str, Any], share: WorkShare) -> Any:
         """Return the server's answer, or None. The caller sets the timeout."""
-        body = dump(event)
+        body, headers = await share.run_unless_light(event, partial(self._request, event))
         try:
-            async with self._connect().stream(
-                "POST", self._endpoint.url, content=body, headers=self._headers(body)
-            ) as response:
+            async with self._connect().stream("POST", self._endpoint.url, content=body, headers=headers) as response:
                 return await self._read(response)
         except HookFailedError:
             raise
@@ -102,6 +102,10 @@ class Webhook:
                 ),
             )
         return self._client
+
+    def _request(self, event: dict[str, Any]) -> tuple[bytes, dict[str, str]]:
+        body = dump(event)
+        return body, self._headers(body)
 
     def _headers(self, body: bytes) -> dict[str, str]:
         timestamp = str(int(self._clock.now().timestamp()))

@@ -25,7 +25,7 @@ from services.executor.domain.argument_spec import Change
 from services.executor.domain.hooks.answers import MAX_RISKS, Answer, HookFailedError, parse_answer
 from services.executor.domain.hooks.redacted_input import RedactedView, changes_between, restore_hidden
 from services.executor.domain.model import Caller
-from services.executor.domain.scheduling.heavy_work import HeavyWork
+from services.executor.domain.scheduling.heavy_work import HeavyWork, WorkShare
 from services.executor.domain.tool import Tool
 from services.executor.domain.validation_cost import is_light
 
@@ -47,8 +47,11 @@ class Phase(StrEnum):
 class Respondent(Protocol):
     """The implementation of a hook."""
 
-    async def ask(self, event: dict[str, Any]) -> Any:
-        """Return the answer as a JSON value, or None for none. Raises HookFailedError; canceled on timeout."""
+    async def ask(self, event: dict[str, Any], share: WorkShare) -> Any:
+        """Return the answer as a JSON value, or None for none. Raises HookFailedError; canceled on timeout.
+
+        Large events are copied and encoded in the share of the caller.
+        """
         ...
 
 
@@ -107,7 +110,7 @@ class Hooks:
     """The hooks of a deployment."""
 
     def __init__(self, hooks: Sequence[Hook], clock: Clock, heavy_work: HeavyWork | None = None) -> None:
-        """`heavy_work` redacts large values."""
+        """`heavy_work` redacts, copies and encodes large values."""
         self._hooks, self._clock, self._heavy_work = tuple(hooks), clock, heavy_work or HeavyWork()
         self._matching: BoundedCache[str, dict[Phase, tuple[Hook, ...]]] = BoundedCache(_MAX_REMEMBERED)
         self.active = bool(hooks)
@@ -230,7 +233,7 @@ class Hooks:
         event = {**_describe_call(facts), "phase": str(hook.phase), "hook": hook.name, **seen}
         try:
             async with asyncio.timeout(min(hook.timeout, left)):
-                answered = await hook.respondent.ask(event)
+                answered = await hook.respondent.ask(event, self._heavy_work.share_of(facts.caller))
             answer = _allowed(parse_answer(answered, hook.phase), hook, facts.tool, view)
         except TimeoutError:
             if left <= hook.timeout:

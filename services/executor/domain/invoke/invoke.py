@@ -40,7 +40,7 @@ class Invoke:
             pipeline.verifier,
             pipeline.completion,
         )
-        self._supervisor = pipeline.supervisor
+        self._supervisor, self._heavy_work = pipeline.supervisor, ports.heavy_work
         self._unknown_outcomes = UnknownOutcomes(ports.tools, self.execute, ports.claims, ports.commits, ports.clock)
         self._replay = Replay(ports.audit, ports.large_results, ports.scanners, ports.clock, pipeline.audit_wait)
 
@@ -128,7 +128,9 @@ class Invoke:
         verified = await self._verifier.verify(invocation, tool, run)
         if lease is not None:
             # Cached as the tool returned it: the obligations of each call depend on its own decision.
-            lease.keep(dump(run.value), self._clock.now(), tool.cache_seconds)
+            share = self._heavy_work.share_of(invocation.request.caller)
+            content = await share.run_unless_light(run.value, partial(dump, run.value))
+            lease.keep(content, self._clock.now(), tool.cache_seconds)
         return verified
 
     async def _run_cached(self, invocation: Invocation, tool: Tool) -> VerifiedResult:
@@ -141,7 +143,9 @@ class Invoke:
         if isinstance(cached, CacheHit):
             await self._execution.count_cached(invocation)
             invocation.retrieved = cached.created
-            return await self._verifier.verify(invocation, tool, RunResult(parse(cached.content)))
+            size, share = len(cached.content), self._heavy_work.share_of(invocation.request.caller)
+            value = await share.run_if_large(size, partial(parse, cached.content, max_bytes=size))
+            return await self._verifier.verify(invocation, tool, RunResult(value))
         try:
             return await self._run(invocation, tool, cached)
         finally:

@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from services.executor.domain.scheduling.round_robin import RoundRobin
-from services.executor.domain.validation_cost import INLINE_BYTES
+from services.executor.domain.validation_cost import INLINE_BYTES, is_light
 
 T = TypeVar("T")
 
@@ -106,6 +106,10 @@ class WorkShare:
     async def run_if_large(self, size: int, work: Callable[[], T]) -> T:
         """Return what the function returns. It runs beside the event loop if its input has many bytes."""
         return work() if size <= INLINE_BYTES else await self.run(work)
+
+    async def run_unless_light(self, value: Any, work: Callable[[], T]) -> T:
+        """Return what the function returns. It runs beside the event loop if the value that it handles is not light."""
+        return work() if is_light(value) else await self.run(work)
 
 
 class _Turn:

@@ -10,6 +10,10 @@ import pytest
 from libs.common.json.jsonio import MAX_BYTES, MAX_DEPTH
 from services.executor.adapters.hooks.plugin import Plugin, load_plugin
 from services.executor.domain.hooks.answers import HookFailedError
+from services.executor.domain.scheduling.heavy_work import HeavyWork, Principal
+from services.executor.tests.held_thread import offloaded
+
+SHARE = HeavyWork().share_of(Principal("acme", "ada"))
 
 
 async def echoing(event: dict[str, Any]) -> Any:
@@ -57,12 +61,12 @@ def plugin(function: Any) -> Plugin:
 
 async def test_a_function_is_found_by_its_name_and_answers() -> None:
     assert load_plugin("asyncio:sleep") is not None
-    assert await plugin(echoing).ask({"phase": "pre"}) == {"context": ["pre"]}
+    assert await plugin(echoing).ask({"phase": "pre"}, SHARE) == {"context": ["pre"]}
 
 
 async def test_a_plugin_gets_a_copy_of_the_event() -> None:
     event = {"input": {"text": "hello"}}
-    assert await plugin(meddling).ask(event) == {"input": {"text": "mine"}}
+    assert await plugin(meddling).ask(event, SHARE) == {"input": {"text": "mine"}}
     assert event == {"input": {"text": "hello"}}
 
 
@@ -75,7 +79,7 @@ async def test_a_plugin_sees_events_of_any_size_and_depth() -> None:
     for _ in range(MAX_DEPTH - 1):
         deep = {"more": deep}
     event = {"result": {"text": "x" * (MAX_BYTES + 1)}, "input": deep}
-    assert await plugin(measuring).ask(event) == {"context": [MAX_BYTES + 1, True]}
+    assert await plugin(measuring).ask(event, SHARE) == {"context": [MAX_BYTES + 1, True]}
 
 
 @pytest.mark.parametrize(
@@ -91,19 +95,19 @@ async def test_a_plugin_sees_events_of_any_size_and_depth() -> None:
 )
 async def test_any_misbehaviour_of_a_plugin_fails_the_hook(function: Any, kind: str) -> None:
     with pytest.raises(HookFailedError) as caught:
-        await plugin(function).ask({"phase": "pre"})
+        await plugin(function).ask({"phase": "pre"}, SHARE)
     assert caught.value.kind == kind
 
 
 async def test_canceling_the_call_cancels_its_plugin() -> None:
-    asked = asyncio.create_task(plugin(waiting).ask({"phase": "pre"}))
+    asked = asyncio.create_task(plugin(waiting).ask({"phase": "pre"}, SHARE))
     await asyncio.sleep(0)
     asked.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asked
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0):
-            await plugin(waiting).ask({"phase": "pre"})
+            await plugin(waiting).ask({"phase": "pre"}, SHARE)
 
 
 @pytest.mark.parametrize(
@@ -112,3 +116,9 @@ async def test_canceling_the_call_cancels_its_plugin() -> None:
 def test_an_invalid_entry_point_is_refused_at_load(entry_point: str) -> None:
     with pytest.raises(ValueError):
         load_plugin(entry_point)
+
+
+async def test_a_large_event_is_copied_beside_the_event_loop() -> None:
+    heavy_work = HeavyWork(threads=1)
+    asked = plugin(echoing).ask({"phase": "post", "result": "x" * MAX_BYTES}, heavy_work.share_of(SHARE.owner))
+    assert await offloaded(heavy_work, asked) == {"context": ["post"]}

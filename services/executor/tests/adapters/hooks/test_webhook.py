@@ -18,6 +18,10 @@ from libs.common.json.jsonio import parse
 from libs.common.testing.clock import ManualClock
 from services.executor.adapters.hooks.webhook import Endpoint, Webhook
 from services.executor.domain.hooks.answers import HookFailedError
+from services.executor.domain.scheduling.heavy_work import HeavyWork, Principal
+from services.executor.tests.held_thread import offloaded
+
+SHARE = HeavyWork().share_of(Principal("acme", "ada"))
 
 SECRET = b"0123456789abcdef"
 Reply = Callable[[asyncio.StreamWriter], Awaitable[None]]
@@ -110,13 +114,13 @@ async def webhook(server: Server) -> AsyncIterator[Webhook]:
 
 async def failure(webhook: Webhook) -> str:
     with pytest.raises(HookFailedError) as caught:
-        await webhook.ask({"phase": "pre"})
+        await webhook.ask({"phase": "pre"}, SHARE)
     return caught.value.kind
 
 
 async def test_an_event_is_posted_and_the_answer_comes_back(server: Server, webhook: Webhook) -> None:
     server.reply = answer(b'{"context":["hi"]}', "200 OK", "application/json; charset=utf-8")
-    assert await webhook.ask({"phase": "pre", "input": {"a": 2**53 + 1}}) == {"context": ["hi"]}
+    assert await webhook.ask({"phase": "pre", "input": {"a": 2**53 + 1}}, SHARE) == {"context": ["hi"]}
     [(first, headers, body)] = server.requests
     assert first == "POST /hook?x=1 HTTP/1.1"
     assert parse(body) == {"phase": "pre", "input": {"a": 2**53 + 1}}
@@ -124,8 +128,14 @@ async def test_an_event_is_posted_and_the_answer_comes_back(server: Server, webh
     assert not {"authorization", "cookie"} & headers.keys()
 
 
+async def test_a_large_event_is_encoded_beside_the_event_loop(server: Server, webhook: Webhook) -> None:
+    heavy_work = HeavyWork(threads=1)
+    await offloaded(heavy_work, webhook.ask({"result": "x" * 65_536}, heavy_work.share_of(SHARE.owner)))
+    assert len(server.requests) == 1
+
+
 async def test_a_request_is_signed_with_its_timestamp(server: Server, webhook: Webhook) -> None:
-    await webhook.ask({"phase": "pre"})
+    await webhook.ask({"phase": "pre"}, SHARE)
     [(_, headers, body)] = server.requests
     stamp = headers["toolmesh-timestamp"]
     assert stamp == str(int(ManualClock().now().timestamp()))
@@ -135,20 +145,20 @@ async def test_a_request_is_signed_with_its_timestamp(server: Server, webhook: W
 
 async def test_without_a_secret_nothing_is_signed(server: Server) -> None:
     plain = Webhook("guard", Endpoint(f"http://127.0.0.1:{server.port}/"), max_bytes=65_536)
-    await plain.ask({})
+    await plain.ask({}, SHARE)
     await plain.close()
     assert "toolmesh-signature" not in server.requests[0][1]
 
 
 async def test_connections_are_reused(server: Server, webhook: Webhook) -> None:
     for _ in range(3):
-        assert await webhook.ask({}) == {}
+        assert await webhook.ask({}, SHARE) == {}
     assert (len(server.requests), server.connections) == (3, 1)
 
 
 async def test_status_204_is_no_answer_and_no_failure(server: Server, webhook: Webhook) -> None:
     server.reply = raw(b"HTTP/1.1 204 No Content\r\n\r\n")
-    assert await webhook.ask({}) is None
+    assert await webhook.ask({}, SHARE) is None
 
 
 @pytest.mark.parametrize(
@@ -204,7 +214,7 @@ async def test_every_invalid_response_has_its_own_reason_and_is_not_retried(
 
 async def test_an_answer_of_exactly_the_size_limit_is_read(server: Server, webhook: Webhook) -> None:
     server.reply = answer(b'"' + b"x" * 65_534 + b'"')
-    assert len(await webhook.ask({})) == 65_534
+    assert len(await webhook.ask({}, SHARE)) == 65_534
 
 
 async def test_a_server_that_is_not_there_is_unreachable(webhook: Webhook, server: Server, unused: int) -> None:
@@ -225,18 +235,18 @@ async def test_a_failure_does_not_affect_the_next_request(server: Server, webhoo
     server.reply = endless
     assert await failure(webhook) == "too_large"
     server.reply = answer(b'{"stop":"x"}')
-    assert await webhook.ask({}) == {"stop": "x"}
+    assert await webhook.ask({}, SHARE) == {"stop": "x"}
 
 
 async def test_a_canceled_request_closes_its_connection(server: Server, webhook: Webhook) -> None:
     server.reply = never
-    task = asyncio.ensure_future(webhook.ask({}))
+    task = asyncio.ensure_future(webhook.ask({}, SHARE))
     await server.asked.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     server.reply = answer(b"{}")
-    assert await webhook.ask({}) == {}
+    assert await webhook.ask({}, SHARE) == {}
     assert server.connections == 2
 
 
@@ -247,7 +257,7 @@ async def test_proxies_of_the_environment_are_ignored(
         monkeypatch.setenv(name, f"http://127.0.0.1:{unused}")
     for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
-    assert await webhook.ask({}) == {}
+    assert await webhook.ask({}, SHARE) == {}
 
 
 def _tls(pki: Any, name: str) -> ssl.SSLContext:
@@ -265,7 +275,7 @@ async def test_a_tls_server_certificate_is_verified(pki: Any, stack: AsyncExitSt
     good = Webhook("guard", Endpoint(f"https://localhost:{honest.port}/", trust=trusting), max_bytes=100)
     unknown = Webhook("guard", Endpoint(f"https://localhost:{honest.port}/"), max_bytes=100)
     other_name = Webhook("guard", Endpoint(f"https://127.0.0.2:{elsewhere.port}/", trust=trusting), max_bytes=100)
-    assert await good.ask({}) == {}
+    assert await good.ask({}, SHARE) == {}
     assert await failure(unknown) == "unreachable"
     assert await failure(other_name) == "unreachable"
     for hook in (good, unknown, other_name):

@@ -16,6 +16,7 @@ from services.executor.domain import errors
 from services.executor.domain.argument_spec import Change
 from services.executor.domain.hooks.answers import HookFailedError
 from services.executor.domain.hooks.hooks import NOTHING, Facts, Hook, Hooks, Phase
+from services.executor.domain.scheduling.heavy_work import WorkShare
 from services.executor.domain.tool import Tool
 from services.executor.tests.fakes import World
 from services.executor.tests.samples import a_caller, a_request, a_tool
@@ -30,7 +31,7 @@ class Scripted:
         self.answer = answer
         self.seen: list[dict[str, Any]] = []
 
-    async def ask(self, event: dict[str, Any]) -> Any:
+    async def ask(self, event: dict[str, Any], share: WorkShare) -> Any:
         self.seen.append(event)
         if isinstance(self.answer, BaseException):
             raise self.answer
@@ -44,7 +45,7 @@ class Silent:
         self.asked = asyncio.Event()
         self.left = False
 
-    async def ask(self, event: dict[str, Any]) -> Any:
+    async def ask(self, event: dict[str, Any], share: WorkShare) -> Any:
         self.asked.set()
         try:
             await asyncio.Event().wait()

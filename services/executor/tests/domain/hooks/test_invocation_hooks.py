@@ -17,6 +17,7 @@ from services.executor.domain.hooks.answers import HookFailedError
 from services.executor.domain.hooks.hooks import Hook, Hooks, Phase
 from services.executor.domain.hooks.invocation_hooks import MAX_ADDED, MAX_ADDED_LENGTH, InvocationHooks
 from services.executor.domain.invocation import Invocation
+from services.executor.domain.scheduling.heavy_work import WorkShare
 from services.executor.domain.states import State
 from services.executor.tests.samples import a_request, a_tool
 
@@ -30,7 +31,7 @@ class Scripted:
         self.answer = answer
         self.seen: list[dict[str, Any]] = []
 
-    async def ask(self, event: dict[str, Any]) -> Any:
+    async def ask(self, event: dict[str, Any], share: WorkShare) -> Any:
         self.seen.append(event)
         if isinstance(self.answer, Exception):
             raise self.answer
@@ -40,7 +41,7 @@ class Scripted:
 class Silent:
     """Never answers."""
 
-    async def ask(self, event: dict[str, Any]) -> Any:
+    async def ask(self, event: dict[str, Any], share: WorkShare) -> Any:
         await asyncio.Event().wait()
 
 

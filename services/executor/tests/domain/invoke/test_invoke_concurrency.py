@@ -34,7 +34,7 @@ class Scripted:
     def __init__(self, answer: Any) -> None:
         self.answer, self.seen = answer, 0
 
-    async def ask(self, event: dict[str, Any]) -> Any:
+    async def ask(self, event: dict[str, Any], share: object) -> Any:
         self.seen += 1
         return self.answer
 

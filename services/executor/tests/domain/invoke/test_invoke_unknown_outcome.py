@@ -137,7 +137,7 @@ async def test_a_recovered_outcome_passes_the_hooks() -> None:
     await world.first_dies()
 
     class Withholds:
-        async def ask(self, event: dict[str, Any]) -> Any:
+        async def ask(self, event: dict[str, Any], share: object) -> Any:
             return {"stop": "not outside"}
 
     hooks = Hooks([Hook("guard", Phase.POST, ("core.say",), 5.0, Withholds())], SystemClock())

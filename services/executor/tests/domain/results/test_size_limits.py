@@ -40,7 +40,7 @@ class _Saying:
     def __init__(self, answer: Any) -> None:
         self._answer = answer
 
-    async def ask(self, event: dict[str, Any]) -> Any:
+    async def ask(self, event: dict[str, Any], share: object) -> Any:
         return self._answer
 
 
