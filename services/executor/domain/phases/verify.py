@@ -153,7 +153,8 @@ class Verifier:
             raise refusal
         request = invocation.request
         keyed = bool(request.idempotency_key)
-        stored = await self._large_results.save(tool, request.caller, checked.content, keyed=keyed)
+        digest = checked.payload.digest
+        stored = await self._large_results.save(tool, request.caller, checked.content, digest, keyed=keyed)
         return VerifiedResult(b"", checked.payload, checked.rendered, stored)
 
     async def _check_effects(self, invocation: Invocation, tool: Tool, run: RunResult) -> None:

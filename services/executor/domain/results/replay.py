@@ -84,7 +84,8 @@ async def adapt_result(
     checked = encode_result(tool, bound.value, scanner)
     stored: StoredResult | None = None
     if checked.large:
-        stored = await large_results.save(tool, invocation.request.caller, checked.content, keyed=True)
+        caller, digest = invocation.request.caller, checked.payload.digest
+        stored = await large_results.save(tool, caller, checked.content, digest, keyed=True)
     changed = truncate_paths(tuple(dict.fromkeys((*first.changed, *bound.changed))))
     content = b"" if checked.large else checked.content
     result = replace(first, content=content, stored=stored, changed=changed, rendered=checked.rendered)

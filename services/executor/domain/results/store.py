@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, Protocol
 
 from libs.common.errors import MeshError
 from libs.common.ids import new_id
-from libs.common.json.canonical import digest_bytes
 from libs.common.json.jsonio import dump
 from services.executor.domain import errors
 from services.executor.domain.model import Caller, StoredResult
@@ -70,16 +69,16 @@ class LargeResults:
     cap: int
     """The largest result that is stored, in bytes."""
 
-    async def save(self, tool: Tool, caller: Caller, content: bytes, *, keyed: bool) -> StoredResult:
-        """Store a result that `refusal` accepts. With an idempotency key it lives as long as the key's outcome is kept.
+    async def save(self, tool: Tool, caller: Caller, content: bytes, digest: str, *, keyed: bool) -> StoredResult:
+        """Store a result that `refusal` accepts, with its digest.
+
+        With an idempotency key it lives as long as the key's outcome is kept.
 
         Raises SERVICE_UNAVAILABLE when the store is unavailable and the tool is repeatable. Otherwise RESULT_TOO_LARGE,
         which is not retryable: the tool ran, and that must be stored under its key.
         """
         token = secrets.token_urlsafe(_TOKEN_BYTES)
-        head = StoredHead(
-            new_id(), caller.tenant, caller.subject, token_hash(token), digest_bytes(content), len(content)
-        )
+        head = StoredHead(new_id(), caller.tenant, caller.subject, token_hash(token), digest, len(content))
         seconds = max(self.seconds, tool.window + _BEFORE_THE_END) if keyed else self.seconds
         try:
             expires = await self.store.put(head, content, seconds=seconds)

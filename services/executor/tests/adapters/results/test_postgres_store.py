@@ -10,6 +10,7 @@ from sqlalchemy import func, select, text, update
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from libs.common.errors import MeshError, Reason
+from libs.common.json.canonical import digest_bytes
 from libs.common.sealing import Seal
 from libs.common.sql.engine import engine_for
 from services.executor.adapters.results.postgres_store import PostgresResultStore
@@ -39,7 +40,9 @@ def there(engines: tuple[AsyncEngine, AsyncEngine]) -> PostgresResultStore:
 
 
 async def keep(store: PostgresResultStore, content: bytes = CONTENT) -> StoredResult:
-    return await LargeResults(store, 600.0, 1 << 30).save(a_tool(), a_caller(), content, keyed=False)
+    return await LargeResults(store, 600.0, 1 << 30).save(
+        a_tool(), a_caller(), content, digest_bytes(content), keyed=False
+    )
 
 
 async def read(store: PostgresResultStore, stored: StoredResult, **how: Any) -> bytes:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from libs.common.errors import MeshError, Reason
+from libs.common.json.canonical import digest_bytes
 from services.executor.domain.model import StoredResult
 from services.executor.domain.results.fetch_result import FetchResult
 from services.executor.domain.results.store import PIECE_BYTES, LargeResults
@@ -17,7 +18,9 @@ CONTENT = bytes(range(256)) * (PIECE_BYTES // 128) + b"end"
 
 
 async def stored(store: MemoryResults, **caller: Any) -> StoredResult:
-    return await LargeResults(store, 600.0, 1 << 30).save(a_tool(), a_caller(**caller), CONTENT, keyed=False)
+    return await LargeResults(store, 600.0, 1 << 30).save(
+        a_tool(), a_caller(**caller), CONTENT, digest_bytes(CONTENT), keyed=False
+    )
 
 
 async def fetched(

@@ -35,7 +35,7 @@ def storing(store: MemoryResults | None = None) -> LargeResults:
 
 async def first_stored(store: MemoryResults) -> Result:
     content = dump(ROWS)
-    kept = await storing(store).save(TOOL, a_caller(), content, keyed=True)
+    kept = await storing(store).save(TOOL, a_caller(), content, digest_bytes(content), keyed=True)
     return a_result(content=b"", stored=kept, rendered=RenderedResult(model="hello a0@example.com"))
 
 

@@ -20,7 +20,7 @@ def storing(store: MemoryResults | None = None) -> LargeResults:
 async def test_the_caller_gets_a_reference_a_preview_and_a_token_of_which_only_the_hash_is_kept() -> None:
     store, content = MemoryResults(), b'"' + b"x" * 2000 + b'"'
     caller = a_caller(tenant="acme")
-    found = await storing(store).save(a_tool(), caller, content, keyed=False)
+    found = await storing(store).save(a_tool(), caller, content, digest_bytes(content), keyed=False)
     [(head, kept, seconds)] = store.kept.values()
     assert found.ref == f"results/{head.result_id}"
     assert (found.size, found.digest, found.preview) == (2002, digest_bytes(content), content[:PREVIEW_BYTES])
@@ -29,14 +29,14 @@ async def test_the_caller_gets_a_reference_a_preview_and_a_token_of_which_only_t
     assert found.token.encode() not in head.token_hash
     assert len(found.token) >= 43
     assert found.token not in repr(found)
-    again = await storing(store).save(a_tool(), caller, content, keyed=False)
+    again = await storing(store).save(a_tool(), caller, content, digest_bytes(content), keyed=False)
     assert (again.ref, again.token) != (found.ref, found.token)
 
 
 async def test_what_a_key_remembers_lives_as_long_as_the_key() -> None:
     store = MemoryResults()
-    await storing(store).save(a_tool(window=7200.0), a_caller(), b"1", keyed=True)
-    await storing(store).save(a_tool(window=60.0), a_caller(), b"1", keyed=True)
+    await storing(store).save(a_tool(window=7200.0), a_caller(), b"1", digest_bytes(b"1"), keyed=True)
+    await storing(store).save(a_tool(window=60.0), a_caller(), b"1", digest_bytes(b"1"), keyed=True)
     long, short = (seconds for _, _, seconds in store.kept.values())
     # Longer than the key's window, which begins when its call has ended.
     assert (long > 7200.0, short) == (True, 600.0)
@@ -70,7 +70,7 @@ def test_a_preview_ends_with_a_character(before: int) -> None:
 
 async def test_what_is_stored_is_read_whole_or_not_at_all() -> None:
     store, content = MemoryResults(), b"x" * 700_000
-    found = await storing(store).save(a_tool(), a_caller(), content, keyed=False)
+    found = await storing(store).save(a_tool(), a_caller(), content, digest_bytes(content), keyed=False)
     assert await storing(store).read(found) == content
     store.lost.add(1)
     assert await storing(store).read(found) is None
@@ -84,6 +84,6 @@ async def test_a_result_that_cannot_be_stored_now_invites_a_retry_only_where_tha
     reasons = []
     for tool in (a_tool(), a_write_tool()):
         with pytest.raises(MeshError) as caught:
-            await storing(store).save(tool, a_caller(), b"1", keyed=True)
+            await storing(store).save(tool, a_caller(), b"1", digest_bytes(b"1"), keyed=True)
         reasons.append((caught.value.reason, caught.value.row.retryable))
     assert reasons == [(Reason.SERVICE_UNAVAILABLE, True), (Reason.RESULT_TOO_LARGE, False)]
