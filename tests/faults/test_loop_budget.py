@@ -84,7 +84,7 @@ class Driver:
         for service, kinds in self.longest.items():
             turn, hold = kinds["turn"], kinds["hold"]
             lines.append(f"{service:<10}{turn[0] * 1e3:6.1f} ms {hold[0] * 1e3:7.1f} ms  {turn[1]} (hold: {hold[1]})")
-            lines += [f"{'':<10}{place}" for place in hold[2] if hold[0] > LONGEST_TURN]
+            lines += [f"{'':<10}{place}" for place in hold[2] if hold[0] > LONGEST_TURN and "/lib/python" not in place]
         return "\n".join(lines)
 
 
