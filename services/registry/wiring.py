@@ -85,53 +85,24 @@ async def build(
     """Build the registry. Shorter `poll_seconds`, `sweep_seconds` and `settle_seconds` are for tests."""
     engine = engine_for(settings.database_url, schema=SCHEMA.name, size=8)
     authz = authz_channel(settings.authz_address, settings, repeatable=["FilterTools"])
-    changes = PostgresChangeLog(engine)
-    feed = PolledChangeFeed(changes, log, interval=poll_seconds)
-    clock, histories = SystemClock(), PostgresHistories(engine)
-    cache, bus = ResponseCache(feed, clock), RedisWakeup(settings.redis_url, WAKEUP_CHANNEL, feed.wake, log)
-    wakeup = CacheClearingWakeup(bus, cache)
-    announcements = PostgresAnnouncements(engine, log, cache.clear)
     audit = channel_to("audit", settings.audit_address, settings) if settings.audit_address else None
     usage = AuditUsageReader(audit) if audit else UnavailableUsageReader()
+    clock, histories = SystemClock(), PostgresHistories(engine)
+    changes = _changes(settings, engine, clock, log, poll=poll_seconds)
+    announcements = PostgresAnnouncements(engine, log, changes.cache.clear)
     acts = ActRecorder(ActEncoder(SCHEMA.name))
     catalogue = PostgresCatalogue(engine, acts)
     scorer = TrustScorer(catalogue, PostgresTrustStore(engine, acts), usage, clock)
-    trust_scores = CachedTrustScores(engine, log)
-
+    trust_scores, wakeup = CachedTrustScores(engine, log), changes.wakeup
     sweep = partial(sweep_lifecycle, histories=histories, catalogue=catalogue, usage=usage, wakeup=wakeup, clock=clock)
     due = partial(sweep, force=settings.removal_policy == "force")
     tasks: dict[str, Task] = {"lifecycle": lambda: _sweep_and_log(due(), log), "trust": lambda: sweep_scores(scorer)}
     sweeper = Sweeper(engine, log, tasks, interval=sweep_seconds)
-    lifecycle = LifecycleHandlers(
-        catalogue=catalogue, histories=histories, usage=usage, wakeup=wakeup, clock=clock, journal=log
-    )
-    namespaces = NamespaceHandlers(catalogue=catalogue, histories=histories, wakeup=wakeup, clock=clock, journal=log)
-    trust = TrustHandlers(scorer=scorer, histories=histories, wakeup=wakeup, journal=log)
-    discovery = _discovery(
-        engine, catalogue, changes, feed, trust_scores, announcements, clock, log, settle=settle_seconds
-    )
-    handlers = RegistryHandlers(
-        catalogue=catalogue,
-        cache=cache,
-        log=changes,
-        feed=feed,
-        schemas=JsonSchemaChecker(),
-        usability=AuthzUsability(authz),
-        runners=announcements,
-        wakeup=wakeup,
-        clock=clock,
-        journal=log,
-        scan_policy=settings.scan_policy,
-    )
-    publisher = Publisher(
-        catalogue, JsonSchemaChecker(), announcements, wakeup, clock, scan_policy=settings.scan_policy
-    )
-    upstreams = UpstreamHandlers(
-        upstreams=PostgresUpstreams(engine, acts), publisher=publisher, clock=clock, journal=log
-    )
+    discovery = _discovery(engine, catalogue, changes, trust_scores, announcements, clock, log, settle=settle_seconds)
+    upstreams = _upstreams(settings, PostgresUpstreams(engine, acts), catalogue, announcements, wakeup, clock, log)
 
     def end_watches() -> None:
-        feed.end()
+        changes.feed.end()
         upstreams.end_watches()
 
     application = RegistryApplication(
@@ -141,25 +112,88 @@ async def build(
         policy=POLICY,
         verifier=verifier_from(authz, settings, log),
         services=_services(
-            handlers, lifecycle, namespaces, discovery.handlers, trust, RunnerHandlers(announcements), upstreams
+            _catalog(settings, catalogue, changes, AuthzUsability(authz), announcements, clock, log),
+            LifecycleHandlers(
+                catalogue=catalogue, histories=histories, usage=usage, wakeup=wakeup, clock=clock, journal=log
+            ),
+            NamespaceHandlers(catalogue=catalogue, histories=histories, wakeup=wakeup, clock=clock, journal=log),
+            discovery.handlers,
+            TrustHandlers(scorer=scorer, histories=histories, wakeup=wakeup, journal=log),
+            RunnerHandlers(announcements),
+            upstreams,
         ),
         public_services=PUBLIC_SERVICES,
         resources=[
             channel_resource(authz),
             *([channel_resource(audit)] if audit else []),
             engine_resource(engine, SCHEMA),
-            Resource(feed.start, feed.stop),
-            Resource(bus.start, bus.stop),
-            Resource(trust_scores.start, trust_scores.stop),
-            Resource(announcements.start, announcements.stop),
-            Resource(sweeper.start, sweeper.stop),
+            *changes.resources,
+            *(Resource(part.start, part.stop) for part in (trust_scores, announcements, sweeper)),
             *discovery.resources,
             *_act_delivery(settings, engine, acts, log),
         ],
         before_drain=end_watches,
     )
-    application.wakeup, application.sweeper, application.language = bus, sweeper, discovery.language
+    application.wakeup, application.sweeper, application.language = changes.bus, sweeper, discovery.language
     return application
+
+
+class _Changes(NamedTuple):
+    """The changes of the catalogue: their log, the feed of them, and what they invalidate and wake."""
+
+    log: PostgresChangeLog
+    feed: PolledChangeFeed
+    cache: ResponseCache
+    bus: RedisWakeup
+    wakeup: CacheClearingWakeup
+
+    @property
+    def resources(self) -> list[Resource]:
+        return [Resource(self.feed.start, self.feed.stop), Resource(self.bus.start, self.bus.stop)]
+
+
+def _changes(settings: Settings, engine: AsyncEngine, clock: Clock, log: Log, *, poll: float) -> _Changes:
+    changes = PostgresChangeLog(engine)
+    feed = PolledChangeFeed(changes, log, interval=poll)
+    cache, bus = ResponseCache(feed, clock), RedisWakeup(settings.redis_url, WAKEUP_CHANNEL, feed.wake, log)
+    return _Changes(changes, feed, cache, bus, CacheClearingWakeup(bus, cache))
+
+
+def _catalog(
+    settings: Settings,
+    catalogue: PostgresCatalogue,
+    changes: _Changes,
+    usability: AuthzUsability,
+    runners: PostgresAnnouncements,
+    clock: Clock,
+    log: Log,
+) -> RegistryHandlers:
+    return RegistryHandlers(
+        catalogue=catalogue,
+        cache=changes.cache,
+        log=changes.log,
+        feed=changes.feed,
+        schemas=JsonSchemaChecker(),
+        usability=usability,
+        runners=runners,
+        wakeup=changes.wakeup,
+        clock=clock,
+        journal=log,
+        scan_policy=settings.scan_policy,
+    )
+
+
+def _upstreams(
+    settings: Settings,
+    upstreams: PostgresUpstreams,
+    catalogue: PostgresCatalogue,
+    runners: PostgresAnnouncements,
+    wakeup: CacheClearingWakeup,
+    clock: Clock,
+    log: Log,
+) -> UpstreamHandlers:
+    publisher = Publisher(catalogue, JsonSchemaChecker(), runners, wakeup, clock, scan_policy=settings.scan_policy)
+    return UpstreamHandlers(upstreams=upstreams, publisher=publisher, clock=clock, journal=log)
 
 
 def _act_delivery(settings: Settings, engine: AsyncEngine, acts: ActRecorder, log: Log) -> list[Resource]:
@@ -187,8 +221,7 @@ class _Discovery(NamedTuple):
 def _discovery(
     engine: AsyncEngine,
     catalogue: PostgresCatalogue,
-    changes: PostgresChangeLog,
-    feed: PolledChangeFeed,
+    changes: _Changes,
     trust: CachedTrustScores,
     runners: PostgresAnnouncements,
     clock: Clock,
@@ -198,9 +231,17 @@ def _discovery(
 ) -> _Discovery:
     language = LanguageProcess(log)
     vectors = PostgresVectors(engine, f"{language.model}/{EMBEDDING_TEXT_VERSION}")
-    writer = VectorWriter(log=changes, feed=feed, vectors=vectors, language=language, journal=log, settle=settle)
+    writer = VectorWriter(
+        log=changes.log, feed=changes.feed, vectors=vectors, language=language, journal=log, settle=settle
+    )
     directory = ToolDirectory(
-        catalogue=catalogue, log=changes, feed=feed, vectors=vectors, trust=trust, clock=clock, journal=log
+        catalogue=catalogue,
+        log=changes.log,
+        feed=changes.feed,
+        vectors=vectors,
+        trust=trust,
+        clock=clock,
+        journal=log,
     )
     return _Discovery(
         DiscoveryHandlers(

@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from toolmesh.audit.v1 import log_service_pb2
 from toolmesh_sdk.audit import Report
-from toolmesh_sdk.audit.verify.online import OnlineCheck
-from toolmesh_sdk.audit.verify.pinned_state import PinnedState
+from toolmesh_sdk.audit.verify.online.online_check import OnlineCheck
+from toolmesh_sdk.audit.verify.online.pinned_state import PinnedState
 
 from tests.evidence.conftest import LogCopy
 from tests.evidence.live_log import LiveLog, records

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from toolmesh_sdk.audit import Kind, Note, Report
-from toolmesh_sdk.audit.verify.online import OnlineCheck
-from toolmesh_sdk.audit.verify.pinned_state import PinnedState, load, save
+from toolmesh_sdk.audit.verify.online.online_check import OnlineCheck
+from toolmesh_sdk.audit.verify.online.pinned_state import PinnedState, load, save
 
 from services.audit.domain.merkle.merkle import CompactRange
 from tests.evidence.conftest import LogCopy, OriginalLog, key_file

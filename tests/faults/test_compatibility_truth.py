@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from services.registry.tests.containment_oracle import Tally, check_pairs
+from services.registry.tests.domain.compatibility.containment_oracle import Tally, check_pairs
 
 PAIRS_PER_SEED = 50
 SEEDS = range(7_000_000, 7_000_400)

@@ -24,9 +24,9 @@ from services.registry.adapters.search.vectors import PostgresVectors
 from services.registry.domain.catalog.tool import with_version
 from services.registry.domain.discovery.text import EMBEDDING_TEXT_VERSION
 from services.registry.domain.model import ToolVersion
-from services.registry.tests import discovery_corpus
 from services.registry.tests.calls import PATIENCE
 from services.registry.tests.conftest import Start, authz_address, database_url, engine, start  # noqa: F401
+from services.registry.tests.domain.discovery import discovery_corpus
 from services.registry.tests.polling import until
 
 TOOLS = 10_000

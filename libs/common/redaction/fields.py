@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from libs.common.redaction.credentials import PASSWORD, SECRET, SECURITY_CODE, is_placeholder, looks_secret
+from libs.common.redaction.detectors.credentials import PASSWORD, SECRET, SECURITY_CODE, is_placeholder, looks_secret
+from libs.common.redaction.detectors.numbers import CARD, IBAN, PHONE, SSN
 from libs.common.redaction.lookalikes import plain_text
-from libs.common.redaction.numbers import CARD, IBAN, PHONE, SSN
 from libs.common.runtime.bounded_cache import BoundedCache
 
 Verdict = Callable[[Any], bool]

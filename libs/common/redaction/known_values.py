@@ -10,7 +10,7 @@ import jsonschema_rs
 import orjson
 
 from libs.common.redaction.declared import DECLARED, Declaration, Declared
-from libs.common.redaction.spans import Span, positions
+from libs.common.redaction.detectors.spans import Span, positions
 
 SHORTEST_KNOWN, MAX_KNOWN = 4, 64
 _MAX_VISITED = 20_000

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import compress
 from typing import NamedTuple
 
-from libs.common.redaction.spans import Span
+from libs.common.redaction.detectors.spans import Span
 
 # Cyrillic, Greek and Armenian letters that look like a Latin one, in the order of _LATIN. Unicode's compatibility forms
 # (full width, mathematical, with accents) are derived and need no row.

@@ -10,14 +10,15 @@ from copy import copy
 from itertools import chain
 from typing import Any, NamedTuple
 
-from libs.common.redaction import credentials, fields, numbers
-from libs.common.redaction.contacts import find_addresses, find_emails
+from libs.common.redaction import fields
 from libs.common.redaction.declared import Declared
+from libs.common.redaction.detectors import credentials, numbers
+from libs.common.redaction.detectors.contacts import find_addresses, find_emails
+from libs.common.redaction.detectors.spans import Span, marker, replaced, without_overlaps
 from libs.common.redaction.known_values import KnownValues
 from libs.common.redaction.lookalikes import plain_text
 from libs.common.redaction.prefilter import suspects
 from libs.common.redaction.rules import Rules
-from libs.common.redaction.spans import Span, marker, replaced, without_overlaps
 from libs.common.redaction.walk import UNEXAMINED, Finding, Walk
 
 __all__ = ["UNEXAMINED", "Finding", "Redacted", "Scanner"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from libs.common.redaction.credentials import CREDENTIALS, login_password
+from libs.common.redaction.detectors.credentials import CREDENTIALS, login_password
+from libs.common.redaction.detectors.spans import Span
 from libs.common.redaction.fields import FieldNames
-from libs.common.redaction.spans import Span
 
 _LOGIN_OPTIONS = frozenset({"-u", "-U", "--user", "--proxy-user"})
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from libs.common.json.json_pointer import pointer_of
-from libs.common.redaction import numbers
-from libs.common.redaction.checksums import is_card
 from libs.common.redaction.declared import DECLARED, Declaration, Declared
+from libs.common.redaction.detectors import numbers
+from libs.common.redaction.detectors.checksums import is_card
+from libs.common.redaction.detectors.spans import Span, marker, replaced, without_overlaps
 from libs.common.redaction.sequences import is_list_of_pairs, option_kind, option_login
-from libs.common.redaction.spans import Span, marker, replaced, without_overlaps
 
 if TYPE_CHECKING:
     from libs.common.redaction.scanner import Scanner

@@ -10,7 +10,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sdk.tests.audit.verify.test_offline import renumbered
+from sdk.tests.audit.verify.offline.forgery import renumbered
 from sdk.tests.audit_sample import Key, a_form, a_log, change_lines, payload_of, remanifest, verdict, write
 
 KEY = Key()

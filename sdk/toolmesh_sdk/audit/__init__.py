@@ -5,7 +5,7 @@
 """
 
 from toolmesh_sdk.audit.format.notes import Note, UnreadableNoteError, VerifierKey
-from toolmesh_sdk.audit.verify.offline import verify_export, verify_speed
+from toolmesh_sdk.audit.verify.offline.verify_export import verify_export, verify_speed
 from toolmesh_sdk.audit.verify.report import Finding, Kind, Report, ShardReport
 
 __all__ = [

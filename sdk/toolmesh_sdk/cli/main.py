@@ -11,13 +11,14 @@ from typing import Annotated
 
 import typer
 
-from toolmesh_sdk.cli.commands import approvals, callbacks, context, jobs, keys, mcp, namespace, policy, token, usage
+from toolmesh_sdk.cli.commands import approvals, context, keys, mcp, namespace, policy, token, usage
 from toolmesh_sdk.cli.commands.audit import records as audit
-from toolmesh_sdk.cli.commands.call import call
+from toolmesh_sdk.cli.commands.calls import callbacks, jobs
+from toolmesh_sdk.cli.commands.calls.call import call
+from toolmesh_sdk.cli.commands.calls.group import group
+from toolmesh_sdk.cli.commands.calls.result import result
 from toolmesh_sdk.cli.commands.completion import VARIABLE, completion
 from toolmesh_sdk.cli.commands.doctor import doctor_for
-from toolmesh_sdk.cli.commands.group import group
-from toolmesh_sdk.cli.commands.result import result
 from toolmesh_sdk.cli.commands.tools import catalog as tools
 from toolmesh_sdk.cli.commands.upstreams import connect, upstreams
 from toolmesh_sdk.cli.commands.version import installed_version, version

@@ -26,7 +26,7 @@ from libs.common.sql.engine import engine_for
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 from services.registry.config import Settings
-from services.registry.tests.announcing import announce_every_runner
+from services.registry.tests.rpc.announcing import announce_every_runner
 from services.registry.wiring import RegistryApplication, build
 from tests.harness.issuer import Invalidations, accepts_every_token
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from libs.common.redaction.detectors.spans import Span
 from libs.common.redaction.lookalikes import plain_text
-from libs.common.redaction.spans import Span
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from typing import Any
 
 from libs.common.json.json_pointer import escaped
 from libs.common.redaction.declared import DECLARED, Declared
+from libs.common.redaction.detectors.spans import marker
 from libs.common.redaction.scanner import Scanner
-from libs.common.redaction.spans import marker
 from services.executor.domain.hooks.answers import HookFailedError
 
 # As many changes as a record holds; beyond that the root counts as changed.

@@ -8,9 +8,9 @@ from libs.common.errors import MeshError, Violation
 from libs.common.json.json_pointer import escaped
 from libs.common.json.jsonio import dump
 from libs.common.redaction.declared import Declaration, Declared
+from libs.common.redaction.detectors.spans import replaced, without_overlaps
 from libs.common.redaction.known_values import KnownValues
 from libs.common.redaction.scanner import Scanner
-from libs.common.redaction.spans import replaced, without_overlaps
 from services.executor.domain.model import Forecast
 
 

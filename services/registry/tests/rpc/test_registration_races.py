@@ -15,11 +15,11 @@ from toolmesh.registry.v1 import registry_service_pb2 as pb
 from libs.common.errors import Reason
 from libs.common.rpc.status import from_rpc_error
 from libs.common.runtime.settings import Address
-from services.registry.tests.announcing import announce_every_runner
 from services.registry.tests.calls import PATIENCE
-from services.registry.tests.consistency import find_inconsistencies
 from services.registry.tests.manifests import reader
-from services.registry.tests.processes import RegistryProcess
+from services.registry.tests.rpc.announcing import announce_every_runner
+from services.registry.tests.rpc.consistency import find_inconsistencies
+from services.registry.tests.rpc.processes import RegistryProcess
 
 Launch = Callable[[], Awaitable[RegistryProcess]]
 ROUNDS, KILLS = 15, 2

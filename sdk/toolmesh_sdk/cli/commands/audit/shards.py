@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from toolmesh.audit.v1 import shard_pb2 as pb
 
     from toolmesh_sdk.audit import VerifierKey
-    from toolmesh_sdk.audit.verify.archive_candidates import Archive
+    from toolmesh_sdk.audit.verify.offline.archive_candidates import Archive
 
 _COPY_NOTES = {
     "removed_by_relay": "The relay also removes it from its stream. Exports and copies of readers keep it.",
@@ -150,7 +150,7 @@ def erase(
 
 
 def _find_archives(folder: Path, key: VerifierKey, present: Sequence[pb.Shard]) -> list[Archive]:
-    from toolmesh_sdk.audit.verify.archive_candidates import NotAnArchiveError, find_archives
+    from toolmesh_sdk.audit.verify.offline.archive_candidates import NotAnArchiveError, find_archives
 
     try:
         return find_archives(folder, key, present)

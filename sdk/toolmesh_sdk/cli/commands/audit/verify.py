@@ -133,8 +133,8 @@ def _discard_stdout() -> None:
 
 def _verify_online(target: Target, path: Path, key: VerifierKey | None, notes: list[Note], sample: int) -> Report:
     from toolmesh_sdk.audit.remote import RemoteLog
-    from toolmesh_sdk.audit.verify.online import OnlineCheck
-    from toolmesh_sdk.audit.verify.pinned_state import PinnedState, load, save
+    from toolmesh_sdk.audit.verify.online.online_check import OnlineCheck
+    from toolmesh_sdk.audit.verify.online.pinned_state import PinnedState, load, save
 
     try:
         pinned = load(path)

@@ -8,9 +8,9 @@ import typer
 
 from toolmesh_sdk.cli.commands.tools import discover, lifecycle, logs, register, trust
 from toolmesh_sdk.cli.failures import report_errors
+from toolmesh_sdk.cli.inputs.call_options import Tool
 from toolmesh_sdk.cli.inputs.target import Target, open_client
 from toolmesh_sdk.cli.inputs.target_options import add_target_options
-from toolmesh_sdk.cli.inputs.tool_completion import complete_tool
 from toolmesh_sdk.cli.views import output
 
 if TYPE_CHECKING:
@@ -53,10 +53,7 @@ def list_tools(
 @report_errors
 @add_target_options()
 def show(
-    tool: Annotated[
-        str,
-        typer.Argument(metavar="TOOL", help="The tool, such as echo or acme.send_email.", autocompletion=complete_tool),
-    ],
+    tool: Tool,
     version: Annotated[str, typer.Option(help="A version constraint; default: the latest version.")] = "",
     *,
     target: Target,

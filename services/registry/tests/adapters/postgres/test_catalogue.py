@@ -22,8 +22,8 @@ from services.registry.domain.catalog.changes import Position
 from services.registry.domain.model import Actor
 from services.registry.domain.publishing.manifest import Manifest
 from services.registry.domain.publishing.register_tool import Registration, register_tool
-from services.registry.tests.announcing import ABLE, FixedAnnouncements
 from services.registry.tests.manifests import reader
+from services.registry.tests.rpc.announcing import ABLE, FixedAnnouncements
 
 
 class Silence:

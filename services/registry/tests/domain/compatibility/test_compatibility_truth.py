@@ -8,8 +8,13 @@ from typing import Any
 import hypothesis.strategies as st
 from hypothesis import HealthCheck, given, settings
 
-from services.registry.tests.containment_oracle import Tally, check_pairs, shown_contained, validator
-from services.registry.tests.schema_pairs import NAMES, NUMBERS, TEXTS, pair
+from services.registry.tests.domain.compatibility.containment_oracle import (
+    Tally,
+    check_pairs,
+    shown_contained,
+    validator,
+)
+from services.registry.tests.domain.compatibility.schema_pairs import NAMES, NUMBERS, TEXTS, pair
 
 SEEDS = st.integers(0, 2**48)
 # Random documents from the same vocabulary as the schemas.

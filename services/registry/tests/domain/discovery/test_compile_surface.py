@@ -31,8 +31,8 @@ from services.registry.domain.discovery.spelling import Spelling
 from services.registry.domain.discovery.tokens import TokenCounter
 from services.registry.domain.model import ToolVersion, VersionHead
 from services.registry.domain.publishing.manifest import Manifest
-from services.registry.tests import discovery_corpus
-from services.registry.tests.discovery_corpus import document, entry_of, version
+from services.registry.tests.domain.discovery import discovery_corpus
+from services.registry.tests.domain.discovery.discovery_corpus import document, entry_of, version
 
 
 class Pieces:

@@ -18,7 +18,7 @@ from services.registry.domain.discovery.query_language import is_english
 from services.registry.domain.discovery.spelling import Spelling
 from services.registry.domain.discovery.text import embedding_text, query_terms
 from services.registry.domain.publishing.manifest import Manifest
-from services.registry.tests import discovery_corpus
+from services.registry.tests.domain.discovery import discovery_corpus
 
 Corpus = Mapping[str, Sequence[Mapping[str, Any]]]
 Rank = Callable[[str, str, bool], int]

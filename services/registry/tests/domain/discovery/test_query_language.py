@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from services.registry.domain.discovery.query_language import is_english
-from services.registry.tests import discovery_corpus
+from services.registry.tests.domain.discovery import discovery_corpus
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from libs.common.errors import Reason
 from libs.common.rpc.status import from_rpc_error
 from services.registry.tests.calls import PATIENCE
 from services.registry.tests.conftest import Replica
-from services.registry.tests.hostile_manifests import hostile_manifests
+from services.registry.tests.domain.publishing.hostile_manifests import hostile_manifests
 from services.registry.tests.manifests import reader, writer
 
 METHOD = "/toolmesh.registry.v1.RegistryService/RegisterTool"

@@ -15,7 +15,7 @@ from services.registry.domain.compatibility.proof.schema_equality import SchemaE
 from services.registry.domain.compatibility.proof.subschema import SchemaDocument, Subschema
 from services.registry.domain.compatibility.schema_diff import SchemaDiff, removed_fields
 from services.registry.domain.publishing.rules.schemas import schema_violations
-from services.registry.tests.containment_oracle import shown_contained
+from services.registry.tests.domain.compatibility.containment_oracle import shown_contained
 
 STR, INT, NUM, OBJ = {"type": "string"}, {"type": "integer"}, {"type": "number"}, {"type": "object"}
 

@@ -20,7 +20,7 @@ from services.registry.domain.discovery.query import Caller, Filters, Grant, Que
 from services.registry.domain.discovery.results import Hits
 from services.registry.domain.model import Deprecation, LifecycleState, ToolVersion
 from services.registry.domain.publishing.manifest import MutationClass
-from services.registry.tests.discovery_corpus import NOW, entry_of, version
+from services.registry.tests.domain.discovery.discovery_corpus import NOW, entry_of, version
 
 UNIT = np.eye(384, dtype="<f2")
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 
 from toolmesh_sdk.audit.format.log_events import Archival
 from toolmesh_sdk.audit.format.manifest import MANIFEST
+from toolmesh_sdk.audit.verify.offline.shard_check import ShardCheck
 from toolmesh_sdk.audit.verify.report import Finding, Kind
-from toolmesh_sdk.audit.verify.shard_check import ShardCheck
 
 
 def missing_parts(checks: Sequence[ShardCheck], *, chain: bool, last_known: int) -> list[Finding]:

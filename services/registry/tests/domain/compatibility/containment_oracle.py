@@ -12,7 +12,7 @@ from services.registry.adapters.json_schemas import JsonSchemaChecker
 from services.registry.domain.compatibility.proof.budget import Budget, OverBudgetError
 from services.registry.domain.compatibility.proof.containment import containment_gaps
 from services.registry.domain.compatibility.proof.subschema import as_schema
-from services.registry.tests.schema_pairs import near, pair, value
+from services.registry.tests.domain.compatibility.schema_pairs import near, pair, value
 
 CHECKER = JsonSchemaChecker()
 TRIES = 60

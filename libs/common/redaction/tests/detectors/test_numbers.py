@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from libs.common.redaction.checksums import entropy, is_card, is_iban, is_ssn, luhn
+from libs.common.redaction.detectors.checksums import entropy, is_card, is_iban, is_ssn, luhn
 from libs.common.redaction.scanner import Scanner
 
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from toolmesh_sdk.cli.commands.call import check_step
 from toolmesh_sdk.cli.exits import FAILED
 from toolmesh_sdk.cli.failures import print_error, report_errors
 from toolmesh_sdk.cli.inputs import options
+from toolmesh_sdk.cli.inputs.call_options import check_step
 from toolmesh_sdk.cli.inputs.json_input import read_json_file
 from toolmesh_sdk.cli.inputs.target import Target, open_client
 from toolmesh_sdk.cli.inputs.target_options import add_target_options
@@ -125,7 +125,7 @@ def _parse_call(item: Any, pointer: str, indexes: range, session: str, key_secre
     if problem is not None:
         raise typer.BadParameter(pointer + problem, param_hint=_HINT)
     call = GroupCall(**{"session_id": session, **item, "depends_on": tuple(item.get("depends_on", ()))})
-    check_step(call.step or "", key=call.idempotency_key or "", session=call.session_id, key_secret=key_secret)
+    check_step(call.step, key=call.idempotency_key, session=call.session_id, key_secret=key_secret)
     return call
 
 

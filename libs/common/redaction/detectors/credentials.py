@@ -11,8 +11,8 @@ import re
 import string
 from collections.abc import Iterator
 
-from libs.common.redaction.checksums import entropy
-from libs.common.redaction.spans import Span, positions
+from libs.common.redaction.detectors.checksums import entropy
+from libs.common.redaction.detectors.spans import Span, positions
 
 JWT, PRIVATE_KEY, BEARER, PASSWORD, SECRET = "jwt", "private_key", "bearer", "password", "secret"
 CREDENTIALS, SECURITY_CODE = "credentials", "security_code"

@@ -17,10 +17,10 @@ from toolmesh_sdk.audit.format.manifest import (
     read_manifest,
 )
 from toolmesh_sdk.audit.format.notes import Note, Trust, VerifierKey
-from toolmesh_sdk.audit.verify.coverage import archive_remarks, last_known_shard, missing_parts
-from toolmesh_sdk.audit.verify.export_folder import ExportFolder
+from toolmesh_sdk.audit.verify.offline.coverage import archive_remarks, last_known_shard, missing_parts
+from toolmesh_sdk.audit.verify.offline.export_folder import ExportFolder
+from toolmesh_sdk.audit.verify.offline.shard_check import ShardCheck
 from toolmesh_sdk.audit.verify.report import Finding, Kind, Report
-from toolmesh_sdk.audit.verify.shard_check import ShardCheck
 
 
 def verify_export(

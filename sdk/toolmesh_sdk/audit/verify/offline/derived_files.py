@@ -11,7 +11,7 @@ from toolmesh_sdk.audit.export.parquet import read_rows, to_row
 from toolmesh_sdk.audit.format.canonical import canonical
 from toolmesh_sdk.audit.format.events import Line, RecordLocation
 from toolmesh_sdk.audit.format.manifest import OCSF, PARQUET
-from toolmesh_sdk.audit.verify.export_folder import ExportFolder
+from toolmesh_sdk.audit.verify.offline.export_folder import ExportFolder
 from toolmesh_sdk.audit.verify.report import Finding, Kind
 
 _Expected = Iterator[tuple[int, Any]]

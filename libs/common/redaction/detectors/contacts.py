@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
-from libs.common.redaction.spans import Span, positions
+from libs.common.redaction.detectors.spans import Span, positions
 
 EMAIL, IP = "email", "ip_address"
 

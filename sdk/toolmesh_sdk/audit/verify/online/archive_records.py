@@ -12,7 +12,7 @@ from toolmesh.audit.v1 import shard_pb2
 
 from toolmesh_sdk.audit.format.log_events import Archival
 from toolmesh_sdk.audit.remote import RemoteLog
-from toolmesh_sdk.audit.verify.live_scan import LiveScan
+from toolmesh_sdk.audit.verify.online.live_scan import LiveScan
 from toolmesh_sdk.audit.verify.report import Finding, Kind
 
 _UNRECORDED = "its records are missing, and no record of the log reports that they were dropped"

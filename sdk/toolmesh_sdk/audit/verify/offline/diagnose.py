@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from itertools import islice
 
 from toolmesh_sdk.audit.format.manifest import LEAVES
-from toolmesh_sdk.audit.verify.export_folder import ExportFolder
-from toolmesh_sdk.audit.verify.export_scan import CLAIMED, DATA, LISTED, NO_HASH, ExportScanResult
+from toolmesh_sdk.audit.verify.offline.export_folder import ExportFolder
+from toolmesh_sdk.audit.verify.offline.export_scan import CLAIMED, DATA, LISTED, NO_HASH, ExportScanResult
 from toolmesh_sdk.audit.verify.report import Finding, Kind
 
 _DETAILS = {

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from libs.common.redaction.checksums import iban_length, is_card, is_iban, is_ssn
-from libs.common.redaction.spans import Span, stands_alone
+from libs.common.redaction.detectors.checksums import iban_length, is_card, is_iban, is_ssn
+from libs.common.redaction.detectors.spans import Span, stands_alone
 
 CARD, IBAN, SSN, PHONE = "payment_card", "iban", "us_ssn", "phone"
 

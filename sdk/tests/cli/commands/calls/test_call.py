@@ -14,7 +14,7 @@ import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 from toolmesh.executor.v1 import executor_service_pb2, result_envelope_pb2
 from toolmesh_sdk import Reason
-from toolmesh_sdk.cli.commands.call import read_arguments
+from toolmesh_sdk.cli.commands.calls.call import read_arguments
 from toolmesh_sdk.cli.inputs.target import LOCAL_USER
 
 from libs.common.errors import MeshError, Violation

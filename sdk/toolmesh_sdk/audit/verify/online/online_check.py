@@ -14,13 +14,17 @@ from toolmesh_sdk.audit.format.log_events import ShardLink
 from toolmesh_sdk.audit.format.merkle import consistency_holds, inclusion_holds
 from toolmesh_sdk.audit.format.notes import Note, Trust, UnreadableNoteError, VerifierKey
 from toolmesh_sdk.audit.remote import RemoteLog
-from toolmesh_sdk.audit.verify.archive_records import archive_findings, ask_log_about_dropped, is_dropped
-from toolmesh_sdk.audit.verify.live_scan import LiveScan
-from toolmesh_sdk.audit.verify.locate import BLOCK
-from toolmesh_sdk.audit.verify.pinned_state import PinnedState
+from toolmesh_sdk.audit.verify.online.archive_records import (
+    archive_findings,
+    ask_log_about_dropped,
+    is_dropped,
+)
+from toolmesh_sdk.audit.verify.online.live_scan import LiveScan
+from toolmesh_sdk.audit.verify.online.locate import BLOCK
+from toolmesh_sdk.audit.verify.online.pinned_state import PinnedState
+from toolmesh_sdk.audit.verify.online.self_check import log_reported_finding
+from toolmesh_sdk.audit.verify.online.tree_check import locate_fork, tree_findings
 from toolmesh_sdk.audit.verify.report import Finding, Kind, Report, ShardReport
-from toolmesh_sdk.audit.verify.self_check import log_reported_finding
-from toolmesh_sdk.audit.verify.tree_check import locate_fork, tree_findings
 from toolmesh_sdk.errors import ToolmeshError
 
 ALL = 0

@@ -13,10 +13,17 @@ from toolmesh_sdk.audit.format.manifest import MANIFEST, PROOFS
 from toolmesh_sdk.audit.format.merkle import Frontier, consistency_holds, frontier_before, inclusion_holds
 from toolmesh_sdk.audit.format.notes import Note, Trust, UnreadableNoteError, VerifierKey
 from toolmesh_sdk.audit.format.proofs import Proofs, UnreadableProofError, read_proofs
-from toolmesh_sdk.audit.verify.derived_files import derived_file_findings
-from toolmesh_sdk.audit.verify.diagnose import diagnose
-from toolmesh_sdk.audit.verify.export_folder import ExportFolder
-from toolmesh_sdk.audit.verify.export_scan import CLAIMED, DATA, LISTED, ExportScan, ExportScanResult, Tree
+from toolmesh_sdk.audit.verify.offline.derived_files import derived_file_findings
+from toolmesh_sdk.audit.verify.offline.diagnose import diagnose
+from toolmesh_sdk.audit.verify.offline.export_folder import ExportFolder
+from toolmesh_sdk.audit.verify.offline.export_scan import (
+    CLAIMED,
+    DATA,
+    LISTED,
+    ExportScan,
+    ExportScanResult,
+    Tree,
+)
 from toolmesh_sdk.audit.verify.report import Finding, Kind, ShardReport
 
 # Findings about records of which no copy of the leaf hashes is authentic.

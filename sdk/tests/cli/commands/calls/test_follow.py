@@ -9,7 +9,7 @@ import pytest
 import typer
 from toolmesh.executor.v1 import invocation_pb2 as ipb
 from toolmesh.executor.v1 import invocation_service_pb2 as pb
-from toolmesh_sdk.cli.commands import follow
+from toolmesh_sdk.cli.commands.calls import follow
 
 from sdk.tests.executor_samples import envelope
 

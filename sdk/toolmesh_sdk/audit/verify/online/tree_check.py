@@ -11,8 +11,8 @@ from toolmesh.audit.v1 import shard_pb2
 from toolmesh_sdk.audit.format.merkle import Frontier
 from toolmesh_sdk.audit.format.notes import Note
 from toolmesh_sdk.audit.remote import RemoteLog
-from toolmesh_sdk.audit.verify.live_scan import LiveScan
-from toolmesh_sdk.audit.verify.locate import (
+from toolmesh_sdk.audit.verify.online.live_scan import LiveScan
+from toolmesh_sdk.audit.verify.online.locate import (
     BLOCK,
     SuspectRange,
     bound_by_checkpoints,

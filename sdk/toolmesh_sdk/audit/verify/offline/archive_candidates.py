@@ -11,7 +11,7 @@ from toolmesh.audit.v1 import shard_pb2
 
 from toolmesh_sdk.audit.format.manifest import INDEX, MANIFEST, TamperedManifestError, UnreadableExportError, read_index
 from toolmesh_sdk.audit.format.notes import VerifierKey
-from toolmesh_sdk.audit.verify.offline import verify_export
+from toolmesh_sdk.audit.verify.offline.verify_export import verify_export
 
 
 class NotAnArchiveError(ValueError):
