@@ -61,7 +61,11 @@ MCP_POLICY: Mapping[str, Row] = {
     "tasks/update": Row(deadline=30.0, idempotent=False),
     "tasks/cancel": Row(deadline=15.0, idempotent=True),
     "logging/setLevel": Row(deadline=5.0, idempotent=True),
-    "resources/list": Row(deadline=5.0, idempotent=True),
-    "resources/templates/list": Row(deadline=5.0, idempotent=True),
-    "resources/read": Row(deadline=10.0, idempotent=True),
+    # Those of an upstream may have to start its server.
+    "resources/list": Row(deadline=30.0, idempotent=True),
+    "resources/templates/list": Row(deadline=30.0, idempotent=True),
+    "resources/read": Row(deadline=30.0, idempotent=True),
+    "prompts/list": Row(deadline=30.0, idempotent=True),
+    "prompts/get": Row(deadline=30.0, idempotent=True),
+    "completion/complete": Row(deadline=30.0, idempotent=True),
 }

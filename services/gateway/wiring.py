@@ -21,7 +21,6 @@ from services.gateway.console.oidc import OidcProvider, OidcSettings
 from services.gateway.contract import METHODS, describe
 from services.gateway.forwarded.methods import handlers as forwarded_handlers
 from services.gateway.handlers import Handlers
-from services.gateway.mcp import lifecycle
 from services.gateway.mcp.context import McpHandler
 from services.gateway.mcp.dispatch import McpDispatcher
 from services.gateway.mcp.http.endpoint import McpEndpoint
@@ -33,12 +32,14 @@ from services.gateway.mcp.invocations.follow import FollowInvocation
 from services.gateway.mcp.invocations.outcome import ShowOutcome
 from services.gateway.mcp.invocations.run_job import RunJob
 from services.gateway.mcp.invocations.tasks import Tasks
+from services.gateway.mcp.lifecycle import Lifecycle, ping
 from services.gateway.mcp.logging_level import SetLevel
 from services.gateway.mcp.ports import Sessions
-from services.gateway.mcp.resources import Resources
 from services.gateway.mcp.tools.call_tool import CallTool
 from services.gateway.mcp.tools.find_tools import FindTools
 from services.gateway.mcp.tools.list_tools import ListTools
+from services.gateway.mcp.upstreams.passed_methods import PassedMethods
+from services.gateway.mcp.upstreams.resources import Resources
 from services.gateway.mcp.views import read_views
 from services.gateway.policy import MCP_POLICY, PEERS, POLICY
 from services.gateway.transport.app import GatewayApplication
@@ -71,13 +72,14 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> GatewayApplic
     sessions, streams = RedisSessions(settings.redis_url, running.cancel, log), NotificationStreams(index)
     in_flight.on_drain(streams.end_all)
     views = {} if settings.mcp_views is None else read_views(settings.mcp_views)
-    outcomes, answers = ShowOutcome(peers.executor), AnswerQuestion(peers.invocations)
+    outcomes, answers = ShowOutcome(peers.executor, index), AnswerQuestion(peers.invocations)
     follow = FollowInvocation(peers.invocations, log)
     tasks = Tasks(peers.invocations, follow, outcomes, answers)
     jobs = RunJob(follow, outcomes, answers, tasks)
     call = CallTool(peers.executor, index, FindTools(peers.discovery), outcomes, jobs)
+    passed = PassedMethods(peers.executor, index, outcomes, jobs)
     mcp = McpEndpoint(
-        McpDispatcher(_mcp_handlers(peers, call, tasks, sessions), MCP_POLICY, telemetry, log),
+        McpDispatcher(_mcp_handlers(peers, index, call, tasks, passed, sessions), MCP_POLICY, telemetry, log),
         sessions,
         sessions,
         running,
@@ -111,12 +113,14 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> GatewayApplic
     return GatewayApplication(settings, server, in_flight, telemetry, (index, sessions), release)
 
 
-def _mcp_handlers(peers: Peers, call: CallTool, tasks: Tasks, sessions: Sessions) -> dict[str, McpHandler]:
+def _mcp_handlers(
+    peers: Peers, index: ToolIndex, call: CallTool, tasks: Tasks, passed: PassedMethods, sessions: Sessions
+) -> dict[str, McpHandler]:
     """Return the handler of each method of MCP."""
-    resources = Resources(peers.executor)
+    lifecycle, resources = Lifecycle(index), Resources(peers.executor, passed)
     return {
         "initialize": lifecycle.initialize,
-        "ping": lifecycle.ping,
+        "ping": ping,
         "server/discover": lifecycle.discover,
         "tools/list": ListTools(peers.registry).list_tools,
         "tools/call": call.call_tool,
@@ -129,6 +133,9 @@ def _mcp_handlers(peers: Peers, call: CallTool, tasks: Tasks, sessions: Sessions
         "resources/list": resources.list_resources,
         "resources/templates/list": resources.list_templates,
         "resources/read": resources.read_resource,
+        "prompts/list": passed.list_prompts,
+        "prompts/get": passed.get_prompt,
+        "completion/complete": passed.complete,
     }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import sys
 import threading
 import time
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 _WRITING = threading.Lock()
+_ANSWERS: queue.Queue[dict[str, Any]] = queue.Queue()
 
 
 def tool(name: str, *, read_only: bool = True, **changes: Any) -> dict[str, Any]:
@@ -68,6 +70,14 @@ def call(name: str, arguments: dict[str, Any], progress_token: Any) -> dict[str,
         # The folder is the one of the list of tools.
         document = (Path(sys.argv[1]).parent / arguments["text"]).read_text()
         return {"content": [], "structuredContent": json.loads(document)}
+    if name in ("elicitation/create", "sampling/createMessage", "roots/list"):
+        # Asks its client, and answers with the answer.
+        send({"jsonrpc": "2.0", "id": "ask", "method": name, "params": {"message": arguments.get("text", "")}})
+        asked = _ANSWERS.get()
+        return {"content": [{"type": "text", "text": json.dumps(asked.get("result", asked.get("error")))}]}
+    if name == "write-lines":
+        for level, data in (("info", "first"), ("critical", {"line": 2})):
+            send({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": level, "data": data}})
     if name == "look":
         seen = {"environment": dict(os.environ)}
         return {"content": [{"type": "text", "text": json.dumps(seen)}]}
@@ -77,15 +87,18 @@ def call(name: str, arguments: dict[str, Any], progress_token: Any) -> dict[str,
 def answer(message: dict[str, Any], tools: Path) -> None:
     method, params = message["method"], message.get("params", {})
     if method == "initialize":
-        result = {
+        result: dict[str, Any] = {
             "protocolVersion": "2025-11-25",
-            "capabilities": {"tools": {"listChanged": True}},
+            "capabilities": {"tools": {"listChanged": True}, **({"prompts": {}} if "prompter" in tools.name else {})},
             "serverInfo": {"name": "fixture", "version": "1.0"},
         }
     elif method == "tools/list":
         result = {"tools": json.loads(tools.read_text())}
     elif method == "tools/call":
         result = call(params["name"], params.get("arguments", {}), params.get("_meta", {}).get("progressToken"))
+    elif method == "prompts/get" and params["name"] == "greet":
+        text = {"type": "text", "text": f"Greet {params['arguments']['who']}."}
+        result = {"messages": [{"role": "user", "content": text}]}
     else:
         send({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32601, "message": "unknown method"}})
         return
@@ -109,7 +122,9 @@ def main() -> None:
         message = json.loads(line)
         if message.get("method") == "tools/call" and message["params"]["name"] == "deaf":
             threading.Event().wait()
-        if "id" in message and "method" in message:
+        if message.get("id") == "ask":
+            _ANSWERS.put(message)
+        elif "id" in message and "method" in message:
             threading.Thread(target=answer, args=(message, tools), daemon=True).start()
 
 

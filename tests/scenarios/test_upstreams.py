@@ -6,14 +6,21 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+from mcp_types import CreateMessageResult, ElicitResult, ImageContent, TextContent
 
 from services.executor.adapters.sandbox.rootfs import interpreter_path
+from tests.conformance.upstream.server import FixtureServer
 from tests.harness import mcp_server
 from tests.harness.mcp_server import tool as definition
 from tests.harness.mesh import TOOLMESH, Mesh, cli, running_mesh
@@ -24,11 +31,27 @@ from tests.harness.stores import wait_until
 SECONDS = 240.0
 
 
+VIEW = "fixtures"
+
+
 @pytest.fixture(scope="module")
 def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
-    state = tmp_path_factory.mktemp("upstreams") / "state"
-    with running_mesh(state, TOOLMESH_EGRESS_INTERNAL="127.0.0.0/8") as running:
+    folder = tmp_path_factory.mktemp("upstreams")
+    views = folder / "views.json"
+    views.write_text(json.dumps({"views": {VIEW: {"namespace": VIEW}}}))
+    settings = {"TOOLMESH_MCP_VIEWS": str(views), "TOOLMESH_EGRESS_INTERNAL": "127.0.0.0/8"}
+    with running_mesh(folder / "state", **settings) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def view(mesh: Mesh) -> Iterator[str]:
+    """Connect a server that has prompts, resources and tools that ask, and return the address of its view."""
+    server = FixtureServer()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    cli("connect", "mcp", server.url, "--id", VIEW, state=mesh.state)
+    yield f"{mesh.url}/mcp/{VIEW}"
+    server.shutdown()
 
 
 @pytest.fixture
@@ -158,3 +181,70 @@ def _processes_of(program: Path) -> list[int]:
         if str(program).encode() in words:
             found.append(int(folder.name))
     return found
+
+
+@asynccontextmanager
+async def client_of(view: str, token: str, mode: Any, **options: Any) -> AsyncIterator[Client]:
+    headers = {"authorization": f"Bearer {token}"}
+    async with httpx2.AsyncClient(headers=headers, timeout=SECONDS, trust_env=False) as http:
+        async with Client(streamable_http_client(view, http_client=http), mode=mode, **options) as client:
+            yield client
+
+
+async def complete(context: Any, params: Any) -> CreateMessageResult:
+    text = f"seen: {params.messages[0].content.text}"
+    return CreateMessageResult(role="assistant", content=TextContent(type="text", text=text), model="m")
+
+
+async def fill_in(context: Any, params: Any) -> ElicitResult:
+    return ElicitResult(action="accept", content={"username": "ada", "email": "ada@example.com"})
+
+
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+async def test_the_official_client_uses_all_that_a_server_has_through_its_view(
+    mesh: Mesh, view: str, mode: Any
+) -> None:
+    token = mesh.token()
+    async with client_of(view, token, mode, sampling_callback=complete, elicitation_callback=fill_in) as client:
+        names = {tool.name for tool in (await client.list_tools()).tools}
+        assert {"test_simple_text", "test_sampling"} <= names
+        assert not {name for name in names if name.startswith(("prompts", "resources", "completion"))}
+        image = (await client.call_tool("test_image_content", {})).content[0]
+        assert isinstance(image, ImageContent)
+        assert image.mime_type == "image/png"
+        assert "test_simple_prompt" in {prompt.name for prompt in (await client.list_prompts()).prompts}
+        prompt = await client.get_prompt("test_prompt_with_arguments", {"arg1": "x", "arg2": "y"})
+        assert "arg1='x'" in prompt.messages[0].content.text  # type: ignore[union-attr]
+        uris = {str(resource.uri) for resource in (await client.list_resources()).resources}
+        assert "test://static-text" in uris
+        read = await client.read_resource("test://template/7/data")
+        assert json.loads(read.contents[0].text)["id"] == "7"  # type: ignore[union-attr]
+        with pytest.raises(MCPError):
+            await client.read_resource("test://nowhere")
+        sampled = await client.call_tool("test_sampling", {"prompt": "hello"})
+        assert sampled.content[0].text == "LLM response: seen: hello"  # type: ignore[union-attr]
+        asked = await client.call_tool("test_elicitation", {"message": "Who?"})
+        assert "ada@example.com" in asked.content[0].text  # type: ignore[union-attr]
+
+
+async def test_prompts_and_resources_are_governed_and_recorded_like_tools(mesh: Mesh, view: str) -> None:
+    narrow = mesh.token(tools=f"{VIEW}.prompts_get,{VIEW}.prompts_list")
+    async with client_of(view, narrow, "2026-07-28") as client:
+        got = await client.get_prompt("test_simple_prompt")
+        assert got.messages
+        with pytest.raises(MCPError):
+            await client.read_resource("test://static-text")
+    assert got.meta is not None
+    invocation = got.meta["dev.toolmesh/invocation"]
+    records = mesh.rpc("audit.query", {"invocation_id": invocation}, token=mesh.token()).json()["result"]["records"]
+    assert records
+    assert f"tools/{VIEW}.prompts_get" in json.dumps(records)
+
+
+async def test_the_view_of_all_tools_has_the_methods_of_servers_as_tools(mesh: Mesh, view: str) -> None:
+    called = mesh.rpc("tools.invoke", {"tool": f"{VIEW}.resources_list", "arguments": {}}, token=mesh.token()).json()
+    assert "test://static-text" in {each["uri"] for each in called["result"]["structured_content"]["resources"]}
+    async with client_of(f"{mesh.url}/mcp", mesh.token(), "2026-07-28") as client:
+        result = await client.call_tool(f"{VIEW}__prompts_get", {"name": "test_simple_prompt"})
+        assert result.structured_content is not None
+        assert result.structured_content["messages"]

@@ -32,6 +32,11 @@ from services.executor.domain.tool import Deprecation, Effect
 _SOURCES = {source: epb.ResultSource.Value(f"RESULT_SOURCE_{source}") for source in Source}
 # The unit of every cost in the mesh.
 CURRENCY = "USD"
+_CAPABILITIES = {
+    pb.CALLER_CAPABILITY_ELICITATION: "elicitation",
+    pb.CALLER_CAPABILITY_SAMPLING: "sampling",
+    pb.CALLER_CAPABILITY_ROOTS: "roots",
+}
 _SOURCE_NAMES = {number: source for source, number in _SOURCES.items()}
 
 
@@ -51,6 +56,7 @@ def request_of(message: pb.InvokeRequest, call: Call) -> Request:
         caller=caller_of(call.caller, message.session_id, call.peer),
         trace_id=call.trace.trace_id,
         deadline=call.deadline,
+        caller_capabilities=tuple(_CAPABILITIES[each] for each in message.caller_capabilities),
     )
 
 

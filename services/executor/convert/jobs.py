@@ -184,7 +184,10 @@ def _progress_of(event: JobEvent, made: ProgressMade, invocation_id: str) -> ipb
 
 
 def _question_of(asked: InputAsked) -> ipb.InputRequest:
-    return ipb.InputRequest(input_id=asked.input_id, message=asked.message, schema=asked.schema)
+    requests = [ipb.ClientRequest(key=each.key, method=each.method, params=each.params) for each in asked.requests]
+    return ipb.InputRequest(
+        input_id=asked.input_id, message=asked.message, schema=asked.schema, client_requests=requests
+    )
 
 
 def filter_of(message: pb.ListInvocationsRequest, owner: JobOwner) -> JobFilter:

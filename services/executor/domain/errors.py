@@ -225,8 +225,8 @@ def input_unavailable() -> MeshError:
     return MeshError(Reason.FAILED_PRECONDITION, message=message)
 
 
-def execution_failed(message: str) -> MeshError:
-    return MeshError(Reason.EXECUTION_FAILED, message=message)
+def execution_failed(message: str, metadata: Mapping[str, str] | None = None) -> MeshError:
+    return MeshError(Reason.EXECUTION_FAILED, message=message, metadata=metadata)
 
 
 def result_invalid(violations: Sequence[Violation]) -> MeshError:

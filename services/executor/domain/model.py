@@ -112,6 +112,8 @@ class Request(Struct, frozen=True):
     """The deadline, on the monotonic clock."""
     effect_key: str = ""
     """The key that the tool sees, if it is another: a resumed run has that of the run that it continues."""
+    caller_capabilities: tuple[str, ...] = ()
+    """What the caller can be asked for: `elicitation`, `sampling`, `roots`."""
 
 
 class Question(Struct, frozen=True):
@@ -241,6 +243,8 @@ class RunRequest(Struct, frozen=True):
     """The runner adds to it."""
     channel: RunChannel | None = None
     """Connects the run with its job; None for a call that a caller waits for."""
+    caller_capabilities: tuple[str, ...] = ()
+    """What the caller can be asked for through the channel."""
     on_launch: Callable[[], None] | None = None
     on_begin: Callable[[], float] | None = None
 

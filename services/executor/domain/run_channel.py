@@ -21,12 +21,23 @@ class ProgressReport(Struct, frozen=True):
     remaining_seconds: float | None = None
 
 
+class ClientRequest(Struct, frozen=True):
+    """A request of an MCP server to its client, whom the caller stands for."""
+
+    key: str
+    method: str
+    params: bytes
+    """JSON."""
+
+
 class InputQuestion(Struct, frozen=True):
     """A question of a tool to its caller."""
 
     message: str
     schema: bytes = b""
     """The JSON Schema of the answer, as JSON; empty for any value."""
+    requests: tuple[ClientRequest, ...] = ()
+    """The requests that are the question, where an MCP server asks."""
 
 
 class CheckpointState(Struct, frozen=True):

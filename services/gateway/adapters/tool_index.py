@@ -21,6 +21,7 @@ from libs.common.errors import MeshError, Reason
 from libs.common.runtime.backoff import Backoff
 from libs.common.telemetry.log import Log
 from libs.common.tool_names import ToolName, split_version_name
+from services.gateway.mcp.tools.tool_definition import native_mapping
 
 # The registry sends a heartbeat far more often.
 SILENCE_SECONDS = 15.0
@@ -34,6 +35,8 @@ class VersionFacts(NamedTuple):
     tags: frozenset[str]
     requires_key: bool
     runs_as_job: bool
+    shows_content: bool
+    method: str
 
 
 class ToolIndex:
@@ -75,6 +78,14 @@ class ToolIndex:
     def runs_as_job(self, tool: ToolName) -> bool:
         """Return whether a version of the tool reports progress, or may take longer than a request should."""
         return any(facts.runs_as_job for facts in self._tools.get(tool, {}).values())
+
+    def shows_content(self, tool: ToolName) -> bool:
+        """Return whether the result of the tool is content of an MCP server, which clients get as it is."""
+        return any(facts.shows_content for facts in self._tools.get(tool, {}).values())
+
+    def method_of(self, tool: ToolName) -> str:
+        """Return the method of an MCP server that the tool stands for; empty for any other tool."""
+        return next((facts.method for facts in self._tools.get(tool, {}).values() if facts.method), "")
 
     def subscribe(self, listener: Callable[[ToolName], None]) -> Callable[[], None]:
         """Call the listener with each tool that changes."""
@@ -133,7 +144,10 @@ class ToolIndex:
             key = manifest.idempotency.mode == IDEMPOTENCY_MODE_KEY_REQUIRED
             execution = manifest.execution
             is_job = execution.progress_supported or execution.timeout_class in _LONG
-            versions[version.name] = VersionFacts(frozenset(manifest.tags), key, is_job)
+            native = native_mapping(manifest)
+            versions[version.name] = VersionFacts(
+                frozenset(manifest.tags), key, is_job, native.content_result, native.method
+            )
         self._report(tool)
 
     def _remove(self, name: str) -> None:

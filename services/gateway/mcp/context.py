@@ -32,6 +32,10 @@ class ClientFacts:
 
     elicitation: bool = False
     """True if it can show a form to a person."""
+    sampling: bool = False
+    """True if its model completes conversations of servers."""
+    roots: bool = False
+    """True if it names the folders that it works in."""
     tasks: bool = False
     """True if it takes a task instead of a result. In a session it asks for each one instead."""
     log_level: str = ""

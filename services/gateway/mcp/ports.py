@@ -55,6 +55,14 @@ class ToolFacts(Protocol):
         """Return whether a version of the tool reports progress, or may take longer than a request should."""
         ...
 
+    def shows_content(self, tool: ToolName) -> bool:
+        """Return whether the result of the tool is content of an MCP server, which clients get as it is."""
+        ...
+
+    def method_of(self, tool: ToolName) -> str:
+        """Return the method of an MCP server that the tool stands for; empty for any other tool."""
+        ...
+
     def subscribe(self, listener: Callable[[ToolName], None]) -> Callable[[], None]:
         """Call the listener with each tool that changes; return what ends that."""
         ...

@@ -28,7 +28,7 @@ from toolmesh.common.v1 import error_reason_pb2 as toolmesh_dot_common_dot_v1_do
 from toolmesh.executor.v1 import result_envelope_pb2 as toolmesh_dot_executor_dot_v1_dot_result__envelope__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+toolmesh/executor/v1/executor_service.proto\x12\x14toolmesh.executor.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%toolmesh/common/v1/error_reason.proto\x1a*toolmesh/executor/v1/result_envelope.proto\"\xa1\x03\n\rInvokeRequest\x12\x18\n\x04tool\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xc0\x02\x12\x19\n\x07version\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\x12\x1d\n\targuments\x18\x03 \x01(\x0c\x42\n\xbaH\x07z\x05\x18\x80\x80\xc0\x01\x12+\n\x0fidempotency_key\x18\x04 \x01(\tB\x12\xbaH\x0fr\r\x18\xff\x01\x32\x08^[!-~]*$\x12&\n\nsession_id\x18\x05 \x01(\tB\x12\xbaH\x0fr\r\x18\x80\x01\x32\x08^[!-~]*$\x12\x19\n\x07task_id\x18\x06 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\x12 \n\x0enative_call_id\x18\x07 \x01(\tB\x08\xbaH\x05r\x03\x18\xff\x01\x12\x36\n\x0btool_digest\x18\x08 \x01(\tB!\xbaH\x1er\x1c\x18G2\x18^(sha256:[0-9a-f]{64})?$\x12\x1b\n\x08priority\x18\t \x01(\x05\x42\t\xbaH\x06\x1a\x04\x18\n(\x00\x12\x1f\n\rpreview_token\x18\n \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x08\x12\x34\n\x06ticket\x18\x0b \x01(\tB$\xbaH!r\x1f\x18\x80\x01\x32\x1a^(tickets/[0-9a-zA-Z-]+)?$\"F\n\x0eInvokeResponse\x12\x34\n\x06result\x18\x01 \x01(\x0b\x32$.toolmesh.executor.v1.ResultEnvelope\"P\n\x12InvokeGroupRequest\x12:\n\x05\x63\x61lls\x18\x01 \x03(\x0b\x32\x1f.toolmesh.executor.v1.GroupCallB\n\xbaH\x07\x92\x01\x04\x08\x01\x10@\"\xb5\x01\n\tGroupCall\x12<\n\x07request\x18\x01 \x01(\x0b\x32#.toolmesh.executor.v1.InvokeRequestB\x06\xbaH\x03\xc8\x01\x01\x12&\n\ndepends_on\x18\x02 \x03(\x05\x42\x12\xbaH\x0f\x92\x01\x0c\x10?\x18\x01\"\x06\x1a\x04\x18?(\x00\x12\x42\n\non_failure\x18\x03 \x01(\x0e\x32$.toolmesh.executor.v1.SiblingFailureB\x08\xbaH\x05\x82\x01\x02\x10\x01\"K\n\x13InvokeGroupResponse\x12\x34\n\x08outcomes\x18\x01 \x03(\x0b\x32\".toolmesh.executor.v1.GroupOutcome\"v\n\x0cGroupOutcome\x12\x34\n\x06result\x18\x01 \x01(\x0b\x32$.toolmesh.executor.v1.ResultEnvelope\x12\x30\n\x05\x65rror\x18\x02 \x01(\x0b\x32!.toolmesh.common.v1.ErrorEnvelope\"X\n\x18PreviewInvocationRequest\x12<\n\x07request\x18\x01 \x01(\x0b\x32#.toolmesh.executor.v1.InvokeRequestB\x06\xbaH\x03\xc8\x01\x01\"\xc8\x03\n\x19PreviewInvocationResponse\x12\x15\n\rinvocation_id\x18\x01 \x01(\t\x12\x35\n\x07\x63hanges\x18\x02 \x03(\x0b\x32$.toolmesh.executor.v1.ObservedEffect\x12\x39\n\rpreconditions\x18\x03 \x03(\x0b\x32\".toolmesh.executor.v1.Precondition\x12\x0e\n\x06impact\x18\x04 \x01(\t\x12\x18\n\x10predicted_result\x18\x05 \x01(\x0c\x12\x19\n\x11\x61pproval_required\x18\x06 \x01(\x08\x12\x15\n\rpreview_token\x18\x07 \x01(\t\x12/\n\x0b\x65xpire_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x14\n\x0ctool_version\x18\t \x01(\t\x12\x10\n\x08trace_id\x18\n \x01(\t\x12\x17\n\x0fresult_left_out\x18\x0b \x01(\t\x12\x14\n\x0c\x63hange_count\x18\x0c \x01(\x03\x12>\n\x10\x64\x65\x63lared_effects\x18\r \x03(\x0b\x32$.toolmesh.executor.v1.DeclaredEffect\"2\n\x0cPrecondition\x12\x13\n\x0b\x64\x65scription\x18\x01 \x01(\t\x12\r\n\x05holds\x18\x02 \x01(\x08\"\x98\x01\n\x12\x46\x65tchResultRequest\x12+\n\x03ref\x18\x01 \x01(\tB\x1e\xbaH\x1br\x19\x32\x17^results/[0-9a-f-]{36}$\x12 \n\x0c\x61\x63\x63\x65ss_token\x18\x02 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x04\x12\x17\n\x06offset\x18\x03 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00\x12\x1a\n\tmax_bytes\x18\x04 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00\"n\n\x13\x46\x65tchResultResponse\x12\x0f\n\x07\x63ontent\x18\x01 \x01(\x0c\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x12\n\nsize_bytes\x18\x03 \x01(\x03\x12\x0e\n\x06\x64igest\x18\x04 \x01(\t\x12\x12\n\nmedia_type\x18\x05 \x01(\t*\x98\x01\n\x0eSiblingFailure\x12\x1f\n\x1bSIBLING_FAILURE_UNSPECIFIED\x10\x00\x12\x1a\n\x16SIBLING_FAILURE_IGNORE\x10\x01\x12#\n\x1fSIBLING_FAILURE_CANCEL_SIBLINGS\x10\x02\x12$\n SIBLING_FAILURE_CANCEL_DEPENDENT\x10\x03\x32\xa6\x03\n\x0f\x45xecutorService\x12S\n\x06Invoke\x12#.toolmesh.executor.v1.InvokeRequest\x1a$.toolmesh.executor.v1.InvokeResponse\x12\x62\n\x0bInvokeGroup\x12(.toolmesh.executor.v1.InvokeGroupRequest\x1a).toolmesh.executor.v1.InvokeGroupResponse\x12t\n\x11PreviewInvocation\x12..toolmesh.executor.v1.PreviewInvocationRequest\x1a/.toolmesh.executor.v1.PreviewInvocationResponse\x12\x64\n\x0b\x46\x65tchResult\x12(.toolmesh.executor.v1.FetchResultRequest\x1a).toolmesh.executor.v1.FetchResultResponse0\x01\x42*P\x01Z&toolmesh.dev/go/executor/v1;executorv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+toolmesh/executor/v1/executor_service.proto\x12\x14toolmesh.executor.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%toolmesh/common/v1/error_reason.proto\x1a*toolmesh/executor/v1/result_envelope.proto\"\xfb\x03\n\rInvokeRequest\x12\x18\n\x04tool\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xc0\x02\x12\x19\n\x07version\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\x12\x1d\n\targuments\x18\x03 \x01(\x0c\x42\n\xbaH\x07z\x05\x18\x80\x80\xc0\x01\x12+\n\x0fidempotency_key\x18\x04 \x01(\tB\x12\xbaH\x0fr\r\x18\xff\x01\x32\x08^[!-~]*$\x12&\n\nsession_id\x18\x05 \x01(\tB\x12\xbaH\x0fr\r\x18\x80\x01\x32\x08^[!-~]*$\x12\x19\n\x07task_id\x18\x06 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\x12 \n\x0enative_call_id\x18\x07 \x01(\tB\x08\xbaH\x05r\x03\x18\xff\x01\x12\x36\n\x0btool_digest\x18\x08 \x01(\tB!\xbaH\x1er\x1c\x18G2\x18^(sha256:[0-9a-f]{64})?$\x12\x1b\n\x08priority\x18\t \x01(\x05\x42\t\xbaH\x06\x1a\x04\x18\n(\x00\x12\x1f\n\rpreview_token\x18\n \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x08\x12\x34\n\x06ticket\x18\x0b \x01(\tB$\xbaH!r\x1f\x18\x80\x01\x32\x1a^(tickets/[0-9a-zA-Z-]+)?$\x12X\n\x13\x63\x61ller_capabilities\x18\x0c \x03(\x0e\x32&.toolmesh.executor.v1.CallerCapabilityB\x13\xbaH\x10\x92\x01\r\x10\x03\x18\x01\"\x07\x82\x01\x04\x10\x01 \x00\"F\n\x0eInvokeResponse\x12\x34\n\x06result\x18\x01 \x01(\x0b\x32$.toolmesh.executor.v1.ResultEnvelope\"P\n\x12InvokeGroupRequest\x12:\n\x05\x63\x61lls\x18\x01 \x03(\x0b\x32\x1f.toolmesh.executor.v1.GroupCallB\n\xbaH\x07\x92\x01\x04\x08\x01\x10@\"\xb5\x01\n\tGroupCall\x12<\n\x07request\x18\x01 \x01(\x0b\x32#.toolmesh.executor.v1.InvokeRequestB\x06\xbaH\x03\xc8\x01\x01\x12&\n\ndepends_on\x18\x02 \x03(\x05\x42\x12\xbaH\x0f\x92\x01\x0c\x10?\x18\x01\"\x06\x1a\x04\x18?(\x00\x12\x42\n\non_failure\x18\x03 \x01(\x0e\x32$.toolmesh.executor.v1.SiblingFailureB\x08\xbaH\x05\x82\x01\x02\x10\x01\"K\n\x13InvokeGroupResponse\x12\x34\n\x08outcomes\x18\x01 \x03(\x0b\x32\".toolmesh.executor.v1.GroupOutcome\"v\n\x0cGroupOutcome\x12\x34\n\x06result\x18\x01 \x01(\x0b\x32$.toolmesh.executor.v1.ResultEnvelope\x12\x30\n\x05\x65rror\x18\x02 \x01(\x0b\x32!.toolmesh.common.v1.ErrorEnvelope\"X\n\x18PreviewInvocationRequest\x12<\n\x07request\x18\x01 \x01(\x0b\x32#.toolmesh.executor.v1.InvokeRequestB\x06\xbaH\x03\xc8\x01\x01\"\xc8\x03\n\x19PreviewInvocationResponse\x12\x15\n\rinvocation_id\x18\x01 \x01(\t\x12\x35\n\x07\x63hanges\x18\x02 \x03(\x0b\x32$.toolmesh.executor.v1.ObservedEffect\x12\x39\n\rpreconditions\x18\x03 \x03(\x0b\x32\".toolmesh.executor.v1.Precondition\x12\x0e\n\x06impact\x18\x04 \x01(\t\x12\x18\n\x10predicted_result\x18\x05 \x01(\x0c\x12\x19\n\x11\x61pproval_required\x18\x06 \x01(\x08\x12\x15\n\rpreview_token\x18\x07 \x01(\t\x12/\n\x0b\x65xpire_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x14\n\x0ctool_version\x18\t \x01(\t\x12\x10\n\x08trace_id\x18\n \x01(\t\x12\x17\n\x0fresult_left_out\x18\x0b \x01(\t\x12\x14\n\x0c\x63hange_count\x18\x0c \x01(\x03\x12>\n\x10\x64\x65\x63lared_effects\x18\r \x03(\x0b\x32$.toolmesh.executor.v1.DeclaredEffect\"2\n\x0cPrecondition\x12\x13\n\x0b\x64\x65scription\x18\x01 \x01(\t\x12\r\n\x05holds\x18\x02 \x01(\x08\"\x98\x01\n\x12\x46\x65tchResultRequest\x12+\n\x03ref\x18\x01 \x01(\tB\x1e\xbaH\x1br\x19\x32\x17^results/[0-9a-f-]{36}$\x12 \n\x0c\x61\x63\x63\x65ss_token\x18\x02 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x04\x12\x17\n\x06offset\x18\x03 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00\x12\x1a\n\tmax_bytes\x18\x04 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00\"n\n\x13\x46\x65tchResultResponse\x12\x0f\n\x07\x63ontent\x18\x01 \x01(\x0c\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x12\n\nsize_bytes\x18\x03 \x01(\x03\x12\x0e\n\x06\x64igest\x18\x04 \x01(\t\x12\x12\n\nmedia_type\x18\x05 \x01(\t*\x95\x01\n\x10\x43\x61llerCapability\x12!\n\x1d\x43\x41LLER_CAPABILITY_UNSPECIFIED\x10\x00\x12!\n\x1d\x43\x41LLER_CAPABILITY_ELICITATION\x10\x01\x12\x1e\n\x1a\x43\x41LLER_CAPABILITY_SAMPLING\x10\x02\x12\x1b\n\x17\x43\x41LLER_CAPABILITY_ROOTS\x10\x03*\x98\x01\n\x0eSiblingFailure\x12\x1f\n\x1bSIBLING_FAILURE_UNSPECIFIED\x10\x00\x12\x1a\n\x16SIBLING_FAILURE_IGNORE\x10\x01\x12#\n\x1fSIBLING_FAILURE_CANCEL_SIBLINGS\x10\x02\x12$\n SIBLING_FAILURE_CANCEL_DEPENDENT\x10\x03\x32\xa6\x03\n\x0f\x45xecutorService\x12S\n\x06Invoke\x12#.toolmesh.executor.v1.InvokeRequest\x1a$.toolmesh.executor.v1.InvokeResponse\x12\x62\n\x0bInvokeGroup\x12(.toolmesh.executor.v1.InvokeGroupRequest\x1a).toolmesh.executor.v1.InvokeGroupResponse\x12t\n\x11PreviewInvocation\x12..toolmesh.executor.v1.PreviewInvocationRequest\x1a/.toolmesh.executor.v1.PreviewInvocationResponse\x12\x64\n\x0b\x46\x65tchResult\x12(.toolmesh.executor.v1.FetchResultRequest\x1a).toolmesh.executor.v1.FetchResultResponse0\x01\x42*P\x01Z&toolmesh.dev/go/executor/v1;executorv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -58,6 +58,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_INVOKEREQUEST'].fields_by_name['preview_token']._serialized_options = b'\272H\005r\003\030\200\010'
   _globals['_INVOKEREQUEST'].fields_by_name['ticket']._loaded_options = None
   _globals['_INVOKEREQUEST'].fields_by_name['ticket']._serialized_options = b'\272H!r\037\030\200\0012\032^(tickets/[0-9a-zA-Z-]+)?$'
+  _globals['_INVOKEREQUEST'].fields_by_name['caller_capabilities']._loaded_options = None
+  _globals['_INVOKEREQUEST'].fields_by_name['caller_capabilities']._serialized_options = b'\272H\020\222\001\r\020\003\030\001\"\007\202\001\004\020\001 \000'
   _globals['_INVOKEGROUPREQUEST'].fields_by_name['calls']._loaded_options = None
   _globals['_INVOKEGROUPREQUEST'].fields_by_name['calls']._serialized_options = b'\272H\007\222\001\004\010\001\020@'
   _globals['_GROUPCALL'].fields_by_name['request']._loaded_options = None
@@ -76,30 +78,32 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FETCHRESULTREQUEST'].fields_by_name['offset']._serialized_options = b'\272H\004\"\002(\000'
   _globals['_FETCHRESULTREQUEST'].fields_by_name['max_bytes']._loaded_options = None
   _globals['_FETCHRESULTREQUEST'].fields_by_name['max_bytes']._serialized_options = b'\272H\004\"\002(\000'
-  _globals['_SIBLINGFAILURE']._serialized_start=2038
-  _globals['_SIBLINGFAILURE']._serialized_end=2190
+  _globals['_CALLERCAPABILITY']._serialized_start=2128
+  _globals['_CALLERCAPABILITY']._serialized_end=2277
+  _globals['_SIBLINGFAILURE']._serialized_start=2280
+  _globals['_SIBLINGFAILURE']._serialized_end=2432
   _globals['_INVOKEREQUEST']._serialized_start=215
-  _globals['_INVOKEREQUEST']._serialized_end=632
-  _globals['_INVOKERESPONSE']._serialized_start=634
-  _globals['_INVOKERESPONSE']._serialized_end=704
-  _globals['_INVOKEGROUPREQUEST']._serialized_start=706
-  _globals['_INVOKEGROUPREQUEST']._serialized_end=786
-  _globals['_GROUPCALL']._serialized_start=789
-  _globals['_GROUPCALL']._serialized_end=970
-  _globals['_INVOKEGROUPRESPONSE']._serialized_start=972
-  _globals['_INVOKEGROUPRESPONSE']._serialized_end=1047
-  _globals['_GROUPOUTCOME']._serialized_start=1049
-  _globals['_GROUPOUTCOME']._serialized_end=1167
-  _globals['_PREVIEWINVOCATIONREQUEST']._serialized_start=1169
-  _globals['_PREVIEWINVOCATIONREQUEST']._serialized_end=1257
-  _globals['_PREVIEWINVOCATIONRESPONSE']._serialized_start=1260
-  _globals['_PREVIEWINVOCATIONRESPONSE']._serialized_end=1716
-  _globals['_PRECONDITION']._serialized_start=1718
-  _globals['_PRECONDITION']._serialized_end=1768
-  _globals['_FETCHRESULTREQUEST']._serialized_start=1771
-  _globals['_FETCHRESULTREQUEST']._serialized_end=1923
-  _globals['_FETCHRESULTRESPONSE']._serialized_start=1925
-  _globals['_FETCHRESULTRESPONSE']._serialized_end=2035
-  _globals['_EXECUTORSERVICE']._serialized_start=2193
-  _globals['_EXECUTORSERVICE']._serialized_end=2615
+  _globals['_INVOKEREQUEST']._serialized_end=722
+  _globals['_INVOKERESPONSE']._serialized_start=724
+  _globals['_INVOKERESPONSE']._serialized_end=794
+  _globals['_INVOKEGROUPREQUEST']._serialized_start=796
+  _globals['_INVOKEGROUPREQUEST']._serialized_end=876
+  _globals['_GROUPCALL']._serialized_start=879
+  _globals['_GROUPCALL']._serialized_end=1060
+  _globals['_INVOKEGROUPRESPONSE']._serialized_start=1062
+  _globals['_INVOKEGROUPRESPONSE']._serialized_end=1137
+  _globals['_GROUPOUTCOME']._serialized_start=1139
+  _globals['_GROUPOUTCOME']._serialized_end=1257
+  _globals['_PREVIEWINVOCATIONREQUEST']._serialized_start=1259
+  _globals['_PREVIEWINVOCATIONREQUEST']._serialized_end=1347
+  _globals['_PREVIEWINVOCATIONRESPONSE']._serialized_start=1350
+  _globals['_PREVIEWINVOCATIONRESPONSE']._serialized_end=1806
+  _globals['_PRECONDITION']._serialized_start=1808
+  _globals['_PRECONDITION']._serialized_end=1858
+  _globals['_FETCHRESULTREQUEST']._serialized_start=1861
+  _globals['_FETCHRESULTREQUEST']._serialized_end=2013
+  _globals['_FETCHRESULTRESPONSE']._serialized_start=2015
+  _globals['_FETCHRESULTRESPONSE']._serialized_end=2125
+  _globals['_EXECUTORSERVICE']._serialized_start=2435
+  _globals['_EXECUTORSERVICE']._serialized_end=2857
 # @@protoc_insertion_point(module_scope)

@@ -22,6 +22,34 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _CallerCapability:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _CallerCapabilityEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CallerCapability.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CALLER_CAPABILITY_UNSPECIFIED: _CallerCapability.ValueType  # 0
+    """Not set."""
+    CALLER_CAPABILITY_ELICITATION: _CallerCapability.ValueType  # 1
+    """It shows a form to a person: `elicitation/create`."""
+    CALLER_CAPABILITY_SAMPLING: _CallerCapability.ValueType  # 2
+    """It lets its model complete a conversation: `sampling/createMessage`."""
+    CALLER_CAPABILITY_ROOTS: _CallerCapability.ValueType  # 3
+    """It names the folders that it works in: `roots/list`."""
+
+class CallerCapability(_CallerCapability, metaclass=_CallerCapabilityEnumTypeWrapper):
+    """Says what a caller can be asked for."""
+
+CALLER_CAPABILITY_UNSPECIFIED: CallerCapability.ValueType  # 0
+"""Not set."""
+CALLER_CAPABILITY_ELICITATION: CallerCapability.ValueType  # 1
+"""It shows a form to a person: `elicitation/create`."""
+CALLER_CAPABILITY_SAMPLING: CallerCapability.ValueType  # 2
+"""It lets its model complete a conversation: `sampling/createMessage`."""
+CALLER_CAPABILITY_ROOTS: CallerCapability.ValueType  # 3
+"""It names the folders that it works in: `roots/list`."""
+Global___CallerCapability: _TypeAlias = CallerCapability  # noqa: Y015
+
 class _SiblingFailure:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -67,6 +95,7 @@ class InvokeRequest(_message.Message):
     PRIORITY_FIELD_NUMBER: _builtins.int
     PREVIEW_TOKEN_FIELD_NUMBER: _builtins.int
     TICKET_FIELD_NUMBER: _builtins.int
+    CALLER_CAPABILITIES_FIELD_NUMBER: _builtins.int
     tool: _builtins.str
     """The tool, as a resource name or a reference. Without a namespace it means the namespace `core`."""
     version: _builtins.str
@@ -101,6 +130,12 @@ class InvokeRequest(_message.Message):
     """The approved ticket of this very call, `tickets/{ticket_id}`, from the error APPROVAL_REQUIRED of the first attempt. It is redeemed just before the run,
     once. Empty where no approval is needed; a ticket of a call that needs none is not used.
     """
+    @_builtins.property
+    def caller_capabilities(self) -> _containers.RepeatedScalarFieldContainer[Global___CallerCapability.ValueType]:
+        """What the caller can be asked for while the call runs. Tools of MCP servers are offered exactly that, and no server asks for more. It
+        counts for invocations that are started, which have a caller to ask; Invoke has none, so its tools cannot ask.
+        """
+
     def __init__(
         self,
         *,
@@ -115,10 +150,11 @@ class InvokeRequest(_message.Message):
         priority: _builtins.int = ...,
         preview_token: _builtins.str = ...,
         ticket: _builtins.str = ...,
+        caller_capabilities: _abc.Iterable[Global___CallerCapability.ValueType] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "idempotency_key", b"idempotency_key", "native_call_id", b"native_call_id", "preview_token", b"preview_token", "priority", b"priority", "session_id", b"session_id", "task_id", b"task_id", "ticket", b"ticket", "tool", b"tool", "tool_digest", b"tool_digest", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "caller_capabilities", b"caller_capabilities", "idempotency_key", b"idempotency_key", "native_call_id", b"native_call_id", "preview_token", b"preview_token", "priority", b"priority", "session_id", b"session_id", "task_id", b"task_id", "ticket", b"ticket", "tool", b"tool", "tool_digest", b"tool_digest", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -617,26 +617,64 @@ class InputRequest(_message.Message):
     INPUT_ID_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     SCHEMA_FIELD_NUMBER: _builtins.int
+    CLIENT_REQUESTS_FIELD_NUMBER: _builtins.int
     input_id: _builtins.str
     """Names the request within its invocation."""
     message: _builtins.str
     """The question, for a person."""
     schema: _builtins.bytes
     """The JSON Schema that the answer satisfies, as JSON; empty for any value."""
+    @_builtins.property
+    def client_requests(self) -> _containers.RepeatedCompositeFieldContainer[Global___ClientRequest]:
+        """The requests of an MCP server to its client, where these are the question. The answer is then an object with a member for each key, and
+        that is the result of its request.
+        """
+
     def __init__(
         self,
         *,
         input_id: _builtins.str = ...,
         message: _builtins.str = ...,
         schema: _builtins.bytes = ...,
+        client_requests: _abc.Iterable[Global___ClientRequest] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["input_id", b"input_id", "message", b"message", "schema", b"schema"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_requests", b"client_requests", "input_id", b"input_id", "message", b"message", "schema", b"schema"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___InputRequest: _TypeAlias = InputRequest  # noqa: Y015
+
+@_typing.final
+class ClientRequest(_message.Message):
+    """A request of an MCP server to its client."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    METHOD_FIELD_NUMBER: _builtins.int
+    PARAMS_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    """Names it within the question."""
+    method: _builtins.str
+    """`elicitation/create`, `sampling/createMessage` or `roots/list`."""
+    params: _builtins.bytes
+    """Its parameters, as JSON."""
+    def __init__(
+        self,
+        *,
+        key: _builtins.str = ...,
+        method: _builtins.str = ...,
+        params: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "method", b"method", "params", b"params"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClientRequest: _TypeAlias = ClientRequest  # noqa: Y015
 
 @_typing.final
 class Checkpoint(_message.Message):

@@ -1813,6 +1813,8 @@ class McpMapping(_message.Message):
     PROTOCOL_VERSION_FIELD_NUMBER: _builtins.int
     TOOL_NAME_FIELD_NUMBER: _builtins.int
     META_FIELD_NUMBER: _builtins.int
+    CONTENT_RESULT_FIELD_NUMBER: _builtins.int
+    METHOD_FIELD_NUMBER: _builtins.int
     server_id: _builtins.str
     """The server."""
     protocol_version: _builtins.str
@@ -1821,6 +1823,10 @@ class McpMapping(_message.Message):
     """The tool's name there."""
     meta: _builtins.bytes
     """The `_meta` object of the tool, as JSON."""
+    content_result: _builtins.bool
+    """True if the server declares no output schema, so that the result is its content: `{"content": [...]}`."""
+    method: _builtins.str
+    """The method of the server that the tool stands for, such as `prompts/get`; empty for `tools/call`."""
     def __init__(
         self,
         *,
@@ -1828,10 +1834,12 @@ class McpMapping(_message.Message):
         protocol_version: _builtins.str = ...,
         tool_name: _builtins.str = ...,
         meta: _builtins.bytes = ...,
+        content_result: _builtins.bool = ...,
+        method: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["meta", b"meta", "protocol_version", b"protocol_version", "server_id", b"server_id", "tool_name", b"tool_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content_result", b"content_result", "meta", b"meta", "method", b"method", "protocol_version", b"protocol_version", "server_id", b"server_id", "tool_name", b"tool_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -18,12 +18,13 @@ from services.executor.adapters.runners.worker.answer import log_failure, printa
 from services.executor.adapters.runners.worker.pool import WorkerKey, WorkerPool
 from services.executor.adapters.sandbox.egress.proxy import refusal_error as egress_error
 from services.executor.adapters.upstreams.directory import UpstreamConfig, UpstreamDirectory
+from services.executor.adapters.upstreams.mcp.caller import CallerClient
 from services.executor.adapters.upstreams.mcp.remote_sessions import RemoteSessions
 from services.executor.adapters.upstreams.mcp.session import Definition, McpSession
 from services.executor.adapters.upstreams.mcp.stdio import ConfinedServer
 from services.executor.adapters.upstreams.mcp.transport import (
     AnswerTooLargeError,
-    OnProgress,
+    CallClient,
     RpcError,
     UnreadableAnswerError,
 )
@@ -31,14 +32,17 @@ from services.executor.adapters.upstreams.monitor import FAILURES, failure_reaso
 from services.executor.adapters.upstreams.servers import Servers
 from services.executor.domain import errors
 from services.executor.domain.model import Forecast, RunRequest, RunResult
-from services.executor.domain.run_channel import ProgressReport, RunChannel
 from services.executor.domain.scheduling.heavy_work import Principal
 from services.executor.domain.tool import Tool, VersionIdentity
 
 _MAX_TEXT = 500
 _UNKNOWN_IMPACT = "The server cannot say what this call would change. These are the effects that its manifest declares."
 
-Call = Callable[[OnProgress | None], Awaitable[dict[str, Any]]]
+_MISSING_CAPABILITY = -32021
+# What a result says to a client of the protocol, not to the caller of a tool.
+_PROTOCOL_MEMBERS = ("_meta", "resultType", "ttlMs", "cacheScope")
+
+Call = Callable[[CallClient | None], Awaitable[dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +133,7 @@ class McpRunner:
             work.begin()
             begun = True
             server.calls += 1
-            call = partial(server.session.call_tool, entry_point.tool, work.arguments)
+            call = partial(server.session.call, definition, work.arguments)
             result = await self._call(call, tool, work)
             if server.gate is not None and (violation := egress_error(server.gate.take_refusals())):
                 raise violation
@@ -170,7 +174,9 @@ class McpRunner:
                 raise self._unavailable(error, upstream) from None
             definition = self._require_definition(server.session, entry_point, tool)
             work.begin()
-            result = await self._call(partial(server.call_tool, entry_point.tool, work.arguments), tool, work)
+            result = await self._call(partial(server.call, definition, work.arguments), tool, work)
+            if server.transport.list_changed.is_set():
+                self._request_check(upstream.upstream_id)
             return RunResult(result_value(result, definition))
 
     def _require_definition(self, session: McpSession, entry_point: McpEntryPoint, tool: Tool) -> Definition:
@@ -185,8 +191,8 @@ class McpRunner:
     async def _call(self, call: Call, tool: Tool, work: RunRequest) -> dict[str, Any]:
         """Return the result of a call under way. Raises MeshError."""
         channel = work.channel
-        progress = None if channel is None else partial(_relay_progress, channel)
-        task: asyncio.Future[dict[str, Any]] = asyncio.ensure_future(call(progress))
+        client = None if channel is None else CallerClient(channel, work.caller_capabilities)
+        task: asyncio.Future[dict[str, Any]] = asyncio.ensure_future(call(client))
         try:
             if channel is not None:
                 ends: set[asyncio.Future[Any]] = {task, channel.canceled}
@@ -195,9 +201,7 @@ class McpRunner:
                     raise errors.canceled()
             return await task
         except RpcError as error:
-            raise errors.execution_failed(
-                printable(f"the server refused the call: {error.message}")[:_MAX_TEXT]
-            ) from None
+            raise _refusal(error) from None
         except AnswerTooLargeError as error:
             raise errors.result_too_large(error.limit, error.limit) from None
         except UnreadableAnswerError:
@@ -229,8 +233,8 @@ def result_value(result: Mapping[str, Any], definition: Definition) -> Any:
 
     Raises EXECUTION_FAILED with the server's text if the tool failed.
     """
-    if result.get("resultType", "complete") != "complete":
-        raise errors.execution_failed("the server asks for more input, which the mesh does not pass on")
+    if definition.method != "tools/call":
+        return {name: value for name, value in result.items() if name not in _PROTOCOL_MEMBERS}
     content = result.get("content")
     parts = content if isinstance(content, list) else []
     if result.get("isError") is True:
@@ -247,14 +251,11 @@ def _failure_text(parts: list[Any]) -> str:
     return printable(" ".join(texts) or "the tool failed")[:_MAX_TEXT]
 
 
-def _relay_progress(channel: RunChannel, params: Mapping[str, Any]) -> None:
-    channel.progress(_progress(params))
-
-
-def _progress(params: Mapping[str, Any]) -> ProgressReport:
-    done, total, message = params.get("progress"), params.get("total"), params.get("message")
-    text = printable(message)[:_MAX_TEXT] if isinstance(message, str) else ""
-    numbers = [value for value in (done, total) if isinstance(value, int | float) and not isinstance(value, bool)]
-    if len(numbers) == 2 and 0 <= numbers[0] <= numbers[1] and numbers[1] > 0:
-        return ProgressReport(message=text, percent=100.0 * numbers[0] / numbers[1])
-    return ProgressReport(message=text)
+def _refusal(error: RpcError) -> MeshError:
+    """Return the failure of a call that the server refused. The code is for callers that speak its protocol."""
+    metadata = {"jsonrpc_code": str(error.code)}
+    missing = error.data.get("requiredCapabilities") if isinstance(error.data, dict) else None
+    if error.code == _MISSING_CAPABILITY and isinstance(missing, dict):
+        metadata["required_capabilities"] = ",".join(sorted(str(name) for name in missing))[:_MAX_TEXT]
+    text = printable(f"the server refused the call: {error.message}")[:_MAX_TEXT]
+    return errors.execution_failed(text, metadata)

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from services.executor.domain.checkpoints.checkpoint import Checkpoint
-from services.executor.domain.run_channel import ProgressReport
+from services.executor.domain.run_channel import ClientRequest, ProgressReport
 from services.executor.domain.states import State
 
 TRANSITION = "transition"
@@ -42,6 +42,7 @@ class InputAsked(Struct, frozen=True, tag_field="kind", tag="input_request"):
     input_id: str
     message: str
     schema: bytes
+    requests: tuple[ClientRequest, ...] = ()
 
 
 class CheckpointMade(Struct, frozen=True, tag_field="kind", tag="checkpoint"):

@@ -68,6 +68,7 @@ class Execution:
             preview=invocation.preview,
             scanner=invocation.scanner,
             channel=invocation.channel,
+            caller_capabilities=request.caller_capabilities,
             on_launch=timer.launch,
             on_begin=timer.begin,
         )

@@ -29,6 +29,10 @@ class AnswerQuestion:
         if answer is None:
             await self.decline(question)
             return
+        await self.give(question, answer)
+
+    async def give(self, question: Question, answer: bytes) -> None:
+        """Resume the invocation with an answer as the tool takes it. Fails like ResumeInvocation."""
         given = InvocationInput(input_id=question.input_id, content=answer)
         await self._invocations.ResumeInvocation(ResumeInvocationRequest(name=question.invocation, input=given))
 

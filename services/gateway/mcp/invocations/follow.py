@@ -23,7 +23,7 @@ from libs.common.errors import MeshError, Reason
 from libs.common.runtime.backoff import Backoff
 from libs.common.telemetry.log import Log
 from services.gateway.mcp.context import McpContext
-from services.gateway.mcp.invocations.questions import ask
+from services.gateway.mcp.invocations.questions import ask, client_requests
 from services.gateway.mcp.invocations.reports import Reports
 from services.gateway.transport.asgi_types import DisconnectedError
 
@@ -185,12 +185,24 @@ class _Following:
             return None
         if not self._context.session:
             return Asked(invocation_id, event.input_request, event.sequence)
-        if not self._context.client.elicitation:
+        await self._ask(invocation_id, event.input_request, event.sequence)
+        return None
+
+    async def _ask(self, invocation_id: str, asked: InputRequest, sequence: int) -> None:
+        """Ask the client of a session. Each of its answers is a message of its own, so it is asked for one thing."""
+        if not asked.client_requests and not self._context.client.elicitation:
             raise MeshError(
                 Reason.FAILED_PRECONDITION, message="the tool asks its caller, and this client cannot answer"
             )
-        await self._reports.ask(*ask(invocation_id, event.input_request), event.sequence)
-        return None
+        requests = client_requests(asked)
+        if len(requests) > 1:
+            message = "the server asks for several things at once, which only a client without a session can answer"
+            raise MeshError(Reason.FAILED_PRECONDITION, message=message)
+        question, _ = ask(invocation_id, asked)
+        [(key, request)] = requests.items()
+        if asked.client_requests:
+            question = question._replace(key=key)
+        await self._reports.ask(question, request, sequence)
 
     def _cancel(self) -> None:
         if self._owned and self._name:

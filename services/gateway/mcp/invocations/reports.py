@@ -17,7 +17,7 @@ from toolmesh.executor.v1.invocation_pb2 import (
 
 from services.gateway.mcp.context import McpContext
 from services.gateway.mcp.invocations.event_ids import EventId, ProgressToken, encode_event_id
-from services.gateway.mcp.invocations.questions import Question
+from services.gateway.mcp.invocations.questions import ClientRequest, Question
 
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 _LEVEL = {
@@ -52,14 +52,15 @@ class Reports:
         if message is not None:
             await self._context.stream.send(message, self.event_id(invocation_id, event.sequence))
 
-    async def ask(self, question: Question, params: dict[str, Any], sequence: int) -> None:
+    async def ask(self, question: Question, request: ClientRequest, sequence: int) -> None:
         """Send a question. The client answers it with a message of its own."""
+        params = request.params
         if self._context.version < _PRIMED:
             # Older revisions know one mode alone, and no name for it.
             params = {name: value for name, value in params.items() if name != "mode"}
         if self._meta:
             params = {**params, "_meta": self._meta}
-        message = {"jsonrpc": "2.0", "id": question.request_id, "method": "elicitation/create", "params": params}
+        message = {"jsonrpc": "2.0", "id": question.request_id, "method": request.method, "params": params}
         await self._context.stream.send(message, self.event_id(question.invocation_id, sequence))
 
     def event_id(self, invocation_id: str, sequence: int) -> str:

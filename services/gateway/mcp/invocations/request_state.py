@@ -13,7 +13,7 @@ from mcp_types.jsonrpc import INVALID_PARAMS
 from services.gateway.mcp.invocations.questions import Form, Question
 from services.gateway.mcp.protocol import ProtocolError
 
-_MAX_LENGTH = 1024
+_MAX_LENGTH = 2048
 
 
 class RequestState(msgspec.Struct, frozen=True, array_like=True):
@@ -24,6 +24,8 @@ class RequestState(msgspec.Struct, frozen=True, array_like=True):
     form: Form
     sequence: Annotated[int, msgspec.Meta(ge=1, le=2**53)]
     call_digest: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+    keys: tuple[Annotated[str, msgspec.Meta(min_length=1, max_length=64)], ...]
+    """What the client was asked for."""
 
     @property
     def question(self) -> Question:

@@ -21,7 +21,7 @@ from services.gateway.mcp.invocations.answer import AnswerQuestion
 from services.gateway.mcp.invocations.event_ids import EventId, ProgressToken
 from services.gateway.mcp.invocations.follow import Asked, FollowInvocation
 from services.gateway.mcp.invocations.outcome import ShowOutcome
-from services.gateway.mcp.invocations.questions import ask
+from services.gateway.mcp.invocations.questions import answers_of, ask
 from services.gateway.mcp.invocations.reports import Reports
 from services.gateway.mcp.invocations.request_state import RequestState, decode_state, digest_of, encode_state
 from services.gateway.mcp.invocations.tasks import Tasks, input_requests
@@ -43,11 +43,17 @@ class RunJob:
         return await self._tasks.start(request, ttl_ms, context)
 
     async def run(
-        self, request: InvokeRequest, params: dict[str, Any], timeout_ms: int | None, context: McpContext
+        self,
+        request: InvokeRequest,
+        params: dict[str, Any],
+        timeout_ms: int | None,
+        context: McpContext,
+        *,
+        may_be_task: bool = True,
     ) -> Result:
         """Return the result of the call, a question that the client answers with its next request, or a task."""
         state = params.get("requestState")
-        if state is None and context.client.tasks:
+        if state is None and context.client.tasks and may_be_task:
             return await self._tasks.start(request, None, context)
         call = serving()
         call.deadline = call.started + allowed_seconds(context.deadline_ms, timeout_ms, JOB_SECONDS)
@@ -57,6 +63,8 @@ class RunJob:
             outcome = await self._follow.start(_start(request, context), context, reports)
         else:
             outcome = await self._continue(decode_state(state, digest), params, context, reports)
+        if isinstance(outcome, Asked) and state is None:
+            outcome = await self._answer_at_once(outcome, params, context, reports)
         if isinstance(outcome, Invocation):
             return await self._outcomes.show(outcome, context)
         return self._question(outcome, digest, context)
@@ -73,23 +81,48 @@ class RunJob:
     async def _continue(
         self, state: RequestState, params: dict[str, Any], context: McpContext, reports: Reports
     ) -> Invocation | Asked:
-        answer = (params.get("inputResponses") or {}).get(state.input_id)
-        if answer is not None:
-            await self._answers.answer(state.question, answer)
+        answered = await self._answer(state, params.get("inputResponses") or {})
         # Without an answer, the question is asked again.
-        after = state.sequence if answer is not None else state.sequence - 1
+        after = state.sequence if answered else state.sequence - 1
         return await self._follow.attach(state.question.invocation, after, context, reports, owned=True)
 
+    async def _answer_at_once(
+        self, asked: Asked, params: dict[str, Any], context: McpContext, reports: Reports
+    ) -> Invocation | Asked:
+        """Answer the first question of a server with what the client sent along, if that is all that it asks for."""
+        keys = [each.key for each in asked.request.client_requests]
+        answer = answers_of(keys, params.get("inputResponses") or {}) if keys else None
+        if answer is None:
+            return asked
+        question, _ = ask(asked.invocation_id, asked.request)
+        await self._answers.give(question, answer)
+        return await self._follow.attach(question.invocation, asked.sequence, context, reports, owned=True)
+
+    async def _answer(self, state: RequestState, responses: dict[str, Any]) -> bool:
+        """Answer the question, if the client did."""
+        if state.form == "requests":
+            answer = answers_of(state.keys, responses)
+            if answer is not None:
+                await self._answers.give(state.question, answer)
+            return answer is not None
+        response = responses.get(state.input_id)
+        if response is not None:
+            await self._answers.answer(state.question, response)
+        return response is not None
+
     def _question(self, asked: Asked, digest: str, context: McpContext) -> Result:
-        if not context.client.elicitation:
+        if not asked.request.client_requests and not context.client.elicitation:
             self._follow.cancel_soon(f"invocations/{asked.invocation_id}")
             data: Result = {"requiredCapabilities": {"elicitation": {}}}
             raise ProtocolError(MISSING_REQUIRED_CLIENT_CAPABILITY, "the tool asks its caller", data)
         question, _ = ask(asked.invocation_id, asked.request)
-        state = RequestState(asked.invocation_id, question.input_id, question.form, asked.sequence, digest)
+        requests = input_requests(asked.request)
+        state = RequestState(
+            asked.invocation_id, question.input_id, question.form, asked.sequence, digest, tuple(requests)
+        )
         return {
             "resultType": "input_required",
-            "inputRequests": input_requests(asked.invocation_id, asked.request),
+            "inputRequests": requests,
             "requestState": encode_state(state),
         }
 
@@ -105,6 +138,7 @@ def _start(request: InvokeRequest, context: McpContext) -> StartInvocationReques
     under way: then the time of the job alone ends it."""
     duration = Duration()
     duration.FromMilliseconds(max(1, int((serving().remaining() or JOB_SECONDS) * 1000)))
-    answers_later = context.stateless and context.client.elicitation
+    client = context.client
+    answers_later = context.stateless and (client.elicitation or client.sampling or client.roots)
     on_disconnect = ON_DISCONNECT_CONTINUE if answers_later else ON_DISCONNECT_CANCEL
     return StartInvocationRequest(request=request, max_duration=duration, on_disconnect=on_disconnect)

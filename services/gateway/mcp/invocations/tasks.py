@@ -25,7 +25,7 @@ from services.gateway.mcp.context import McpContext, Result
 from services.gateway.mcp.invocations.answer import AnswerQuestion
 from services.gateway.mcp.invocations.follow import FollowInvocation
 from services.gateway.mcp.invocations.outcome import ShowOutcome
-from services.gateway.mcp.invocations.questions import ask
+from services.gateway.mcp.invocations.questions import answers_of, ask, client_requests
 from services.gateway.mcp.invocations.reports import Reports
 from services.gateway.mcp.invocations.task_view import RELATED_TASK_META_KEY, TASKS_EXTENSION, has_ended, task_of
 from services.gateway.mcp.protocol import ProtocolError, code_of
@@ -115,16 +115,19 @@ class Tasks:
         """Take the answers to questions of a task. Those to questions that are not open are ignored."""
         _require_capability(context)
         invocation = await self._get(params["taskId"])
-        asked = invocation.input_request
-        answer = params["inputResponses"].get(asked.input_id) if asked.input_id else None
-        if answer is not None:
-            question, _ = ask(invocation.invocation_id, asked)
+        asked, responses = invocation.input_request, params["inputResponses"]
+        question, _ = ask(invocation.invocation_id, asked)
+        if asked.client_requests:
+            answers = answers_of([each.key for each in asked.client_requests], responses)
+            if answers is not None:
+                await self._answers.give(question, answers)
+        elif asked.input_id and (answer := responses.get(asked.input_id)) is not None:
             await self._answers.answer(question, answer)
         return {}
 
     async def _details(self, invocation: Invocation, context: McpContext) -> dict[str, Any]:
         if invocation.input_request.input_id and not has_ended(invocation):
-            return {"inputRequests": input_requests(invocation.invocation_id, invocation.input_request)}
+            return {"inputRequests": input_requests(invocation.input_request)}
         if invocation.HasField("result"):
             return {"result": await self._outcomes.show(invocation, context)}
         if not invocation.HasField("error") or task_of(invocation, stateless=True)["status"] == "cancelled":
@@ -146,10 +149,9 @@ class Tasks:
             raise _not_found() if error.reason is Reason.INVOCATION_NOT_FOUND else error from None
 
 
-def input_requests(invocation_id: str, asked: InputRequest) -> dict[str, Any]:
-    """Return a question as a stateless client gets it: by its name, with the request that it stands for."""
-    _, params = ask(invocation_id, asked)
-    return {asked.input_id: {"method": "elicitation/create", "params": params}}
+def input_requests(asked: InputRequest) -> dict[str, Any]:
+    """Return a question as a stateless client gets it: by its name, with the requests that it stands for."""
+    return {key: {"method": each.method, "params": each.params} for key, each in client_requests(asked).items()}
 
 
 def _not_found() -> ProtocolError:

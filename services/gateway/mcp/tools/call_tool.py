@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import grpc.aio
 import msgspec
 import orjson
+from mcp_types.jsonrpc import MISSING_REQUIRED_CLIENT_CAPABILITY
 from toolmesh.executor.v1.executor_service_pb2 import InvokeRequest
 
 from libs.common.call_context import serving
@@ -16,14 +17,16 @@ from libs.common.errors import MeshError, Reason, Violation
 from libs.common.ids import new_id
 from libs.common.tool_names import ToolName
 from services.gateway.convert import MAX_ARGUMENT_BYTES
+from services.gateway.mcp.caller_capabilities import caller_capabilities
 from services.gateway.mcp.context import McpContext, Result
 from services.gateway.mcp.invocations.outcome import ShowOutcome
 from services.gateway.mcp.invocations.run_job import RunJob
 from services.gateway.mcp.ports import ToolFacts
-from services.gateway.mcp.protocol import TASKS_VERSION
+from services.gateway.mcp.protocol import TASKS_VERSION, ProtocolError
 from services.gateway.mcp.tools import meta_tools
 from services.gateway.mcp.tools.content import error_result
 from services.gateway.mcp.tools.find_tools import FindTools
+from services.gateway.mcp.upstreams.passed_methods import native_error
 from services.gateway.transport.call_pipeline import peer_error
 
 if TYPE_CHECKING:
@@ -77,6 +80,9 @@ class CallTool:
             error = peer_error(failure)
         except MeshError as failure:
             error = failure
+        native = native_error(error)
+        if isinstance(native, ProtocolError) and native.code == MISSING_REQUIRED_CLIENT_CAPABILITY:
+            raise native
         if not error.row.mcp_tool_result:
             raise error
         return error_result(error, serving().trace.trace_id)
@@ -100,6 +106,9 @@ class CallTool:
         tool = context.view.tool_of(name)
         if context.view.tags and not self._facts.has_tags(tool, context.view.tags):
             raise MeshError(Reason.TOOL_NOT_FOUND)
+        if context.view.namespace and self._facts.method_of(tool):
+            # Shown as what it is: prompts, resources or completion.
+            raise MeshError(Reason.TOOL_NOT_FOUND)
         request = self._request(tool, arguments, meta, context)
         task = params.get("task")
         if context.version == TASKS_VERSION and task is not None:
@@ -114,7 +123,7 @@ class CallTool:
                 # The same call as a job waits for the same ticket.
                 return await self._jobs.start_task(request, None, context)
             raise error from None
-        return await self._outcomes.show_result(response.result, context)
+        return await self._outcomes.show_result(response.result, tool, context)
 
     def _request(self, tool: ToolName, arguments: dict[str, Any], meta: CallMeta, context: McpContext) -> InvokeRequest:
         encoded = orjson.dumps(arguments) if arguments else b""
@@ -135,6 +144,7 @@ class CallTool:
             priority=meta.priority,
             preview_token=meta.preview_token,
             ticket=meta.ticket,
+            caller_capabilities=caller_capabilities(context.client),
         )
 
 

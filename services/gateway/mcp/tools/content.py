@@ -37,6 +37,18 @@ def call_result(result: ResultEnvelope, structured: bytes, *, stateless: bool) -
     return shown
 
 
+def content_result(result: ResultEnvelope, structured: bytes) -> dict[str, Any]:
+    """Return the result of a tool of an MCP server that declares no output schema: its content, as it is."""
+    content = orjson.loads(structured)["content"] + [_text(more) for more in result.additional_context]
+    return {"content": content, "isError": False, "_meta": _meta(result)}
+
+
+def method_result(result: ResultEnvelope, structured: bytes) -> dict[str, Any]:
+    """Return the result of a method of an MCP server, as it is."""
+    shown: dict[str, Any] = orjson.loads(structured)
+    return {**shown, "_meta": _meta(result)}
+
+
 def error_result(error: MeshError, trace_id: str) -> dict[str, Any]:
     """Return a failed call as a result, which the model reads: what happened, what to do, and the whole envelope."""
     lines = [error.message, error.row.resolution]

@@ -14,7 +14,7 @@ from libs.common.errors import MeshError, Reason
 from libs.common.tool_names import ToolName
 from services.gateway.mcp.context import McpContext, Result
 from services.gateway.mcp.tools.meta_tools import META_TOOLS, META_TOOLS_TOKENS
-from services.gateway.mcp.tools.tool_definition import definition, estimated_tokens
+from services.gateway.mcp.tools.tool_definition import definition, estimated_tokens, native_mapping
 
 if TYPE_CHECKING:
     from toolmesh.registry.v1.registry_service_pb2_grpc import RegistryServiceAsyncStub
@@ -74,6 +74,9 @@ class _Page:
         for listed in response.tools:
             name = view.name_of(ToolName(listed.tool.namespace, listed.tool.tool_id))
             if not name or not listed.HasField("version"):
+                continue
+            if view.namespace and native_mapping(listed.version.manifest).method:
+                # Shown as what it is: prompts, resources or completion.
                 continue
             if listed.version.state == LIFECYCLE_STATE_DEFERRED:
                 # Its schema is shown when it is asked for.

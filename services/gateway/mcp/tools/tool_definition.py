@@ -9,6 +9,7 @@ from toolmesh.registry.v1.tool_manifest_pb2 import (
     IDEMPOTENCY_MODE_NATURAL,
     MUTATION_CLASS_READ_ONLY,
     MUTATION_CLASS_WRITE_REVERSIBLE,
+    McpMapping,
     ToolManifest,
 )
 from toolmesh.registry.v1.tool_version_pb2 import ToolVersion
@@ -38,10 +39,18 @@ def definition(version: ToolVersion, name: str, revision: str) -> dict[str, Any]
     if revision == TASKS_VERSION:
         shown["execution"] = {"taskSupport": "optional"}
     output = orjson.loads(manifest.output.schema or b"null")
+    if native_mapping(manifest).content_result:
+        # The server declares none: its content is shown as it is.
+        return shown
     if isinstance(output, dict) and (stateless or output.get("type") == "object"):
         # Revisions with sessions know structured results that are objects, and no others.
         shown["outputSchema"] = output
     return shown
+
+
+def native_mapping(manifest: ToolManifest) -> McpMapping:
+    """Return what the tool is on an MCP server; an empty mapping for a tool of no such server."""
+    return next((each.mcp for each in manifest.external_mappings if each.HasField("mcp")), McpMapping())
 
 
 def hints_of(manifest: ToolManifest) -> dict[str, bool]:

@@ -36,7 +36,7 @@ from services.gateway.mcp.invocations.follow import FollowInvocation
 from services.gateway.mcp.invocations.outcome import ShowOutcome
 from services.gateway.mcp.invocations.run_job import RunJob
 from services.gateway.mcp.invocations.tasks import Tasks
-from services.gateway.mcp.lifecycle import discover, ping
+from services.gateway.mcp.lifecycle import Lifecycle, ping
 from services.gateway.policy import MCP_POLICY, POLICY
 from services.gateway.transport.call_pipeline import CallPipeline
 from services.gateway.transport.disconnect import DisconnectWatcher
@@ -129,8 +129,10 @@ Ask = Callable[..., Awaitable[tuple[int, dict[bytes, bytes], bytes]]]
 
 def _mcp(telemetry: Telemetry, in_flight: InFlightRequests, log: Log) -> McpEndpoint:
     sessions, absent = OneSession(), cast("Any", AbsentPeer())
-    dispatcher = McpDispatcher({"ping": ping, "server/discover": discover}, MCP_POLICY, telemetry, log)
-    outcomes, answers, follow = ShowOutcome(absent), AnswerQuestion(absent), FollowInvocation(absent, log)
+    dispatcher = McpDispatcher(
+        {"ping": ping, "server/discover": Lifecycle(absent).discover}, MCP_POLICY, telemetry, log
+    )
+    outcomes, answers, follow = ShowOutcome(absent, absent), AnswerQuestion(absent), FollowInvocation(absent, log)
     jobs = RunJob(follow, outcomes, answers, Tasks(absent, follow, outcomes, answers))
     parts = (sessions, sessions, RunningRequests(), absent, in_flight, DpopCheck(()), OriginCheck((), ()))
     return McpEndpoint(dispatcher, *parts, jobs, answers, {}, (), 0.0)

@@ -16,14 +16,15 @@ import httpcore
 
 from libs.common.egress.public_addresses import PublicAddresses
 from libs.common.json.jsonio import dump
-from services.executor.adapters.upstreams.mcp.session import McpSession
+from services.executor.adapters.upstreams.mcp.session import Definition, McpSession
 from services.executor.adapters.upstreams.mcp.transport import (
     AnswerTooLargeError,
+    CallClient,
     Message,
-    OnProgress,
     Params,
     RpcError,
     ServerLostError,
+    answer_to,
     read_lines,
     read_message,
 )
@@ -37,7 +38,7 @@ _MAX_SESSION_ID = 1024
 _INVALID_REQUEST = -32600
 # A server without a handshake, or without this endpoint, answers `initialize` with one of these.
 _NOT_SERVED = frozenset({400, 404, 405, 406, 415})
-_METHODS_WITH_NAME = frozenset({"tools/call"})
+_NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 
 class SessionExpiredError(Exception):
@@ -97,20 +98,21 @@ class HttpTransport:
         self._next_id = 0
         self._revision = self._session_id = ""
         self._modern = False
+        self.list_changed = asyncio.Event()
         self._pool = httpcore.AsyncConnectionPool(
             ssl_context=ssl.create_default_context(), max_connections=_CONNECTIONS, network_backend=backend
         )
 
-    async def request(self, method: str, params: Params, on_progress: OnProgress | None = None) -> dict[str, Any]:
+    async def request(self, method: str, params: Params, client: CallClient | None = None) -> dict[str, Any]:
         """Implement `Transport.request`. Raises SessionExpiredError, too. Closing the response stops the server."""
         self._next_id += 1
         number = self._next_id
-        if on_progress is not None:
+        if client is not None:
             params = {**params, "_meta": {**params.get("_meta", {}), "progressToken": number}}
         message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
         try:
             async with self._post(message) as response:
-                answer = await self._read_answer(response, number, on_progress)
+                answer = await self._read_answer(response, number, client)
                 if method == "initialize":
                     self._keep_session(response)
         except (
@@ -160,16 +162,17 @@ class HttpTransport:
             headers.append((b"mcp-protocol-version", self._revision.encode()))
         if self._session_id:
             headers.append((b"mcp-session-id", self._session_id.encode()))
-        if self._modern:
+        if self._modern and "method" in message:
             headers.append((b"mcp-method", str(message["method"]).encode()))
-            if message["method"] in _METHODS_WITH_NAME:
-                headers.append((b"mcp-name", _header_text(str(message["params"]["name"]))))
+            named_by = _NAMED_BY.get(message["method"])
+            if named_by is not None:
+                headers.append((b"mcp-name", _header_text(str(message["params"][named_by]))))
         body = dump(message)
         headers.append((b"content-length", str(len(body)).encode()))
         timeouts = {"connect": _CONNECT_SECONDS, "pool": _CONNECT_SECONDS}
         return self._pool.stream("POST", self._url, headers=headers, content=body, extensions={"timeout": timeouts})
 
-    async def _read_answer(self, response: httpcore.Response, number: int, on_progress: OnProgress | None) -> Message:
+    async def _read_answer(self, response: httpcore.Response, number: int, client: CallClient | None) -> Message:
         kind = _header(response, b"content-type").partition(";")[0].strip().lower()
         if response.status != 200:
             return await self._read_refusal(response, kind)
@@ -178,12 +181,26 @@ class HttpTransport:
                 message = await self._parse(payload)
                 if message.id == number and message.method is None:
                     return message
-                if message.method == "notifications/progress" and on_progress is not None:
-                    on_progress(message.fields.get("params") or {})
+                await self._take(message, client)
             raise ServerLostError("the server closed the connection before it answered")
         if kind != "application/json":
             raise ServerLostError("the server answered with something else than a message")
         return await self._parse(await _read_all(response.aiter_stream(), self._max_bytes))
+
+    async def _take(self, message: Message, client: CallClient | None) -> None:
+        """Take what a server sends before its answer: notifications, and requests to its client."""
+        params = message.fields.get("params")
+        if message.method == "notifications/tools/list_changed":
+            self.list_changed.set()
+        if message.method is not None and message.id is not None:
+            answer = await answer_to(client, message.method, params)
+            async with self._post({"jsonrpc": "2.0", "id": message.id, **answer}):
+                pass
+        elif client is not None and isinstance(params, dict):
+            if message.method == "notifications/progress":
+                client.progress(params)
+            elif message.method == "notifications/message":
+                client.log(params)
 
     async def _parse(self, payload: bytes) -> Message:
         return await self._share.run_if_large(len(payload), partial(read_message, payload, self._max_bytes))
@@ -242,13 +259,14 @@ class HttpServer:
 
     async def list_tools(self) -> None:
         """List the tools. Raises like a request."""
+        self.transport.list_changed.clear()
         await self.session.list_tools()
         self._listed = time.monotonic()
 
     async def refresh(self) -> None:
         """Open the session, or list the tools again when the definitions are old. Raises like a request."""
         async with self._refreshing:
-            if time.monotonic() - self._listed < self._max_age:
+            if time.monotonic() - self._listed < self._max_age and not self.transport.list_changed.is_set():
                 return
             if self._listed == float("-inf"):
                 await self.open()
@@ -258,13 +276,13 @@ class HttpServer:
             except SessionExpiredError:
                 await self.open()
 
-    async def call_tool(self, name: str, arguments: dict[str, Any], on_progress: OnProgress | None) -> dict[str, Any]:
+    async def call(self, definition: Definition, arguments: Params, client: CallClient | None) -> dict[str, Any]:
         """Call a tool, once more in a new session if the server did not serve the first request."""
         try:
-            return await self.session.call_tool(name, arguments, on_progress)
+            return await self.session.call(definition, arguments, client)
         except SessionExpiredError:
             await self.open()
-            return await self.session.call_tool(name, arguments, on_progress)
+            return await self.session.call(definition, arguments, client)
 
     async def close(self) -> None:
         """Close every connection."""

@@ -9,6 +9,7 @@ from typing import Any
 from mcp_types import (
     CLIENT_CAPABILITIES_META_KEY,
     CLIENT_INFO_META_KEY,
+    LOG_LEVEL_META_KEY,
     PROTOCOL_VERSION_META_KEY,
     SERVER_INFO_META_KEY,
     UNSUPPORTED_PROTOCOL_VERSION,
@@ -23,12 +24,17 @@ from mcp_types.version import (
 from libs.common.errors import MeshError
 from libs.common.json.canonical import digest
 from libs.common.json.jsonio import dump
-from services.executor.adapters.upstreams.mcp.transport import OnProgress, Params, RpcError, ServerLostError, Transport
+from services.executor.adapters.upstreams.mcp.passed_methods import METHODS, passed_methods
+from services.executor.adapters.upstreams.mcp.transport import CallClient, Params, RpcError, ServerLostError, Transport
 from services.executor.domain.scheduling.heavy_work import WorkShare
 
 MAX_TOOLS, MAX_DISCOVERY_BYTES = 512, 3 * 1024 * 1024
 _MAX_PAGES = 64
 _MAX_TEXT = 255
+_MAX_ROUNDS = 16
+# A server with sessions is told once what any caller can be asked for; what this one cannot is refused when it asks.
+_ASKABLE: dict[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {}}
+_LOG_LEVEL = "info"
 _CLIENT = {"name": "toolmesh", "version": "1"}
 # How a server without a handshake answers `initialize`.
 _NO_HANDSHAKE = frozenset({UNSUPPORTED_PROTOCOL_VERSION, -32600, -32601, -32602})
@@ -42,6 +48,8 @@ class Definition:
     document: bytes
     """JSON."""
     digest: str
+    method: str = "tools/call"
+    """The method of the server that it stands for."""
 
 
 class McpSession:
@@ -51,6 +59,7 @@ class McpSession:
         self._transport, self._share = transport, share
         self.server_name = self.server_version = self.protocol_version = ""
         self.definitions: dict[str, Definition] = {}
+        self._capabilities: dict[str, Any] = {}
         self._modern = False
 
     async def open(self) -> None:
@@ -63,8 +72,14 @@ class McpSession:
             await self._discover()
 
     async def list_tools(self) -> dict[str, Definition]:
-        """Read every tool, and keep the definitions. Raises like a request, and ServerLostError beyond the bounds."""
-        found: dict[str, Definition] = {}
+        """Read every tool, and keep the definitions, with those of the other methods that the server has.
+
+        Raises like a request, and ServerLostError beyond the bounds.
+        """
+        found = {each["name"]: _passed(each) for each in passed_methods(self._capabilities)}
+        if found and "tools" not in self._capabilities:
+            self.definitions = found
+            return found
         params: Params = {}
         for _ in range(_MAX_PAGES):
             page = await self._request("tools/list", params)
@@ -76,17 +91,33 @@ class McpSession:
             params = {"cursor": cursor}
         raise ServerLostError(f"the server lists its tools on more than {_MAX_PAGES} pages")
 
-    async def call_tool(self, name: str, arguments: dict[str, Any], on_progress: OnProgress | None) -> dict[str, Any]:
-        """Call a tool and return the result. Raises like a request."""
-        return await self._request("tools/call", {"name": name, "arguments": arguments}, on_progress)
+    async def call(
+        self, definition: Definition, arguments: dict[str, Any], client: CallClient | None
+    ) -> dict[str, Any]:
+        """Call a tool, or the method that it stands for, and return the result. Raises like a request.
+
+        A server without sessions that needs something of its caller ends the request with that, and is called again
+        with the answers.
+        """
+        params = arguments if definition.method != "tools/call" else {"name": definition.name, "arguments": arguments}
+        result = await self._request(definition.method, params, client)
+        for _ in range(_MAX_ROUNDS):
+            if result.get("resultType") != "input_required":
+                return result
+            requests = result.get("inputRequests")
+            answers = await client.answer(requests) if client is not None and isinstance(requests, dict) else {}
+            state = {"requestState": result["requestState"]} if "requestState" in result else {}
+            result = await self._request(definition.method, {**params, "inputResponses": answers, **state}, client)
+        raise ServerLostError("the server asks for input again and again")
 
     async def _shake_hands(self) -> None:
-        params = {"protocolVersion": LATEST_HANDSHAKE_VERSION, "capabilities": {}, "clientInfo": _CLIENT}
+        params = {"protocolVersion": LATEST_HANDSHAKE_VERSION, "capabilities": _ASKABLE, "clientInfo": _CLIENT}
         answer = await self._transport.request("initialize", params)
         revision = answer.get("protocolVersion")
         if revision not in HANDSHAKE_PROTOCOL_VERSIONS:
             raise ServerLostError("the server speaks a protocol revision that this executor does not know")
         self._adopt(str(revision), answer.get("serverInfo"), modern=False)
+        self._keep_capabilities(answer)
         await self._transport.notify("notifications/initialized", {})
 
     async def _discover(self) -> None:
@@ -98,6 +129,11 @@ class McpSession:
         meta = answer.get("_meta")
         info = meta.get(SERVER_INFO_META_KEY) if isinstance(meta, dict) else None
         self._adopt(LATEST_MODERN_VERSION, info or answer.get("serverInfo"), modern=True)
+        self._keep_capabilities(answer)
+
+    def _keep_capabilities(self, answer: dict[str, Any]) -> None:
+        capabilities = answer.get("capabilities")
+        self._capabilities = capabilities if isinstance(capabilities, dict) else {}
 
     def _adopt(self, revision: str, info: Any, *, modern: bool) -> None:
         self.protocol_version, self._modern = revision, modern
@@ -105,15 +141,21 @@ class McpSession:
         if isinstance(info, dict):
             self.server_name, self.server_version = (_text(info.get(key)) for key in ("name", "version"))
 
-    async def _request(self, method: str, params: Params, on_progress: OnProgress | None = None) -> dict[str, Any]:
+    async def _request(self, method: str, params: Params, client: CallClient | None = None) -> dict[str, Any]:
         if self._modern:
-            meta = {
+            meta: dict[str, Any] = {
                 PROTOCOL_VERSION_META_KEY: self.protocol_version,
                 CLIENT_INFO_META_KEY: _CLIENT,
-                CLIENT_CAPABILITIES_META_KEY: {},
+                CLIENT_CAPABILITIES_META_KEY: {} if client is None else client.capabilities,
             }
+            if client is not None:
+                meta[LOG_LEVEL_META_KEY] = _LOG_LEVEL
             params = {**params, "_meta": meta}
-        return await self._transport.request(method, params, on_progress)
+        return await self._transport.request(method, params, client)
+
+
+def _passed(document: dict[str, Any]) -> Definition:
+    return Definition(document["name"], dump(document), digest(document), document["name"])
 
 
 def _add_definitions(found: dict[str, Definition], tools: Any) -> None:
@@ -121,7 +163,7 @@ def _add_definitions(found: dict[str, Definition], tools: Any) -> None:
     left = MAX_DISCOVERY_BYTES - sum(len(each.document) for each in found.values())
     for tool in tools if isinstance(tools, list) else ():
         definition = None if len(found) >= MAX_TOOLS else _definition(tool, left)
-        if definition is not None and definition.name not in found:
+        if definition is not None and definition.name not in found and definition.name not in METHODS:
             found[definition.name] = definition
             left -= len(definition.document)
 

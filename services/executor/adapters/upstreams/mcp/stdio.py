@@ -14,21 +14,23 @@ from services.executor.adapters.sandbox.port import ExitReport, SandboxedProcess
 from services.executor.adapters.upstreams.mcp.session import McpSession
 from services.executor.adapters.upstreams.mcp.transport import (
     AnswerTooLargeError,
+    CallClient,
     Message,
-    OnProgress,
     Params,
     ServerLostError,
+    answer_to,
     read_lines,
     read_message,
 )
 from services.executor.domain.scheduling.heavy_work import WorkShare
 
 _CHUNK_BYTES = 64 * 1024
-_METHOD_NOT_FOUND = {"code": -32601, "message": "this client has no such method"}
-_CANCELED, _LIST_CHANGED, _PROGRESS = (
+_MAX_QUESTIONS = 8
+_CANCELED, _LIST_CHANGED, _PROGRESS, _LOG = (
     "notifications/cancelled",
     "notifications/tools/list_changed",
     "notifications/progress",
+    "notifications/message",
 )
 
 
@@ -40,13 +42,14 @@ class StdioTransport:
         self._process, self._share, self._max_bytes = process, share, max_bytes
         self._writing = asyncio.Lock()
         self._pending: dict[int, asyncio.Future[Message]] = {}
-        self._progress: dict[int, OnProgress] = {}
+        self._clients: dict[int, CallClient] = {}
+        self._answering: set[asyncio.Task[None]] = set()
         self._next_id = 0
         self._lost: Exception | None = None
         self.list_changed = asyncio.Event()
         self._reading = asyncio.create_task(self._read(), name="mcp-stdio")
 
-    async def request(self, method: str, params: Params, on_progress: OnProgress | None = None) -> dict[str, Any]:
+    async def request(self, method: str, params: Params, client: CallClient | None = None) -> dict[str, Any]:
         """Implement `Transport.request`."""
         if self._lost is not None:
             raise self._lost
@@ -54,8 +57,8 @@ class StdioTransport:
         number = self._next_id
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._pending[number] = answer
-        if on_progress is not None:
-            self._progress[number] = on_progress
+        if client is not None:
+            self._clients[number] = client
             params = {**params, "_meta": {**params.get("_meta", {}), "progressToken": number}}
         try:
             await self._send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
@@ -65,7 +68,9 @@ class StdioTransport:
             raise
         finally:
             self._pending.pop(number, None)
-            self._progress.pop(number, None)
+            if self._clients.pop(number, None) is not None:
+                for task in self._answering:
+                    task.cancel()
             if answer.done() and not answer.cancelled():
                 answer.exception()
 
@@ -78,8 +83,9 @@ class StdioTransport:
 
     async def close(self) -> None:
         """Stop reading, and fail the requests under way."""
-        self._reading.cancel()
-        await asyncio.wait([self._reading])
+        for task in (self._reading, *self._answering):
+            task.cancel()
+        await asyncio.wait([self._reading, *self._answering])
         self._fail(ServerLostError("the server was stopped"))
 
     async def _send(self, message: dict[str, Any]) -> None:
@@ -117,28 +123,48 @@ class StdioTransport:
         if message.method is None:
             self._answer(message)
         elif message.id is not None:
-            await self._refuse(message.method, message.id)
+            await self._take_request(message)
         elif message.method == _LIST_CHANGED:
             self.list_changed.set()
         elif message.method == _PROGRESS:
             self._report_progress(message.fields.get("params"))
+        elif message.method == _LOG:
+            self._report_line(message.fields.get("params"))
 
     def _answer(self, message: Message) -> None:
         answer = self._pending.get(message.id) if type(message.id) is int else None
         if answer is not None and not answer.done():
             answer.set_result(message)
 
-    async def _refuse(self, method: Any, number: Any) -> None:
-        """Answer a request of the server: this client offers nothing but to be alive."""
-        answer = {"result": {}} if method == "ping" else {"error": _METHOD_NOT_FOUND}
+    def _client(self) -> CallClient | None:
+        """Return the client of the call under way: a confined server serves one at a time."""
+        return next(reversed(self._clients.values()), None)
+
+    async def _take_request(self, message: Message) -> None:
+        """Answer a request of the server: at once what this client knows itself, later what its caller is asked."""
+        client = self._client() if len(self._answering) < _MAX_QUESTIONS else None
+        if message.method == "ping" or client is None:
+            await self._ask(None, message)
+            return
+        task = asyncio.create_task(self._ask(client, message), name="mcp-question")
+        self._answering.add(task)
+        task.add_done_callback(self._answering.discard)
+
+    async def _ask(self, client: CallClient | None, message: Message) -> None:
+        answer = await answer_to(client, message.method, message.fields.get("params"))
         with suppress(ServerLostError):
-            await self._send({"jsonrpc": "2.0", "id": number, **answer})
+            await self._send({"jsonrpc": "2.0", "id": message.id, **answer})
 
     def _report_progress(self, params: Any) -> None:
         token = params.get("progressToken") if isinstance(params, dict) else None
-        report = self._progress.get(token) if type(token) is int else None
-        if report is not None:
-            report(params)
+        client = self._clients.get(token) if type(token) is int else None
+        if client is not None:
+            client.progress(params)
+
+    def _report_line(self, params: Any) -> None:
+        client = self._client()
+        if client is not None and isinstance(params, dict):
+            client.log(params)
 
     def _fail(self, error: Exception) -> None:
         self._lost = self._lost or error

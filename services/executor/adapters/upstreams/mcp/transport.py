@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -13,8 +13,10 @@ from libs.common.json.jsonio import parse, refuse_many_values
 from services.executor.adapters.runners.worker.frames import MAX_VALUES
 
 Params = dict[str, Any]
-OnProgress = Callable[[Mapping[str, Any]], None]
-"""Takes the parameters of a progress notification."""
+Requests = Mapping[str, Any]
+"""Requests of a server to its client, by key: each an object with `method` and `params`."""
+_ONLY = "request"
+_METHOD_NOT_FOUND, _NOT_ANSWERED = -32601, -32000
 
 
 class ServerLostError(Exception):
@@ -36,15 +38,36 @@ class UnreadableAnswerError(Exception):
 class RpcError(Exception):
     """The server answered with a JSON-RPC error."""
 
-    def __init__(self, code: int, message: str) -> None:
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)
-        self.code, self.message = code, message
+        self.code, self.message, self.data = code, message, data
+
+
+class CallClient(Protocol):
+    """The client of one call, as its server sees it: the caller, who hears of progress and can be asked."""
+
+    @property
+    def capabilities(self) -> dict[str, Any]:
+        """What the caller can be asked for, as the capabilities of a client."""
+        ...
+
+    def progress(self, params: Mapping[str, Any]) -> None:
+        """Take the parameters of a progress notification."""
+        ...
+
+    def log(self, params: Mapping[str, Any]) -> None:
+        """Take the parameters of a log notification."""
+        ...
+
+    async def answer(self, requests: Requests) -> dict[str, Any]:
+        """Return the result of each request by its key. Raises RpcError for what the caller cannot be asked."""
+        ...
 
 
 class Transport(Protocol):
     """Carries JSON-RPC messages to one server."""
 
-    async def request(self, method: str, params: Params, on_progress: OnProgress | None = None) -> dict[str, Any]:
+    async def request(self, method: str, params: Params, client: CallClient | None = None) -> dict[str, Any]:
         """Return the result of a request.
 
         Raises RpcError, ServerLostError, AnswerTooLargeError or UnreadableAnswerError.
@@ -87,7 +110,8 @@ class Message:
         error, result = self.fields.get("error"), self.fields.get("result")
         if isinstance(error, dict):
             code, text = error.get("code"), error.get("message")
-            raise RpcError(code if type(code) is int else 0, text if isinstance(text, str) else "")
+            data = error.get("data")
+            raise RpcError(code if type(code) is int else 0, text if isinstance(text, str) else "", data)
         if not isinstance(result, dict):
             raise ServerLostError("the server sent a response without a result")
         return result
@@ -109,6 +133,22 @@ def read_message(payload: bytes, max_bytes: int) -> Message:
     if not isinstance(fields, dict):
         raise ServerLostError("the server sent something else than a message")
     return Message(fields, is_strict)
+
+
+async def answer_to(client: CallClient | None, method: Any, params: Any) -> dict[str, Any]:
+    """Return the answer to one request of a server, as the members of a response. Without a client none is served
+    but `ping`."""
+    if method == "ping":
+        return {"result": {}}
+    if client is None:
+        return {"error": {"code": _METHOD_NOT_FOUND, "message": "this client has no such method"}}
+    try:
+        answers = await client.answer({_ONLY: {"method": method, "params": params or {}}})
+    except RpcError as error:
+        return {"error": {"code": error.code, "message": error.message}}
+    except MeshError as error:
+        return {"error": {"code": _NOT_ANSWERED, "message": error.message}}
+    return {"result": answers[_ONLY]}
 
 
 async def read_lines(chunks: AsyncIterable[bytes], max_bytes: int) -> AsyncIterator[bytes]:

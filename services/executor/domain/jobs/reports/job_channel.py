@@ -114,7 +114,7 @@ class JobChannel:
         await self._queue.flush()
         self._asked_id = input_id = new_id()
         self._answered = asyncio.get_running_loop().create_future()
-        asked = InputAsked(input_id, question.message[:MAX_MESSAGE], question.schema)
+        asked = InputAsked(input_id, question.message[:MAX_MESSAGE], question.schema, question.requests)
         [shown] = redact([asked], self._queue.scanner())
         assert isinstance(shown, InputAsked)
         await self._held(lambda: self._store.ask(self._queue.job, shown, question.schema))

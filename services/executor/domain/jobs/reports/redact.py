@@ -50,7 +50,9 @@ def _redact_one(report: Report, scanner: Scanner) -> Report:
         return PartialContent(redact_json(report.content, scanner))
     if isinstance(report, InputAsked):
         message = str(scanner.text(report.message).value)
-        return InputAsked(report.input_id, message, redact_json(report.schema, scanner) if report.schema else b"")
+        schema = redact_json(report.schema, scanner) if report.schema else b""
+        requests = tuple(replace(each, params=redact_json(each.params, scanner)) for each in report.requests)
+        return InputAsked(report.input_id, message, schema, requests)
     return report
 
 

@@ -206,4 +206,6 @@ def _size_of(report: Report) -> int:
         return len(report.text) + _REPORT_BYTES
     if isinstance(report, PartialContent):
         return len(report.content) + _REPORT_BYTES
-    return len(report.schema) + _REPORT_BYTES if isinstance(report, InputAsked) else _REPORT_BYTES
+    if isinstance(report, InputAsked):
+        return len(report.schema) + sum(len(each.params) for each in report.requests) + _REPORT_BYTES
+    return _REPORT_BYTES

@@ -25,6 +25,13 @@ from services.registry.domain.upstreams.definition import (
 from services.registry.domain.upstreams.strict_schema import make_strict
 from services.registry.domain.upstreams.upstream import Endpoint, HttpEndpoint, Overlay, StdioEndpoint, Upstream
 
+# The methods of a server, other than `tools/call`, that executors pass on as tools under these names.
+PASSED_METHODS = frozenset(
+    (
+        *("prompts/list", "prompts/get", "completion/complete"),
+        *("resources/list", "resources/templates/list", "resources/read"),
+    )
+)
 # The result of a tool without an output schema: the content that the server answers with.
 CONTENT_SCHEMA = {
     "$schema": DIALECT,
@@ -70,7 +77,7 @@ def map_mcp_tool(upstream: Upstream, native_name: str, definition: bytes) -> Map
         "permission": {"required_scopes": ["tools:call"], "approval": "by_policy"},
         "mutation_class": mutation.value,
         "observability": {"audit_detail": "summary"},
-        "external_mappings": [{"mcp": _mapping(upstream, native_name)}],
+        "external_mappings": [{"mcp": _mapping(upstream, native_name, content_result=output is None)}],
         **effects_of(upstream, native_name, mutation, repeatable=hints.get("idempotentHint") is True),
     }
     return MappedTool(Manifest(document), found, tuple(notes))
@@ -113,5 +120,8 @@ def _network(upstream: Upstream) -> dict[str, Any]:
     return {"allowed_domains": list(hosts)} if hosts else {}
 
 
-def _mapping(upstream: Upstream, native_name: str) -> dict[str, str]:
-    return {"server_id": upstream.upstream_id, "tool_name": native_name}
+def _mapping(upstream: Upstream, native_name: str, *, content_result: bool) -> dict[str, Any]:
+    mapping: dict[str, Any] = {"server_id": upstream.upstream_id, "tool_name": native_name}
+    if content_result:
+        mapping["content_result"] = True
+    return {**mapping, "method": native_name} if native_name in PASSED_METHODS else mapping

@@ -15,6 +15,7 @@ from libs.common.errors import MeshError, Reason
 from services.gateway.mcp.context import McpContext, Result
 from services.gateway.mcp.protocol import ProtocolError
 from services.gateway.mcp.tools.content import RESULT_URI
+from services.gateway.mcp.upstreams.passed_methods import PassedMethods
 from services.gateway.transport.call_pipeline import peer_error
 
 if TYPE_CHECKING:
@@ -31,22 +32,41 @@ _TEMPLATE = {
 
 
 class Resources:
-    """Serves stored results. None is listed: a link is a secret of the caller whose call returned it."""
+    """Serves the resources of the server behind a view, and stored results in every view. None of these is listed: a
+    link is a secret of the caller whose call returned it."""
 
-    def __init__(self, executor: ExecutorServiceAsyncStub) -> None:
-        self._executor = executor
+    def __init__(self, executor: ExecutorServiceAsyncStub, passed: PassedMethods) -> None:
+        self._executor, self._passed = executor, passed
 
     async def list_resources(self, params: dict[str, Any], context: McpContext) -> Result:
-        """Return an empty list."""
-        return {"resources": []}
+        """Return a page of the server's resources."""
+        if not self._passed.offers(context.view, "resources/list"):
+            return {"resources": []}
+        return await self._passed.call("resources/list", params, context)
 
     async def list_templates(self, params: dict[str, Any], context: McpContext) -> Result:
-        """Return the form of the links."""
-        return {"resourceTemplates": [_TEMPLATE]}
+        """Return the form of the links, and a page of the server's templates."""
+        if not self._passed.offers(context.view, "resources/templates/list"):
+            return {"resourceTemplates": [_TEMPLATE]}
+        page = await self._passed.call("resources/templates/list", params, context)
+        own = [] if params.get("cursor") else [_TEMPLATE]
+        return {**page, "resourceTemplates": [*own, *page["resourceTemplates"]]}
 
     async def read_resource(self, params: dict[str, Any], context: McpContext) -> Result:
-        """Return a stored result as a whole, up to 4 MiB; `results.fetch` reads larger ones in pieces."""
+        """Return a resource of the server, or a stored result as a whole, up to 4 MiB; `results.fetch` reads larger
+        ones in pieces."""
         uri = params["uri"]
+        if uri.startswith(RESULT_URI) or not self._passed.offers(context.view, "resources/read"):
+            return await self._read_stored(uri, context)
+        try:
+            return await self._passed.call("resources/read", params, context)
+        except ProtocolError as error:
+            raise _not_found(uri, context) if error.code == INVALID_PARAMS else error from None
+        except MeshError as error:
+            missing = error.metadata.get("jsonrpc_code") == str(_NOT_FOUND_CODE)
+            raise _not_found(uri, context) if missing else error from None
+
+    async def _read_stored(self, uri: str, context: McpContext) -> Result:
         match = _URI.fullmatch(uri)
         token = unquote(match.group(2)) if match else ""
         if match is None or not token or len(token) > 512:

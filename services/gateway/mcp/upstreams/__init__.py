@@ -1,0 +1,1 @@
+"""What servers behind a view have beside tools: prompts, resources and completion."""
