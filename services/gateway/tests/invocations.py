@@ -24,6 +24,7 @@ class Job:
     def __init__(self, start: Any) -> None:
         self.start, self.script = start, orjson.loads(start.request.arguments or b"{}")
         self.invocation = ipb.Invocation(invocation_id=new_id(), state=ipb.INVOCATION_STATE_QUEUED)
+        self.invocation.tool_version = f"tools/{start.request.tool}/versions/1.0.0"
         self.invocation.name = f"invocations/{self.invocation.invocation_id}"
         self.invocation.create_time.GetCurrentTime()
         deadline = self.invocation.create_time.ToMilliseconds() + (start.max_duration.ToMilliseconds() or 60_000)
@@ -61,8 +62,10 @@ class Job:
             await self.add(progress=ipb.Progress(current_step=step, total_steps=total, message=f"step {step}"))
         if line := self.script.get("line"):
             await self.add(log_message=ipb.LogMessage(severity=ipb.LOG_SEVERITY_INFO, text=line))
-        if "question" in self.script:
-            asked = ipb.InputRequest(input_id="q1", message="well?", schema=orjson.dumps(self.script["question"]))
+        if "question" in self.script or "requests" in self.script:
+            asked = ipb.InputRequest(input_id="q1", message="well?", schema=orjson.dumps(self.script.get("question")))
+            for key, method in self.script.get("requests", {}).items():
+                asked.client_requests.add(key=key, method=method, params=b'{"message":"server"}')
             self.invocation.input_request.CopyFrom(asked)
             self.invocation.state = ipb.INVOCATION_STATE_NEEDS_INPUT
             await self.add(input_request=asked)

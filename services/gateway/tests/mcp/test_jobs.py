@@ -13,6 +13,7 @@ import pytest
 import pytest_asyncio
 from mcp_types import CreateTaskResult, GetTaskResult, ListTasksResult
 from mcp_types.methods import validate_server_result
+from toolmesh.executor.v1.executor_service_pb2 import CALLER_CAPABILITY_SAMPLING
 
 from services.gateway.tests.conftest import Mesh, run_mesh
 from services.gateway.tests.mcp.test_endpoint import META, NEW, OLD, McpClient
@@ -309,3 +310,36 @@ async def test_a_stateless_client_that_takes_tasks_gets_them(a: Mesh) -> None:
     assert waits.json()["result"]["resultType"] == "task"
     asked = await client.new("tools/call", {"name": "core__fail_approval_required"})
     assert asked.json()["result"]["_meta"]["dev.toolmesh/error"]["reason"] == "APPROVAL_REQUIRED"
+
+
+async def test_a_request_of_a_server_reaches_a_session_as_it_is(a: Mesh, b: Mesh) -> None:
+    client = await opened(a, {"sampling": {}})
+    async with calling(client, {"requests": {"only": "sampling/createMessage"}}) as call:
+        asked = await call.message()
+        assert (asked["method"], asked["params"]) == ("sampling/createMessage", {"message": "server"})
+        reply = {"jsonrpc": "2.0", "id": asked["id"], "result": {"role": "assistant"}}
+        sent = await McpClient(b).post(reply, mcp_session_id=client.session, mcp_protocol_version=OLD)
+        assert sent.status_code == 202
+        assert (await call.message())["result"]["structuredContent"]["answer"] == {"only": {"role": "assistant"}}
+    job = await a.peers.invocations.first()
+    assert list(job.start.request.caller_capabilities) == [CALLER_CAPABILITY_SAMPLING]
+
+
+async def test_a_session_is_not_asked_for_several_things_at_once(a: Mesh) -> None:
+    client = await opened(a, {"sampling": {}, "roots": {}})
+    async with calling(client, {"requests": {"x": "sampling/createMessage", "y": "roots/list"}}) as call:
+        assert "FAILED_PRECONDITION" in orjson.dumps(await call.message()).decode()
+
+
+async def test_a_stateless_client_answers_all_requests_of_a_server_together(a: Mesh, b: Mesh) -> None:
+    requests = {"x": "sampling/createMessage", "y": "roots/list"}
+    params = {"name": "core__job", "arguments": {"requests": requests}, "_meta": meta_of({"sampling": {}, "roots": {}})}
+    first = (await McpClient(a).new("tools/call", params)).json()["result"]
+    assert {key: each["method"] for key, each in first["inputRequests"].items()} == requests
+    said = {"role": "assistant", "content": {"type": "text", "text": "hi"}, "model": "m"}
+    state = {"requestState": first["requestState"]}
+    some = await McpClient(b).new("tools/call", {**params, **state, "inputResponses": {"x": said}})
+    assert some.json()["result"]["resultType"] == "input_required"
+    answers = {"x": said, "y": {"roots": []}, "z": {"roots": []}}
+    last = (await McpClient(b).new("tools/call", {**params, **state, "inputResponses": answers})).json()["result"]
+    assert last["structuredContent"]["answer"] == {"x": said, "y": {"roots": []}}
