@@ -175,12 +175,14 @@ _BY_RULE: Mapping[str, Callable[[Any, list[str]], Advice]] = {
     "side_effects.forbidden": lambda document, steps: Advice(
         'leave it out, or write "mutation_class": "write_irreversible"', {"side_effects": None}
     ),
-    "dry_run.required": lambda document, steps: _write(
-        {"dry_run_supported": True}, "if it can preview its effects (docs/manifests.md),"
+    "dry_run.required": lambda document, steps: Advice(
+        'if it can preview its effects (docs/manifests.md), write "dry_run_supported": true;'
+        ' else let a person approve every call: "permission": {"approval": "always"}',
+        {"dry_run_supported": True},
     ),
     "compensation.required": lambda document, steps: Advice(
         'write the tool that undoes it, such as "compensation_tool": "tools/acme.remove_file";'
-        ' if there is none, write "mutation_class": "write_irreversible"'
+        ' if there is none, let a person approve every call: "permission": {"approval": "always"}'
     ),
     "schema.dialect": _schema_part("$schema", DIALECT),
     "schema.type": _schema_part("type", "object"),

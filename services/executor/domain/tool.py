@@ -243,3 +243,14 @@ class Tool:
     """How failed requests are sent again; None for never."""
     circuit: CircuitConfig = CircuitConfig()
     """When its service is left alone."""
+
+    @property
+    def requires_approval(self) -> bool:
+        """True if a person approves every call, whatever policy says."""
+        return self.approval_always or self.mutation is Mutation.WRITE_IRREVERSIBLE
+
+    @property
+    def requires_preview(self) -> bool:
+        """True if every call is previewed before it runs, whatever policy says."""
+        # Without a preview, a tool is admitted only if its author demands an approval of every call.
+        return self.mutation is Mutation.WRITE_IRREVERSIBLE and (self.dry_run or not self.approval_always)

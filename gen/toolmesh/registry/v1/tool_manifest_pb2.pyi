@@ -467,7 +467,9 @@ class _ApprovalRequirementEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_A
     APPROVAL_REQUIREMENT_BY_POLICY: _ApprovalRequirement.ValueType  # 1
     """Policy alone decides."""
     APPROVAL_REQUIREMENT_ALWAYS: _ApprovalRequirement.ValueType  # 2
-    """Every call needs a person."""
+    """Every call needs a person, whatever policy says. The way to register a tool that writes and can neither preview
+    nor undo it, such as one that sends a message.
+    """
 
 class ApprovalRequirement(_ApprovalRequirement, metaclass=_ApprovalRequirementEnumTypeWrapper):
     """Says what a tool's author asks of approvers."""
@@ -477,7 +479,9 @@ APPROVAL_REQUIREMENT_UNSPECIFIED: ApprovalRequirement.ValueType  # 0
 APPROVAL_REQUIREMENT_BY_POLICY: ApprovalRequirement.ValueType  # 1
 """Policy alone decides."""
 APPROVAL_REQUIREMENT_ALWAYS: ApprovalRequirement.ValueType  # 2
-"""Every call needs a person."""
+"""Every call needs a person, whatever policy says. The way to register a tool that writes and can neither preview
+nor undo it, such as one that sends a message.
+"""
 Global___ApprovalRequirement: _TypeAlias = ApprovalRequirement  # noqa: Y015
 
 class _MutationClass:
@@ -751,9 +755,13 @@ class ToolManifest(_message.Message):
     mutation_class: Global___MutationClass.ValueType
     """What it does to the world."""
     dry_run_supported: _builtins.bool
-    """True if it can say what it would do without doing it. Required of irreversible tools."""
+    """True if it can say what it would do without doing it. Required of irreversible tools, unless a person approves
+    every call (`permission.approval`).
+    """
     compensation_tool: _builtins.str
-    """The tool that undoes it, as a tool's resource name."""
+    """The tool that undoes it, as a tool's resource name. Required of reversible tools, unless a person approves every
+    call (`permission.approval`).
+    """
     changelog: _builtins.str
     """What changed in this version."""
     breaking_changes: _builtins.bool

@@ -26,6 +26,7 @@ from services.executor.domain.tool import Mutation, Tool
 # The approvers of a call that policy allows and the mesh does not.
 DEFAULT_APPROVERS = ("approvers",)
 CANNOT_BE_UNDONE = "What the tool changes cannot be undone, so a person must approve it."
+AUTHOR_DEMANDS = "The tool's author demands that a person approves every call."
 # What a ticket can hold of arguments and of a preview, with room for the JSON around it.
 MAX_SHOWN_BYTES = 60 * 1024
 _WAIT_SECONDS = 5.0
@@ -35,13 +36,17 @@ PreviewCall = Callable[[Request], Awaitable[PreviewResult]]
 
 
 def with_required_approval(decision: Decision, tool: Tool) -> Decision:
-    """Return the decision with approval required if the tool is irreversible. No policy can waive it."""
-    if tool.mutation is not Mutation.WRITE_IRREVERSIBLE or decision.verdict is not Verdict.ALLOW:
+    """Return the decision with approval required if the tool is irreversible, or its author demands it.
+
+    No policy can waive it.
+    """
+    if not tool.requires_approval or decision.verdict is not Verdict.ALLOW:
         return decision
+    irreversible = tool.mutation is Mutation.WRITE_IRREVERSIBLE
     return replace(
         decision,
         verdict=Verdict.NEEDS_APPROVAL,
-        reasons=(*decision.reasons, CANNOT_BE_UNDONE),
+        reasons=(*decision.reasons, CANNOT_BE_UNDONE if irreversible else AUTHOR_DEMANDS),
         approver_groups=DEFAULT_APPROVERS,
         quorum=1,
     )
@@ -85,13 +90,13 @@ class ApprovalGate:
     async def redeem(self, invocation: Invocation, tool: Tool) -> None:
         """Use the approval of the call, just before its run. Raises why it does not hold any more.
 
-        Nothing irreversible passes without an approval, whatever the decision was.
+        Nothing that requires one passes without an approval, whatever the decision was.
         """
         decision = invocation.decision
         if invocation.preview or decision is None:
             return
         if invocation.approval is None:
-            if tool.mutation is Mutation.WRITE_IRREVERSIBLE or decision.verdict is Verdict.NEEDS_APPROVAL:
+            if tool.requires_approval or decision.verdict is Verdict.NEEDS_APPROVAL:
                 raise errors.approval_required(decision)
             return
         self._tools.resolve(tool.qualified, tool.version)

@@ -291,7 +291,7 @@ def _question_about(invocation: Invocation, risk: tuple[tuple[str, int], ...] = 
 
 
 def _with_requirements(decision: Decision, tool: Tool) -> Decision:
-    """Return the decision with what the mesh itself requires of an irreversible tool: a preview and an approval."""
+    """Return the decision with what the mesh itself requires of the tool: a preview, an approval."""
     return with_required_approval(with_required_preview(decision, tool), tool)
 
 

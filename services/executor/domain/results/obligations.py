@@ -11,7 +11,7 @@ from libs.common.json.json_pointer import entries, escaped, is_whole, steps_of
 from libs.common.redaction.scanner import UNEXAMINED, Scanner
 from services.executor.domain import errors
 from services.executor.domain.model import Decision, Obligation
-from services.executor.domain.tool import Mutation, Tool
+from services.executor.domain.tool import Tool
 
 # By strength, as tool manifests order them.
 _TIERS = {"in_process": 1, "process": 2, "kernel": 3, "machine": 4}
@@ -34,8 +34,8 @@ class BoundResult:
 
 
 def with_required_preview(decision: Decision, tool: Tool) -> Decision:
-    """Return the decision with the dry_run obligation if the tool is irreversible."""
-    if tool.mutation is not Mutation.WRITE_IRREVERSIBLE or demands_preview(decision):
+    """Return the decision with the dry_run obligation if every call of the tool is previewed first."""
+    if not tool.requires_preview or demands_preview(decision):
         return decision
     return replace(decision, obligations=(*decision.obligations, Obligation(DRY_RUN)))
 

@@ -122,6 +122,25 @@ async def test_nothing_irreversible_runs_without_an_approval_even_if_it_was_let_
     assert (error.reason, world.runner.calls) == (Reason.APPROVAL_REQUIRED, [])
 
 
+async def test_no_policy_waives_the_approval_that_an_author_demands() -> None:
+    world = World(a_write_tool(approval_always=True))
+    error = await world.failure(a_request(idempotency_key="k"))
+    assert (error.reason, world.runner.calls) == (Reason.APPROVAL_REQUIRED, [])
+    world.pipeline.authorization.authorize = _let_through  # type: ignore[method-assign]
+    error = await world.failure(a_request(idempotency_key="k"))
+    assert (error.reason, world.runner.calls) == (Reason.APPROVAL_REQUIRED, [])
+
+
+async def test_an_irreversible_tool_without_a_preview_runs_once_a_person_approved() -> None:
+    tool = a_write_tool(mutation=Mutation.WRITE_IRREVERSIBLE, approval_always=True)
+    world = World(tool)
+    ticket = await approved(world, idempotency_key="k")
+    [draft] = world.approvals.drafts.values()
+    assert draft.preview == b""
+    await world.invoke.execute(a_request(idempotency_key="k", ticket=ticket))
+    assert len(world.runner.calls) == 1
+
+
 async def _let_through(invocation: Any, tool: Any) -> None:
     invocation.decision = a_decision()
     invocation.enter(State.APPROVED)

@@ -44,16 +44,18 @@ def require_idempotency(manifest: Manifest) -> Iterator[Violation]:
 
 
 def require_dry_run(manifest: Manifest) -> Iterator[Violation]:
-    """Require dry-run support of irreversible tools, so that a call can be previewed."""
-    if manifest.mutation_class is MutationClass.WRITE_IRREVERSIBLE and not manifest.document.get("dry_run_supported"):
-        yield Violation("manifest.dry_run_supported", "dry_run.required", "is required for an irreversible tool")
+    """Require dry-run support of irreversible tools, so that a call can be previewed, or approval of every call."""
+    if _needs_approval_always(manifest, MutationClass.WRITE_IRREVERSIBLE, manifest.document.get("dry_run_supported")):
+        message = "is required for an irreversible tool, unless permission.approval is always"
+        yield Violation("manifest.dry_run_supported", "dry_run.required", message)
 
 
 def require_compensation(manifest: Manifest) -> Iterator[Violation]:
-    """Require reversible tools to name their compensation tool."""
+    """Require reversible tools to name their compensation tool, or approval of every call."""
     tool = manifest.text("compensation_tool")
-    if manifest.mutation_class is MutationClass.WRITE_REVERSIBLE and not tool:
-        yield Violation("manifest.compensation_tool", "compensation.required", "is required for a reversible tool")
+    if _needs_approval_always(manifest, MutationClass.WRITE_REVERSIBLE, tool):
+        message = "is required for a reversible tool, unless permission.approval is always"
+        yield Violation("manifest.compensation_tool", "compensation.required", message)
     if tool and not _is_tool(tool):
         yield Violation("manifest.compensation_tool", "compensation.name", "is not the name of a tool")
 
@@ -65,6 +67,12 @@ def check_checkpoints(manifest: Manifest) -> Iterator[Violation]:
     if manifest.execution.get("checkpoint", {}).get("enabled") and writes:
         message = "is not possible with a writable volume, whose changes are discarded when a run is interrupted"
         yield Violation("manifest.execution.checkpoint.enabled", "checkpoint.volumes", message)
+
+
+def _needs_approval_always(manifest: Manifest, mutation: MutationClass, way_back: object) -> bool:
+    """Return whether a tool of this class has no way back, and its author does not demand that a person approves."""
+    approval = manifest.part("permission").get("approval", "")
+    return manifest.mutation_class is mutation and not way_back and approval != "always"
 
 
 def _is_tool(reference: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
@@ -276,6 +276,18 @@ def test_nested_free_form_objects_are_not_arguments_and_stay_allowed() -> None:
     del message.input.examples[:]
     input_schema(schema)(message)
     assert broken(message) == set()
+
+
+@pytest.mark.parametrize(("make", "way_back"), [(writer, "compensation_tool"), (irreversible, "dry_run_supported")])
+def test_a_tool_without_a_way_back_is_admitted_if_a_person_approves_every_call(
+    make: Callable[[], pb.ToolManifest], way_back: str
+) -> None:
+    message = make()
+    message.ClearField(cast("Any", way_back))
+    message.permission.approval = pb.APPROVAL_REQUIREMENT_BY_POLICY
+    assert {path for path, _ in broken(message)} == {way_back}
+    message.permission.approval = pb.APPROVAL_REQUIREMENT_ALWAYS
+    assert not broken(message)
 
 
 def test_everything_wrong_is_listed_at_once() -> None:
