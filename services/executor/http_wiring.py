@@ -16,7 +16,8 @@ from services.executor.adapters.runners.http.runner import HttpRunner
 from services.executor.adapters.runners.middleware import ErrorMappingRunner, MetricsRunner
 from services.executor.adapters.secrets.folder_secrets import FolderSecrets
 from services.executor.config import Settings
-from services.executor.domain.ports import AuditTrail, Runner
+from services.executor.domain.ports import AuditTrail, Runner, SecretStore
+from services.executor.domain.resilience.circuit import Circuits
 from services.executor.domain.scheduling.heavy_work import HeavyWork
 
 
@@ -25,6 +26,9 @@ class HttpParts:
     """The runner, and what is closed with it."""
 
     runner: Runner
+    secrets: SecretStore
+    circuits: Circuits
+    """What other runners of external services share with it."""
     resources: Sequence[Resource]
 
 
@@ -39,9 +43,10 @@ def build_http_runner(
         folders.append(MountedFolder(settings.secret_files))
     records = TransitionRecords(trail, clock, log)
     circuits = SharedCircuits(ValkeyCircuits(settings.redis_url), clock, log, records.record)
+    secrets = FolderSecrets(folders, clock)
     runner = HttpRunner(
         settings.egress_internal,
-        FolderSecrets(folders, clock),
+        secrets,
         circuits,
         clock,
         log,
@@ -50,6 +55,8 @@ def build_http_runner(
     )
     return HttpParts(
         MetricsRunner(ErrorMappingRunner(runner, log), "http"),
+        secrets,
+        circuits,
         # Stopped in reverse order: the last changes of circuits are recorded after the last request.
         [Resource(stop=records.stop), Resource(stop=circuits.close), Resource(stop=runner.close)],
     )

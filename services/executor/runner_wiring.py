@@ -52,11 +52,11 @@ def build_runners(
 ) -> Runners:
     """Build the runners. `builtin` runs the tools that ship with the executor."""
     sandboxed = build_sandboxed_runners(settings, log, heavy_work)
-    upstreams = build_upstreams(settings, registry, sandboxed, log)
     http = build_http_runner(settings, clock, log, trail, heavy_work)
+    upstreams = build_upstreams(settings, registry, sandboxed, http, heavy_work, log)
     announcer = build_announcer(settings, registry, sandboxed, log)
     return Runners(
-        DispatchingRunner({"builtin": builtin, "http": http.runner, "mcp": upstreams.runner, **sandboxed.by_kind}),
+        DispatchingRunner({"builtin": builtin, "http": http.runner, **upstreams.runners, **sandboxed.by_kind}),
         sandboxed.volumes,
         announcer,
         [
@@ -102,6 +102,6 @@ def build_announcer(
 
     def capabilities() -> Capabilities:
         confined = sandboxed.capabilities()
-        return replace(confined, runners=("builtin", "http", "mcp", *confined.runners))
+        return replace(confined, runners=("builtin", "http", "mcp", "grpc", *confined.runners))
 
     return RunnerAnnouncer(registry, instance_id(settings), capabilities, log)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import grpc.aio
@@ -10,6 +11,7 @@ from libs.common.rpc.application import Resource
 from libs.common.runtime.process import instance_id
 from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.factory import SandboxedRunners
+from services.executor.adapters.runners.grpc import GrpcRunner
 from services.executor.adapters.runners.mcp import McpRunner
 from services.executor.adapters.runners.middleware import ErrorMappingRunner, MetricsRunner
 from services.executor.adapters.runners.worker.pool import PoolLimits, WorkerPool
@@ -19,20 +21,27 @@ from services.executor.adapters.upstreams.monitor import UpstreamMonitor
 from services.executor.adapters.upstreams.servers import Servers
 from services.executor.config import Settings
 from services.executor.domain.ports import Runner
+from services.executor.domain.scheduling.heavy_work import HeavyWork
+from services.executor.http_wiring import HttpParts
 
 
 @dataclass(frozen=True, slots=True)
 class UpstreamParts:
-    """The runner of upstreams, and what is started and stopped with it."""
+    """The runners of upstreams by kind, and what is started and stopped with them."""
 
-    runner: Runner
+    runners: Mapping[str, Runner]
     resources: list[Resource]
 
 
 def build_upstreams(
-    settings: Settings, registry: grpc.aio.Channel, sandboxed: SandboxedRunners, log: Log
+    settings: Settings,
+    registry: grpc.aio.Channel,
+    sandboxed: SandboxedRunners,
+    http: HttpParts,
+    heavy_work: HeavyWork,
+    log: Log,
 ) -> UpstreamParts:
-    """Build the runner of MCP tools. Stopped in reverse order: the watch ends before the servers."""
+    """Build the runners of MCP tools and gRPC methods. Stopped in reverse order: the watch ends before the servers."""
     limits = PoolLimits(
         max_workers=settings.workers,
         max_per_tenant=max(1, settings.workers // 2),
@@ -42,14 +51,25 @@ def build_upstreams(
     servers = Servers(sandboxed.environment, settings.egress_internal, max_bytes=settings.result_max_bytes)
     pool: WorkerPool[ConfinedServer] = WorkerPool(limits, log)
     monitor = UpstreamMonitor(directory, servers, registry, instance_id(settings), log)
-    runner = McpRunner(directory, servers, pool, log, monitor.request_check)
+    mcp = McpRunner(directory, servers, pool, log, monitor.request_check)
+    rpc = GrpcRunner(
+        directory,
+        servers,
+        http.secrets,
+        http.circuits,
+        heavy_work,
+        log,
+        monitor.request_check,
+        output_bytes=settings.result_max_bytes,
+    )
 
     async def close_servers() -> None:
         await pool.close()
-        await runner.close()
+        await mcp.close()
+        await rpc.close()
         servers.close()
 
     return UpstreamParts(
-        MetricsRunner(ErrorMappingRunner(runner, log), "mcp"),
+        {kind: MetricsRunner(ErrorMappingRunner(runner, log), kind) for kind, runner in (("mcp", mcp), ("grpc", rpc))},
         [Resource(stop=close_servers), Resource(stop=monitor.stop), Resource(directory.start, directory.stop)],
     )

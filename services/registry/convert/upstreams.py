@@ -15,7 +15,9 @@ from services.registry.domain.upstreams.upstream import (
     DiscoveredTool,
     Discovery,
     Endpoint,
+    GrpcEndpoint,
     HttpEndpoint,
+    MetadataSecret,
     Mount,
     OpenApiEndpoint,
     Overlay,
@@ -48,6 +50,8 @@ def endpoint_of(message: upstream_pb2.UpstreamEndpoint) -> Endpoint:
             operations=tuple(message.openapi.operations),
             secrets=tuple((each.scheme, each.secret) for each in message.openapi.secrets),
         )
+    if message.WhichOneof("kind") == "grpc":
+        return _grpc_of(message.grpc)
     stdio = message.mcp_stdio
     return StdioEndpoint(
         command=tuple(stdio.command),
@@ -56,6 +60,18 @@ def endpoint_of(message: upstream_pb2.UpstreamEndpoint) -> Endpoint:
         allowed_hosts=tuple(stdio.allowed_hosts),
         package=stdio.package,
         lock_digest=stdio.lock_digest,
+    )
+
+
+def _grpc_of(message: upstream_pb2.GrpcEndpoint) -> GrpcEndpoint:
+    return GrpcEndpoint(
+        address=message.address.lower(),
+        plaintext=message.plaintext,
+        descriptor_set=message.descriptor_set,
+        methods=tuple(message.methods),
+        secrets=tuple(MetadataSecret(each.key, each.secret, each.prefix) for each in message.secrets),
+        ca_file=message.ca_file,
+        certificate_file=message.certificate_file,
     )
 
 
@@ -147,6 +163,8 @@ def _endpoint(endpoint: Endpoint) -> upstream_pb2.UpstreamEndpoint:
         return upstream_pb2.UpstreamEndpoint(mcp_http=upstream_pb2.McpHttpEndpoint(url=endpoint.url))
     if isinstance(endpoint, OpenApiEndpoint):
         return upstream_pb2.UpstreamEndpoint(openapi=_openapi(endpoint))
+    if isinstance(endpoint, GrpcEndpoint):
+        return upstream_pb2.UpstreamEndpoint(grpc=_grpc(endpoint))
     return upstream_pb2.UpstreamEndpoint(
         mcp_stdio=upstream_pb2.McpStdioEndpoint(
             command=endpoint.command,
@@ -156,6 +174,21 @@ def _endpoint(endpoint: Endpoint) -> upstream_pb2.UpstreamEndpoint:
             package=endpoint.package,
             lock_digest=endpoint.lock_digest,
         )
+    )
+
+
+def _grpc(endpoint: GrpcEndpoint) -> upstream_pb2.GrpcEndpoint:
+    return upstream_pb2.GrpcEndpoint(
+        address=endpoint.address,
+        plaintext=endpoint.plaintext,
+        descriptor_set=endpoint.descriptor_set,
+        methods=endpoint.methods,
+        secrets=[
+            upstream_pb2.MetadataSecret(key=each.key, secret=each.secret, prefix=each.prefix)
+            for each in endpoint.secrets
+        ],
+        ca_file=endpoint.ca_file,
+        certificate_file=endpoint.certificate_file,
     )
 
 

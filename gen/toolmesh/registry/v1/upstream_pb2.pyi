@@ -184,6 +184,7 @@ class UpstreamEndpoint(_message.Message):
     MCP_STDIO_FIELD_NUMBER: _builtins.int
     MCP_HTTP_FIELD_NUMBER: _builtins.int
     OPENAPI_FIELD_NUMBER: _builtins.int
+    GRPC_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def mcp_stdio(self) -> Global___McpStdioEndpoint:
         """An MCP server as a confined process, over its standard input and output."""
@@ -196,18 +197,23 @@ class UpstreamEndpoint(_message.Message):
     def openapi(self) -> Global___OpenApiEndpoint:
         """A REST API, by its OpenAPI document."""
 
+    @_builtins.property
+    def grpc(self) -> Global___GrpcEndpoint:
+        """A gRPC server, by reflection or by its descriptors."""
+
     def __init__(
         self,
         *,
         mcp_stdio: Global___McpStdioEndpoint | None = ...,
         mcp_http: Global___McpHttpEndpoint | None = ...,
         openapi: Global___OpenApiEndpoint | None = ...,
+        grpc: Global___GrpcEndpoint | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "mcp_http", b"mcp_http", "mcp_stdio", b"mcp_stdio", "openapi", b"openapi"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["grpc", b"grpc", "kind", b"kind", "mcp_http", b"mcp_http", "mcp_stdio", b"mcp_stdio", "openapi", b"openapi"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "mcp_http", b"mcp_http", "mcp_stdio", b"mcp_stdio", "openapi", b"openapi"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["grpc", b"grpc", "kind", b"kind", "mcp_http", b"mcp_http", "mcp_stdio", b"mcp_stdio", "openapi", b"openapi"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["mcp_stdio", "mcp_http", "openapi"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["mcp_stdio", "mcp_http", "openapi", "grpc"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -406,6 +412,90 @@ class SchemeSecret(_message.Message):
 Global___SchemeSecret: _TypeAlias = SchemeSecret  # noqa: Y015
 
 @_typing.final
+class GrpcEndpoint(_message.Message):
+    """Describes a gRPC server. Each unary or server-streaming method is a tool. Executors connect only to public addresses, with TLS, and to the
+    networks that their settings allow.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    PLAINTEXT_FIELD_NUMBER: _builtins.int
+    DESCRIPTOR_SET_FIELD_NUMBER: _builtins.int
+    METHODS_FIELD_NUMBER: _builtins.int
+    SECRETS_FIELD_NUMBER: _builtins.int
+    CA_FILE_FIELD_NUMBER: _builtins.int
+    CERTIFICATE_FILE_FIELD_NUMBER: _builtins.int
+    address: _builtins.str
+    """Host and port."""
+    plaintext: _builtins.bool
+    """True to connect without TLS, inside the networks that executors allow."""
+    descriptor_set: _builtins.str
+    """A file of the executors' machines with a serialized FileDescriptorSet; empty to ask the server by reflection (v1 or v1alpha)."""
+    ca_file: _builtins.str
+    """A file of the executors' machines with the certificates to trust; empty for those of the machine."""
+    certificate_file: _builtins.str
+    """A file of the executors' machines with the client's certificate and its private key, for mutual TLS."""
+    @_builtins.property
+    def methods(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Patterns of the services or methods to offer, such as `acme.orders.v1.*`; none means all."""
+
+    @_builtins.property
+    def secrets(self) -> _containers.RepeatedCompositeFieldContainer[Global___MetadataSecret]:
+        """The credentials that calls carry."""
+
+    def __init__(
+        self,
+        *,
+        address: _builtins.str = ...,
+        plaintext: _builtins.bool = ...,
+        descriptor_set: _builtins.str = ...,
+        methods: _abc.Iterable[_builtins.str] | None = ...,
+        secrets: _abc.Iterable[Global___MetadataSecret] | None = ...,
+        ca_file: _builtins.str = ...,
+        certificate_file: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "ca_file", b"ca_file", "certificate_file", b"certificate_file", "descriptor_set", b"descriptor_set", "methods", b"methods", "plaintext", b"plaintext", "secrets", b"secrets"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GrpcEndpoint: _TypeAlias = GrpcEndpoint  # noqa: Y015
+
+@_typing.final
+class MetadataSecret(_message.Message):
+    """Says which secret travels in the metadata of a gRPC call. The secret itself states to which hosts, and for tools of which namespaces, it
+    may be used.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    SECRET_FIELD_NUMBER: _builtins.int
+    PREFIX_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    """The key, such as `authorization`."""
+    secret: _builtins.str
+    """The reference, `secret://name`."""
+    prefix: _builtins.str
+    """What stands before the value, such as `Bearer ` with its space."""
+    def __init__(
+        self,
+        *,
+        key: _builtins.str = ...,
+        secret: _builtins.str = ...,
+        prefix: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "prefix", b"prefix", "secret", b"secret"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MetadataSecret: _TypeAlias = MetadataSecret  # noqa: Y015
+
+@_typing.final
 class ToolOverlay(_message.Message):
     """Says what one tool of an upstream does, where the server does not say so or says it wrongly."""
 
@@ -458,7 +548,7 @@ class UpstreamTool(_message.Message):
     tool_version: _builtins.str
     """The version that the mesh offers, `tools/{namespace}.{tool}/versions/{version}`; empty if it was never admitted."""
     mutation_class: _tool_manifest_pb2.MutationClass.ValueType
-    """What it does to the world, by the overlay, the server's annotations or the HTTP method."""
+    """What it does to the world, by the overlay, the server's annotations, the HTTP method or the idempotency level."""
     accepted_digest: _builtins.str
     """The digest of the definition that calls run under, `sha256:{hex}`."""
     accepted_definition: _builtins.bytes

@@ -95,6 +95,8 @@ def _kind(upstream: upb.Upstream) -> str:
         return upstream.endpoint.mcp_http.url
     if kind == "openapi":
         return upstream.endpoint.openapi.url or upstream.endpoint.openapi.path
+    if kind == "grpc":
+        return upstream.endpoint.grpc.address
     return upstream.endpoint.mcp_stdio.package or upstream.endpoint.mcp_stdio.command[0]
 
 

@@ -15,6 +15,8 @@ from services.executor.adapters.runners.environment import RunnerEnvironment
 from services.executor.adapters.runners.http.connections import HttpConnections
 from services.executor.adapters.sandbox.port import Plan, Sandbox
 from services.executor.adapters.upstreams.directory import UpstreamConfig
+from services.executor.adapters.upstreams.grpc.channel import open_channel
+from services.executor.adapters.upstreams.grpc.server import GrpcServer
 from services.executor.adapters.upstreams.mcp.http import CheckedBackend, HttpServer, HttpTransport
 from services.executor.adapters.upstreams.mcp.stdio import ConfinedServer
 from services.executor.adapters.upstreams.mcp.transport import ServerLostError
@@ -88,7 +90,15 @@ class Servers:
 
     def open_source(self, upstream: UpstreamConfig) -> Source:
         """Return an upstream that describes itself."""
+        if upstream.endpoint.WhichOneof("kind") == "grpc":
+            return self.grpc_server(upstream)
         return OpenApiSource(upstream.endpoint.openapi, HttpConnections(self._internal))
+
+    def grpc_server(self, upstream: UpstreamConfig) -> GrpcServer:
+        """Return a gRPC server, not connected yet."""
+        endpoint = upstream.endpoint.grpc
+        resolve = partial(self._resolver.resolve, group=upstream.upstream_id)
+        return GrpcServer(endpoint, partial(open_channel, endpoint, resolve, self._addresses, self._max_bytes))
 
     def close(self) -> None:
         """Stop the threads of lookups."""

@@ -32,7 +32,7 @@ RULES: tuple[AdmissionRule, ...] = (
     honoured.refuse_unhonoured,
     honoured.check_entry_point,
     http_endpoint.check_http_endpoint,
-    honoured.check_mcp_entry_point,
+    honoured.check_upstream_entry_point,
     effects.check_side_effects,
     effects.check_safety_claims,
     effects.require_idempotency,

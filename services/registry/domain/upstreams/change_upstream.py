@@ -27,6 +27,7 @@ from services.registry.domain.upstreams.publishing import REMOVED, Publisher
 from services.registry.domain.upstreams.upstream import (
     DiscoveredTool,
     Endpoint,
+    GrpcEndpoint,
     HttpEndpoint,
     OpenApiEndpoint,
     Overlay,
@@ -145,6 +146,8 @@ def _endpoint_violations(endpoint: Endpoint) -> Iterator[Violation]:
         yield from _url_violations("endpoint.mcp_http.url", endpoint.url)
     elif isinstance(endpoint, OpenApiEndpoint):
         yield from _openapi_violations(endpoint)
+    elif isinstance(endpoint, GrpcEndpoint):
+        yield from _grpc_violations(endpoint)
     else:
         yield from _stdio_violations(endpoint)
 
@@ -155,6 +158,17 @@ def _openapi_violations(endpoint: OpenApiEndpoint) -> Iterator[Violation]:
             yield from _url_violations(path, url)
     if len({scheme for scheme, _ in endpoint.secrets}) < len(endpoint.secrets):
         yield Violation("endpoint.openapi.secrets", "secrets.unique", "names a security scheme for the second time")
+
+
+def _grpc_violations(endpoint: GrpcEndpoint) -> Iterator[Violation]:
+    if not 0 < int(endpoint.address.rpartition(":")[2]) < 65536:
+        yield Violation("endpoint.grpc.address", "address.port", "has no usable port")
+    if endpoint.plaintext and (endpoint.ca_file or endpoint.certificate_file):
+        yield Violation("endpoint.grpc.plaintext", "address.plaintext", "excludes the certificates of TLS")
+    if endpoint.plaintext and endpoint.secrets:
+        yield Violation("endpoint.grpc.secrets", "secrets.plaintext", "are not sent without TLS")
+    if len({each.key for each in endpoint.secrets}) < len(endpoint.secrets):
+        yield Violation("endpoint.grpc.secrets", "secrets.unique", "names a key for the second time")
 
 
 def _url_violations(path: str, url: str) -> Iterator[Violation]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from services.registry.domain.upstreams.definition import MappedTool
+from services.registry.domain.upstreams.kinds.grpc import map_method
 from services.registry.domain.upstreams.kinds.mcp import map_mcp_tool
 from services.registry.domain.upstreams.kinds.openapi import map_operation
-from services.registry.domain.upstreams.upstream import OpenApiEndpoint, Upstream
+from services.registry.domain.upstreams.upstream import GrpcEndpoint, OpenApiEndpoint, Upstream
 
 
 def map_definition(upstream: Upstream, native_name: str, definition: bytes) -> MappedTool:
     """Return the manifest of a tool, as its first version. Raises UnusableDefinitionError."""
     if isinstance(upstream.endpoint, OpenApiEndpoint):
         return map_operation(upstream, upstream.endpoint, native_name, definition)
+    if isinstance(upstream.endpoint, GrpcEndpoint):
+        return map_method(upstream, upstream.endpoint, native_name, definition)
     return map_mcp_tool(upstream, native_name, definition)

@@ -64,7 +64,28 @@ class OpenApiEndpoint(Struct, frozen=True, tag="openapi"):
     """The security schemes, each with the reference of its secret."""
 
 
-Endpoint = StdioEndpoint | HttpEndpoint | OpenApiEndpoint
+class MetadataSecret(Struct, frozen=True):
+    """A secret in the metadata of gRPC calls."""
+
+    key: str
+    secret: str
+    prefix: str = ""
+
+
+class GrpcEndpoint(Struct, frozen=True, tag="grpc"):
+    """A gRPC server, by reflection or by a descriptor set. Paths are of the executors' machines."""
+
+    address: str
+    plaintext: bool = False
+    descriptor_set: str = ""
+    methods: tuple[str, ...] = ()
+    """Patterns of services or methods; none means all."""
+    secrets: tuple[MetadataSecret, ...] = ()
+    ca_file: str = ""
+    certificate_file: str = ""
+
+
+Endpoint = StdioEndpoint | HttpEndpoint | OpenApiEndpoint | GrpcEndpoint
 
 
 class Overlay(Struct, frozen=True):

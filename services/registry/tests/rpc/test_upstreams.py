@@ -338,3 +338,34 @@ async def test_a_document_that_cannot_be_used_is_refused(mesh: Mesh, fields: dic
         mesh.operator.AddUpstream(pb.AddUpstreamRequest(upstream_id="clocks", endpoint=endpoint), timeout=PATIENCE)
     )
     assert refused.reason is Reason.INVALID_REQUEST
+
+
+async def test_a_grpc_server_is_stored_as_it_was_added(mesh: Mesh) -> None:
+    server = upb.GrpcEndpoint(
+        address="orders.example:443",
+        descriptor_set="/etc/orders.binpb",
+        methods=["orders.*"],
+        secrets=[upb.MetadataSecret(key="authorization", secret="secret://key", prefix="Bearer ")],
+        ca_file="/etc/ca.pem",
+        certificate_file="/etc/me.pem",
+    )
+    added = await mesh.add(endpoint=upb.UpstreamEndpoint(grpc=server))
+    assert added.endpoint.grpc == server
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"address": "orders.example:0"},
+        {"address": "orders.example:70000"},
+        {"address": "a:1", "plaintext": True, "ca_file": "/a"},
+        {"address": "a:1", "plaintext": True, "secrets": [upb.MetadataSecret(key="a", secret="secret://b")]},
+        {"address": "a:1", "secrets": [upb.MetadataSecret(key="a", secret="secret://b")] * 2},
+    ],
+)
+async def test_a_grpc_server_that_cannot_be_used_is_refused(mesh: Mesh, fields: dict[str, Any]) -> None:
+    endpoint = upb.UpstreamEndpoint(grpc=upb.GrpcEndpoint(**fields))
+    refused = await refusal(
+        mesh.operator.AddUpstream(pb.AddUpstreamRequest(upstream_id="clocks", endpoint=endpoint), timeout=PATIENCE)
+    )
+    assert refused.reason is Reason.INVALID_REQUEST

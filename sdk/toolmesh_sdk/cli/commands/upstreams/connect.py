@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from toolmesh_sdk.cli.commands.upstreams.adding import Id, ReadOnly, add_and_wait, default_id, print_connected
+from toolmesh_sdk.cli.commands.upstreams.connect_grpc import grpc
 from toolmesh_sdk.cli.commands.upstreams.connect_openapi import openapi
 from toolmesh_sdk.cli.exits import FAILED
 from toolmesh_sdk.cli.failures import report_errors
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Offer the tools of existing servers.", no_args_is_help=True)
 app.command()(openapi)
+app.command()(grpc)
 # A first start may install and compile; the mesh then waits for the server.
 _WAIT_SECONDS = 120.0
 _LAUNCHERS = {"uvx": "pypi:", "npx": "npm:"}

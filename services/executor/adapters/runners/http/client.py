@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any
 
 from libs.common.runtime.bounded_cache import BoundedCache
 from libs.common.runtime.clock import Clock
 from libs.common.telemetry.log import Log
+from services.executor.adapters.runners.cancelable import run_cancelable
 from services.executor.adapters.runners.http.connections import HttpConnections
 from services.executor.adapters.runners.http.exchange import AttemptError, Exchange
 from services.executor.adapters.runners.http.guarded_exchange import GuardedExchange
 from services.executor.adapters.runners.http.secret_headers import bind_secrets
 from services.executor.adapters.runners.worker.answer import log_failure
 from services.executor.adapters.telemetry.http_metrics import http_retries
-from services.executor.domain import errors
 from services.executor.domain.http.build_request import build_request, describe_request
 from services.executor.domain.http.endpoint import HttpEndpoint
 from services.executor.domain.model import Forecast, RunRequest, RunResult
@@ -65,7 +63,7 @@ class HttpClient:
         share = self._heavy_work.share_of(work)
         exchange = Exchange(self._connections, tool.confinement, endpoint, request, bound, share, limit, self._clock)
         request_of = GuardedExchange(exchange, self._circuits, tool, fair=seconds >= _FAIR_SHARE * tool.own_limit)
-        return await _run_cancelable(self._attempts(tool, endpoint, work, request_of, until), work)
+        return await run_cancelable(self._attempts(tool, endpoint, work, request_of, until), work)
 
     async def _attempts(
         self, tool: Tool, endpoint: HttpEndpoint, work: RunRequest, exchange: GuardedExchange, until: float
@@ -103,20 +101,3 @@ class HttpClient:
     async def close(self) -> None:
         """Close the connections."""
         await self._connections.close()
-
-
-async def _run_cancelable(run: Coroutine[Any, Any, RunResult], work: RunRequest) -> RunResult:
-    """Return the result of a run, unless its job is canceled first. Raises INVOCATION_CANCELED then."""
-    if work.channel is None:
-        return await run
-    task = asyncio.create_task(run, name="http-run")
-    try:
-        ends: set[asyncio.Future[Any]] = {task, work.channel.canceled}
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            return task.result()
-        raise errors.canceled("terminated")
-    finally:
-        if not task.done():
-            task.cancel()
-            await asyncio.wait({task})

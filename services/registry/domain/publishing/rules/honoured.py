@@ -70,9 +70,9 @@ def check_entry_point(manifest: Manifest) -> Iterator[Violation]:
         yield Violation(path, rule, message)
 
 
-def check_mcp_entry_point(manifest: Manifest) -> Iterator[Violation]:
-    """Require an MCP tool to run at the upstream of its own namespace, whose owner answers for its claims."""
-    if manifest.execution.get("runner") != "mcp":
+def check_upstream_entry_point(manifest: Manifest) -> Iterator[Violation]:
+    """Require a tool of an upstream to run at that of its own namespace, whose owner answers for its claims."""
+    if manifest.execution.get("runner") not in ("mcp", "grpc"):
         return
     path, text = "manifest.execution.entry_point", str(manifest.execution.get("entry_point", ""))
     try:

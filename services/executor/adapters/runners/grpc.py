@@ -1,0 +1,259 @@
+"""Runs the methods of gRPC servers: one message in, one message or a bounded stream of them out."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+import grpc.aio
+from google.protobuf.descriptor import Descriptor
+from toolmesh.registry.v1 import upstream_pb2
+
+from libs.common.errors import MeshError, Reason
+from libs.common.json.jsonio import dump
+from libs.common.runtime.bounded_cache import BoundedCache
+from libs.common.runtime.tasks import BackgroundTasks
+from libs.common.secret_store.secret import Secret
+from libs.common.telemetry.log import Log
+from services.executor.adapters.runners.cancelable import run_cancelable
+from services.executor.adapters.runners.entry_point_resolver import sandbox_label
+from services.executor.adapters.runners.mcp import McpEntryPoint, parse_entry_point
+from services.executor.adapters.runners.worker.answer import log_failure
+from services.executor.adapters.upstreams.directory import UpstreamConfig, UpstreamDirectory
+from services.executor.adapters.upstreams.grpc.codec import decode_answer, encode_request
+from services.executor.adapters.upstreams.grpc.methods import Method
+from services.executor.adapters.upstreams.grpc.server import GrpcServer
+from services.executor.adapters.upstreams.grpc.statuses import error_of, outcome_of
+from services.executor.adapters.upstreams.monitor import FAILURES, failure_reason
+from services.executor.adapters.upstreams.servers import Servers
+from services.executor.domain import errors
+from services.executor.domain.arguments.hosts import Hosts
+from services.executor.domain.model import Forecast, RunRequest, RunResult
+from services.executor.domain.ports import SecretStore
+from services.executor.domain.resilience.circuit import CallOutcome, Circuits
+from services.executor.domain.run_channel import ProgressReport
+from services.executor.domain.scheduling.heavy_work import HeavyWork, WorkShare
+from services.executor.domain.tool import Tool, VersionIdentity
+
+_MAX_SERVERS = 512
+_MAX_MESSAGES, _MAX_STREAM_BYTES = 10_000, 4 * 1024 * 1024
+# What is left of a call's time to answer its caller, as a share and at most.
+_MARGIN, _MOST_MARGIN = 0.05, 0.1
+_FAIR_SHARE = 0.9
+_UNKNOWN_IMPACT = "The server cannot say what this call would change. These are the effects that its manifest declares."
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One call of a method, ready to be sent."""
+
+    tool: Tool
+    work: RunRequest
+    method: Method
+    channel: grpc.aio.Channel
+    request: bytes
+    metadata: tuple[tuple[str, str], ...]
+    secrets: tuple[str, ...]
+    hidden: tuple[bytes, ...]
+    """The values of the secrets."""
+    origin: str
+    limit: int
+    share: WorkShare
+
+
+class GrpcRunner:
+    """Checks the definition of a method, converts messages, and passes deadline and cancellation on. Sends once."""
+
+    def __init__(
+        self,
+        directory: UpstreamDirectory,
+        servers: Servers,
+        secrets: SecretStore,
+        circuits: Circuits,
+        heavy_work: HeavyWork,
+        log: Log,
+        request_check: Callable[[str], None],
+        *,
+        output_bytes: int,
+    ) -> None:
+        self._directory, self._open, self._secrets, self._circuits = directory, servers, secrets, circuits
+        self._heavy_work, self._log, self._request_check = heavy_work, log, request_check
+        self._limit = min(output_bytes, _MAX_STREAM_BYTES)
+        self._servers: BoundedCache[str, tuple[str, GrpcServer]] = BoundedCache(_MAX_SERVERS)
+        self._closing = BackgroundTasks(log, "connections not closed cleanly")
+        directory.listen(self._forget)
+
+    def sandbox_for(self, tool: Tool) -> str | None:
+        """Return the place of the call; None if the upstream is not known here."""
+        upstream = self._upstream(tool)
+        return None if upstream is None else sandbox_label("remote/grpc", "grpc", upstream.endpoint.grpc.address)
+
+    def missing_for(self, tool: Tool) -> str:
+        """Return why the tool cannot run here."""
+        if parse_entry_point(tool) is None:
+            return "its entry point is not a method of the upstream of its namespace"
+        return "" if self._upstream(tool) is not None else "its upstream is not known here; `toolmesh upstreams list`"
+
+    def runs_inline(self, tool: Tool) -> bool:
+        """Return False: a server may take any time."""
+        return False
+
+    async def run(self, tool: Tool, work: RunRequest) -> RunResult:
+        """Call the method. Raises EXTERNAL_UNAVAILABLE before the call if the server does not answer."""
+        upstream, entry_point = self._upstream(tool), parse_entry_point(tool)
+        if upstream is None or entry_point is None:
+            raise errors.nothing_runs_it(tool.name, self.missing_for(tool))
+        if work.preview:
+            work.begin()
+            return RunResult(None, forecast=Forecast(changes=tool.effects, impact=_UNKNOWN_IMPACT))
+        call = await self._prepare(upstream, entry_point, tool, work)
+        seconds = work.begin()
+        return await run_cancelable(self._send_guarded(call, seconds), work)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        for _, server in self._servers.values():
+            self._closing.spawn(server.close())
+        await self._closing.drain()
+
+    def _upstream(self, tool: Tool) -> UpstreamConfig | None:
+        entry_point = parse_entry_point(tool)
+        upstream = None if entry_point is None else self._directory.get(entry_point.upstream)
+        return upstream if upstream is not None and upstream.endpoint.WhichOneof("kind") == "grpc" else None
+
+    async def _prepare(
+        self, upstream: UpstreamConfig, entry_point: McpEntryPoint, tool: Tool, work: RunRequest
+    ) -> _Call:
+        server = self._server(upstream)
+        try:
+            description, channel = await server.recent_description(), await server.channel()
+        except FAILURES as error:
+            self._request_check(upstream.upstream_id)
+            reason = failure_reason(error)
+            raise MeshError(
+                Reason.EXTERNAL_UNAVAILABLE,
+                message=f"the upstream {upstream.upstream_id} is not available: {reason}",
+                metadata={"upstream": upstream.upstream_id, "effect": "none"},
+            ) from None
+        if description.digests.get(entry_point.tool) != entry_point.definition:
+            self._request_check(upstream.upstream_id)
+            why = "its definition changed upstream"
+            raise errors.tool_unavailable(VersionIdentity(tool.name, tool.digest), "quarantined", why)
+        method = description.methods[entry_point.tool]
+        share, size = self._heavy_work.share_of(work), len(dump(work.arguments))
+        request = await share.run_if_large(size, lambda: encode_request(method.descriptor.input_type, work.arguments))
+        secrets = await self._bind_secrets(upstream, tool, work.tenant)
+        metadata = tuple((use.key, use.prefix + secret.value) for use, secret in secrets)
+        names, hidden = (
+            tuple(secret.name for _, secret in secrets),
+            tuple(secret.value.encode() for _, secret in secrets),
+        )
+        origin, limit = upstream.endpoint.grpc.address, min(self._limit, tool.max_result_bytes)
+        return _Call(tool, work, method, channel, request, metadata, names, hidden, origin, limit, share)
+
+    async def _bind_secrets(
+        self, upstream: UpstreamConfig, tool: Tool, tenant: str
+    ) -> list[tuple[upstream_pb2.MetadataSecret, Secret]]:
+        """Return the secrets with their places. Raises the errors of credentials."""
+        host, namespace = upstream.endpoint.grpc.address.rpartition(":")[0], tool.qualified.rpartition(".")[0]
+        bound = []
+        for use in upstream.endpoint.grpc.secrets:
+            secret = await self._secrets.get(use.secret.removeprefix("secret://"), tenant)
+            if namespace not in secret.binding.namespaces:
+                raise errors.credential_not_bound(secret.name, namespace)
+            if host not in Hosts(secret.binding.hosts):
+                raise errors.credential_not_bound(secret.name, host)
+            bound.append((use, secret))
+        return bound
+
+    async def _send_guarded(self, call: _Call, seconds: float) -> RunResult:
+        """Send the call if the circuit of its server lets it pass."""
+        name = f"{call.tool.qualified.rpartition('.')[0]}/{call.tool.placement.service or call.origin}"
+        config, fair = call.tool.circuit, seconds >= _FAIR_SHARE * call.tool.own_limit
+        admission = await self._circuits.admit(name, config)
+        if not admission.admitted:
+            raise errors.circuit_open(call.origin, admission.wait)
+        started = time.monotonic()
+        try:
+            value = await _send(call, seconds - min(seconds * _MARGIN, _MOST_MARGIN))
+        except grpc.aio.AioRpcError as failure:
+            error = error_of(failure, call.origin, call.secrets)
+            await self._circuits.report(name, config, admission, outcome_of(error, fair=fair))
+            log_failure(self._log, call.tool, call.work, error, failure.details() or "")
+            raise error from None
+        except MeshError as error:
+            await self._circuits.report(name, config, admission, outcome_of(error, fair=fair))
+            raise
+        except BaseException:
+            self._circuits.abandon(name, config, admission)
+            raise
+        slow = config.slow_seconds is not None and time.monotonic() - started > config.slow_seconds
+        await self._circuits.report(name, config, admission, CallOutcome.SLOW if slow else CallOutcome.SUCCESS)
+        return RunResult(value)
+
+    def _server(self, upstream: UpstreamConfig) -> GrpcServer:
+        known = self._servers.get(upstream.upstream_id)
+        if known is not None and known[0] == upstream.endpoint_digest:
+            return known[1]
+        self._drop(upstream.upstream_id)
+        if len(self._servers) >= _MAX_SERVERS:
+            self._drop(next(iter(self._servers)))
+        return self._servers.put(upstream.upstream_id, (upstream.endpoint_digest, self._open.grpc_server(upstream)))[1]
+
+    def _forget(self, upstream_id: str, _: UpstreamConfig | None) -> None:
+        """Forget the server of an upstream that changed or is gone."""
+        self._drop(upstream_id)
+
+    def _drop(self, upstream_id: str) -> None:
+        known = self._servers.pop(upstream_id, None)
+        if known is not None:
+            self._closing.spawn(known[1].close())
+
+
+async def _send(call: _Call, seconds: float) -> Any:
+    """Return the answer of a call as JSON. When canceled, so is the call on the server."""
+    path, answer = f"/{call.method.name}", call.method.descriptor.output_type
+    if not call.method.descriptor.server_streaming:
+        unary: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = call.channel.unary_unary(path)
+        content = await unary(call.request, timeout=seconds, metadata=call.metadata)
+        return await call.share.run_if_large(len(content), lambda: _decode([content], call, answer)[0])
+    streaming: grpc.aio.UnaryStreamMultiCallable[bytes, bytes] = call.channel.unary_stream(path)
+    stream = streaming(call.request, timeout=seconds, metadata=call.metadata)
+    try:
+        contents = await _read_stream(stream, call)
+    finally:
+        stream.cancel()
+    size = sum(map(len, contents))
+    return {"messages": await call.share.run_if_large(size, lambda: _decode(contents, call, answer))}
+
+
+async def _read_stream(stream: AsyncIterable[bytes], call: _Call) -> list[bytes]:
+    contents: list[bytes] = []
+    size = 0
+    async for content in stream:
+        contents.append(content)
+        size += len(content)
+        if size > call.limit or len(contents) > _MAX_MESSAGES:
+            raise errors.result_too_large(size, call.limit)
+        if call.work.channel is not None:
+            call.work.channel.progress(ProgressReport(line_count=len(contents), bytes_read=size))
+        # A server that sends without pause leaves the event loop to others.
+        await asyncio.sleep(0)
+    return contents
+
+
+def _decode(contents: list[bytes], call: _Call, answer: Descriptor) -> list[dict[str, Any]]:
+    if len(contents) == 1 and len(contents[0]) > call.limit:
+        raise errors.result_too_large(len(contents[0]), call.limit)
+    return [decode_answer(answer, _without(content, call.hidden)) for content in contents]
+
+
+def _without(content: bytes, hidden: tuple[bytes, ...]) -> bytes:
+    """Return a message without the credentials of the call, which a service may repeat. All lengths stay."""
+    for value in hidden:
+        content = content.replace(value, b"*" * len(value))
+    return content

@@ -1,0 +1,1 @@
+"""gRPC servers: their descriptors, connections to them, and calls of their methods."""

@@ -1,0 +1,59 @@
+"""Says what the status of a gRPC call means for the call of the tool."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import grpc
+import grpc.aio
+
+from libs.common.errors import MeshError, Reason
+from services.executor.domain import errors
+from services.executor.domain.resilience.circuit import CallOutcome
+
+# The server broke, or the connection did.
+_BROKEN = frozenset(
+    {
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.UNKNOWN,
+        grpc.StatusCode.INTERNAL,
+        grpc.StatusCode.DATA_LOSS,
+        grpc.StatusCode.CANCELLED,
+    }
+)
+_PUSHBACK = "grpc-retry-pushback-ms"
+_UNAUTHORIZED = 401
+_MAX_DELAY = 86_400.0
+
+
+def error_of(failure: grpc.aio.AioRpcError, origin: str, secrets: Sequence[str]) -> MeshError:
+    """Return the error of a failed call."""
+    code = failure.code()
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return errors.external_timeout(origin, "unknown")
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
+        return errors.external_rate_limited(origin, _delay(failure))
+    if code is grpc.StatusCode.UNAUTHENTICATED and secrets:
+        return errors.credential_refused(secrets[0], _UNAUTHORIZED)
+    if code in _BROKEN:
+        return errors.external_unavailable(origin, f"grpc_{code.name.lower()}", "unknown")
+    message = f"The service answered with status {code.name}; the log of the tool has its text."
+    return MeshError(Reason.EXECUTION_FAILED, message=message, metadata={"service": origin, "grpc_status": code.name})
+
+
+def outcome_of(error: MeshError, *, fair: bool) -> CallOutcome:
+    """Return what a failure says about the service. `fair` is whether it had the time that the tool declares."""
+    if error.reason is Reason.EXTERNAL_TIMEOUT:
+        return CallOutcome.FAILURE if fair else CallOutcome.NONE
+    if error.reason is Reason.EXTERNAL_RATE_LIMITED:
+        return CallOutcome.NONE
+    broken = error.reason in (Reason.EXTERNAL_UNAVAILABLE, Reason.RESULT_INVALID)
+    return CallOutcome.FAILURE if broken else CallOutcome.SUCCESS
+
+
+def _delay(failure: grpc.aio.AioRpcError) -> float | None:
+    for key, value in failure.trailing_metadata() or ():
+        text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+        if key == _PUSHBACK and text.isascii() and text.isdigit():
+            return min(int(text[:9]) / 1000, _MAX_DELAY)
+    return None
