@@ -19,7 +19,7 @@ class Call:
 
     __slots__ = (
         "_trace", "auth_context", "deadline", "deadline_header", "deadline_timer", "identity", "method", "offered",
-        "peer", "request_id", "span", "started", "token",
+        "peer", "request_id", "span", "started", "token", "tool",
     )  # fmt: skip
 
     def __init__(
@@ -46,6 +46,8 @@ class Call:
         self.auth_context: Callable[[], Mapping[str, Sequence[bytes]]] | None = None
         """Returns the TLS properties of the peer's connection; costly, so read only where a certificate is needed."""
         self.span: Any = None
+        self.tool = ""
+        """The tool that it is about, as the caller names it; empty for none. For the log of the edge."""
         self.deadline_timer: DeadlineTimer | None = None
 
     @property

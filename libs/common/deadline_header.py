@@ -10,6 +10,7 @@ HEADER = "x-deadline-ms"
 HIGHEST_MS = 300_000
 # The edge puts this into the header when `grpc-timeout` is malformed, which gRPC would ignore.
 MALFORMED_TIMEOUT = "grpc-timeout"
+_SECONDS = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3})?", re.ASCII)
 _WHOLE = re.compile(r"[0-9]{1,6}")
 
 
@@ -18,6 +19,16 @@ def parse_deadline(text: str) -> int:
     if not _WHOLE.fullmatch(text) or not 1 <= int(text) <= HIGHEST_MS:
         raise _malformed(text)
     return int(text)
+
+
+def parse_timeout(text: str) -> int:
+    """Read the `Request-Timeout` header, seconds with up to three decimals, as milliseconds; anything but 0.001 to 300
+    raises INVALID_REQUEST."""
+    milliseconds = round(float(text) * 1000) if _SECONDS.fullmatch(text) else 0
+    if not 1 <= milliseconds <= HIGHEST_MS:
+        rule = f"seconds from 0.001 to {HIGHEST_MS // 1000}, with up to three decimals"
+        raise MeshError(Reason.INVALID_REQUEST, violations=[Violation("request-timeout", "range", rule)])
+    return milliseconds
 
 
 def _malformed(text: str) -> MeshError:

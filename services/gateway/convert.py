@@ -62,6 +62,7 @@ JSON_FIELDS = frozenset(
         "toolmesh.registry.v1.ToolSchema.input_schema",
         "toolmesh.registry.v1.ToolSchema.output_schema",
         "toolmesh.executor.v1.ClientRequest.params",
+        "toolmesh.executor.v1.PartialResult.content",
         "toolmesh.authz.v1.ArgumentConstraint.schema",
         "toolmesh.approval.v1.Ticket.redacted_arguments",
         "toolmesh.approval.v1.Ticket.preview",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from libs.common.call_context import serving
 from services.gateway import convert, convert_reading
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class Handlers:
 
     async def invoke(self, params: dict[str, Any]) -> Any:
         """Run one tool."""
+        serving().tool = params["tool"]
         response = await self._executor.Invoke(convert.invoke_request(params))
         return convert.result_json(response.result)
 
@@ -67,6 +69,7 @@ class Handlers:
 
     async def preview(self, params: dict[str, Any]) -> Any:
         """Preview a call."""
+        serving().tool = params["tool"]
         return convert.preview_json(await self._executor.PreviewInvocation(convert.preview_request(params)))
 
     async def fetch_result(self, params: dict[str, Any]) -> Any:

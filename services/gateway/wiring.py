@@ -42,9 +42,11 @@ from services.gateway.mcp.upstreams.passed_methods import PassedMethods
 from services.gateway.mcp.upstreams.resources import Resources
 from services.gateway.mcp.views import read_views
 from services.gateway.policy import MCP_POLICY, PEERS, POLICY
+from services.gateway.streaming.streamed_call import StreamedCalls
 from services.gateway.transport.app import GatewayApplication
 from services.gateway.transport.call_pipeline import CallPipeline
 from services.gateway.transport.dpop_check import DpopCheck
+from services.gateway.transport.edge_log import EdgeLog
 from services.gateway.transport.in_flight import InFlightRequests
 from services.gateway.transport.router import Router
 from services.gateway.transport.rpc import RpcEndpoint
@@ -64,11 +66,14 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> GatewayApplic
     by_method = {**handlers.by_method(), **forwarded_handlers(peers.channels)}
     calls = CallPipeline(by_method, METHODS, POLICY, log, telemetry)
     dpop_check = DpopCheck(settings.public_origins)
-    endpoint = RpcEndpoint(calls, in_flight, dpop_check, settings.trace_sample_ratio)
+    index, running = ToolIndex(peers.registry_changes, log), RunningRequests()
+    edge_log = EdgeLog(index)
+    endpoint = RpcEndpoint(
+        calls, StreamedCalls(peers.invocations), in_flight, dpop_check, edge_log, settings.trace_sample_ratio
+    )
     evaluations = {EVALUATION: evaluate.one, EVALUATIONS_PATH: evaluate.many}
     authzen = AuthzenEndpoint(evaluations, in_flight, telemetry, log, dpop_check, settings.trace_sample_ratio)
     keys = JwksCache(peers.fetch_jwks, SystemClock())
-    index, running = ToolIndex(peers.registry_changes, log), RunningRequests()
     sessions, streams = RedisSessions(settings.redis_url, running.cancel, log), NotificationStreams(index)
     in_flight.on_drain(streams.end_all)
     views = {} if settings.mcp_views is None else read_views(settings.mcp_views)
@@ -91,6 +96,7 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> GatewayApplic
         answers,
         views,
         settings.public_origins,
+        edge_log,
         settings.trace_sample_ratio,
     )
     provider, close_provider = _login_provider(settings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,9 +10,11 @@ import grpc
 import httpx
 import pytest
 from grpc_reflection.v1alpha import reflection_pb2
+from toolmesh.authz.v1 import token_service_pb2, token_service_pb2_grpc
 
 from services.registry.public_services import PUBLIC_SERVICES
-from tests.harness.mesh import Mesh, invoke, running_mesh
+from tests.harness.mesh import ALICE, Mesh, invoke, running_mesh
+from tests.harness.stores import wait_until
 from tests.scenarios.test_refusals import code_of
 
 PAGE, STRANGER = "http://localhost:3000", "https://elsewhere.example"
@@ -68,6 +71,50 @@ def test_other_peers_get_no_further_by_asking(edge: httpx.Client, headers: dict[
     answer = edge.options("/rpc", headers=headers)
     assert answer.status_code == status
     assert "access-control-allow-origin" not in answer.headers
+
+
+def test_the_access_log_has_trace_subject_method_and_tool_and_no_client_sees_them(mesh: Mesh, token: str) -> None:
+    answer = mesh.rpc("tools.invoke", {"tool": "echo", "arguments": {"text": "hi"}}, token=token)
+    assert [name for name in answer.headers if name.startswith("x-toolmesh")] == []
+    trace = answer.headers["x-trace-id"]
+
+    def line() -> dict[str, Any] | None:
+        return next((each for each in mesh.logs("envoy") if each.get("trace_id") == trace), None)
+
+    wait_until(lambda: line() is not None, "the access log", 60)
+    found = line()
+    assert found is not None
+    shown = {name: found[name] for name in ("subject", "rpc_method", "tool", "status")}
+    assert shown == {"subject": ALICE, "rpc_method": "rpc/tools.invoke", "tool": "core.echo", "status": 200}
+
+
+def test_events_of_a_call_pass_the_edge_as_they_happen(edge: httpx.Client, token: str) -> None:
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools.invoke", "params": {"tool": "echo", "arguments": {"text": "x"}}}
+    headers = {
+        **bearing(token),
+        "accept": "text/event-stream",
+        "idempotency-key": "events-1",
+        "request-timeout": "25.5",
+    }
+    with edge.stream("POST", "/rpc", json=call, headers=headers) as response:
+        assert response.headers["content-type"] == "text/event-stream"
+        data = [line.removeprefix("data: ") for line in response.iter_lines() if line.startswith("data: {")]
+    messages = [json.loads(each) for each in data]
+    assert {each["method"] for each in messages[:-1]} == {"invocations.event"}
+    assert messages[-1]["result"]["structured_content"] == {"text": "x"}
+
+
+def test_tokens_are_made_at_a_rate_of_their_own(mesh: Mesh) -> None:
+    token = mesh.token(sub="did:web:toolmesh.local:users:many")
+    metadata = (("authorization", f"Bearer {token}"),)
+    empty = token_service_pb2.DelegateTokenRequest()
+    with mesh.edge_channel() as channel:
+        tokens = token_service_pb2_grpc.TokenServiceStub(channel)
+        calls = [tokens.DelegateToken.future(empty, metadata=metadata, timeout=120) for _ in range(1000)]
+        codes = {call.code() for call in calls}
+    assert grpc.StatusCode.RESOURCE_EXHAUSTED in codes
+    # The rate of calls is another.
+    assert mesh.rpc("tools.invoke", {"tool": "echo", "arguments": {"text": "hi"}}, token=token).status_code == 200
 
 
 def test_json_rpc_is_still_called_with_post_only(edge: httpx.Client, token: str) -> None:

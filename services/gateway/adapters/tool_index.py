@@ -71,6 +71,10 @@ class ToolIndex:
             raise MeshError(Reason.SERVICE_UNAVAILABLE)
         return any(facts.tags.issuperset(tags) for facts in self._tools.get(tool, {}).values())
 
+    def knows(self, tool: ToolName) -> bool:
+        """Return whether there is such a tool."""
+        return tool in self._tools
+
     def requires_key(self, tool: ToolName) -> bool:
         """Return whether a version of the tool must be called with an idempotency key."""
         return any(facts.requires_key for facts in self._tools.get(tool, {}).values())

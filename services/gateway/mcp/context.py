@@ -10,9 +10,9 @@ from typing import Any
 from libs.common.auth.jose import payload_of
 from libs.common.errors import MeshError, Reason
 from libs.common.runtime.bounded_cache import BoundedCache
-from services.gateway.mcp.http.response_stream import ResponseStream
 from services.gateway.mcp.messages import RequestId
 from services.gateway.mcp.views import View
+from services.gateway.transport.response_stream import ResponseStream
 
 _MAX_CACHED = 10_000
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 import pytest
 from buf.validate import validate_pb2
 from toolmesh.audit.v1.audit_service_pb2 import GetRecordRequest
@@ -24,6 +27,21 @@ def test_every_method_has_a_row_a_handler_and_a_description() -> None:
     handlers = {*Handlers(*[None] * 7).by_method(), *FORWARDED}  # type: ignore[arg-type]
     described = [method["name"] for method in describe(METHODS)["methods"]]
     assert set(POLICY) == handlers == set(described) == set(BY_NAME)
+
+
+def test_the_description_satisfies_the_published_meta_schema() -> None:
+    folder = Path(__file__).parent / "openrpc"
+    meta, json_schema = (json.loads((folder / name).read_text()) for name in ("meta_schema.json", "json_schema.json"))
+    for document in (meta, json_schema):
+        # Their dialect is draft 7 under another name.
+        document["$schema"] = "http://json-schema.org/draft-07/schema#"
+    resources = [(f"https://meta.json-schema.tools{end}", json_schema) for end in ("", "/")]
+    registry = jsonschema_rs.Registry(resources, draft=jsonschema_rs.Draft7)
+    validator = jsonschema_rs.Draft7Validator(meta, registry=registry)
+    document = describe(METHODS)
+    assert [(error.instance_path, error.message) for error in validator.iter_errors(document)] == []
+    assert not validator.is_valid({**document, "openrpc": "9"})
+    assert not validator.is_valid({**document, "methods": [{"name": "x"}]})
 
 
 def test_no_deadline_exceeds_what_a_caller_could_ask_for() -> None:

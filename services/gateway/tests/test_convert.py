@@ -20,6 +20,7 @@ from toolmesh.executor.v1.executor_service_pb2 import (
     SIBLING_FAILURE_UNSPECIFIED,
     PreviewInvocationResponse,
 )
+from toolmesh.executor.v1.invocation_pb2 import InvocationEvent
 from toolmesh.executor.v1.result_envelope_pb2 import RESULT_STATUS_SUCCEEDED, ResultEnvelope
 from toolmesh.registry.v1.discovery_service_pb2 import GetToolSchemasResponse
 from toolmesh.registry.v1.tool_manifest_pb2 import ExternalMapping, ToolKind, ToolManifest
@@ -177,7 +178,12 @@ def test_of_a_oneof_only_the_set_part_appears() -> None:
 def test_only_bytes_of_json_are_declared_as_such() -> None:
     exchanged = [
         *(ToolManifest.DESCRIPTOR, ResultEnvelope.DESCRIPTOR, PreviewInvocationResponse.DESCRIPTOR),
-        *(GetToolSchemasResponse.DESCRIPTOR, DelegateTokenResponse.DESCRIPTOR, LoggedRecord.DESCRIPTOR),
+        *(
+            InvocationEvent.DESCRIPTOR,
+            GetToolSchemasResponse.DESCRIPTOR,
+            DelegateTokenResponse.DESCRIPTOR,
+            LoggedRecord.DESCRIPTOR,
+        ),
         *(kind for method in FORWARDED.values() for kind in (method.rpc.input_type, method.rpc.output_type)),
     ]
     names = {

@@ -11,7 +11,7 @@ import grpc.aio
 
 from libs.common.call_context import Call
 from libs.common.deadline_header import allowed_seconds
-from libs.common.errors import MeshError, Reason
+from libs.common.errors import MeshError, Reason, Violation
 from libs.common.ids import new_span_id
 from libs.common.redaction.request_ids import shown_request_id
 from libs.common.rpc.status import DETAILS_KEY, from_rpc_error
@@ -21,11 +21,13 @@ from services.gateway.domain.errors import unknown_method
 from services.gateway.domain.model import Entry, InvalidEntry, Request, Response
 from services.gateway.handlers import Handler
 from services.gateway.method import Method, Row
+from services.gateway.transport.asgi_types import DisconnectedError
 from services.gateway.transport.request_headers import RequestHead
 from services.gateway.transport.telemetry import CANCELED, Telemetry, code_of
 
 # Unknown names share one label, so that callers cannot fill the metrics.
 UNKNOWN, MALFORMED = "rpc/unknown", "rpc/malformed"
+KEY = "idempotency_key"
 
 
 class CallPipeline:
@@ -47,14 +49,19 @@ class CallPipeline:
         }
         self._log, self._telemetry = log, telemetry
 
-    async def run(self, entry: Entry, call: Call, head: RequestHead) -> Response | None:
-        """Return the response of an entry, None for a notification. `call` is the current call of the running task."""
+    async def run(
+        self, entry: Entry, call: Call, head: RequestHead, handlers: Mapping[str, Handler] | None = None
+    ) -> Response | None:
+        """Return the response of an entry, None for a notification. `call` is the current call of the running task.
+
+        `handlers` take the place of those of the table, for this entry.
+        """
         route = None if isinstance(entry, InvalidEntry) else self._routes.get(entry.method)
         call.method = _label(entry, route)
         span = self._telemetry.begin(call)
         code = CANCELED
         try:
-            response = await self._outcome(entry, route, call, head)
+            response = await self._outcome(entry, route, call, head, handlers or {})
             code = code_of(response.error)
         finally:
             self._telemetry.end(call, span, code)
@@ -65,14 +72,16 @@ class CallPipeline:
         call.method = MALFORMED
         self._telemetry.end(call, self._telemetry.begin(call), code_of(error))
 
-    async def _outcome(self, entry: Entry, route: _Route | None, call: Call, head: RequestHead) -> Response:
+    async def _outcome(
+        self, entry: Entry, route: _Route | None, call: Call, head: RequestHead, handlers: Mapping[str, Handler]
+    ) -> Response:
         if isinstance(entry, InvalidEntry):
             return Response(entry.id, error=entry.error)
         try:
             if route is None:
                 raise unknown_method()
-            return Response(entry.id, await route.run(entry, call, head))
-        except asyncio.CancelledError:
+            return Response(entry.id, await route.run(entry, call, head, handlers.get(entry.method)))
+        except (asyncio.CancelledError, DisconnectedError):
             raise
         except Exception as error:
             return Response(entry.id, error=self._failure(call, error))
@@ -92,15 +101,26 @@ class _Route:
     def __init__(self, method: Method, handler: Handler, row: Row) -> None:
         self.label = f"rpc/{method.name}"
         self._parameters, self._handler, self._row = Parameters(method), handler, row
+        self._takes_key = any(param.name == KEY for param in method.params)
 
-    async def run(self, request: Request, call: Call, head: RequestHead) -> Any:
+    async def run(self, request: Request, call: Call, head: RequestHead, handler: Handler | None) -> Any:
         if head.refusal is not None:
             raise head.refusal
         params = self._parameters.check(request.params)
+        if head.idempotency_key and self._takes_key:
+            params = _with_key(params, head.idempotency_key)
         call.deadline = head.started + allowed_seconds(head.deadline_ms, params.get("timeout_ms"), self._row.deadline)
         if call.deadline <= time.monotonic():
             raise MeshError(Reason.DEADLINE_EXCEEDED)
-        return await self._handler(params)
+        return await (handler or self._handler)(params)
+
+
+def _with_key(params: dict[str, Any], key: str) -> dict[str, Any]:
+    """Return the parameters with the key of the header. Raises INVALID_REQUEST where they have another one."""
+    if params.get(KEY, key) != key:
+        violation = Violation("idempotency-key", "conflict", "differs from the parameter idempotency_key; send one")
+        raise MeshError(Reason.INVALID_REQUEST, violations=[violation])
+    return {**params, KEY: key}
 
 
 def begin_call(head: RequestHead) -> Call:

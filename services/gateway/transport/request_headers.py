@@ -9,14 +9,15 @@ from dataclasses import dataclass
 
 from libs.common.auth.jose import MAX_TOKEN_BYTES
 from libs.common.auth.peers import EDGE
-from libs.common.deadline_header import parse_deadline
-from libs.common.errors import MeshError, Reason
+from libs.common.deadline_header import parse_deadline, parse_timeout
+from libs.common.errors import MeshError, Reason, Violation
 from libs.common.ids import new_id
 from libs.common.trace_context import TraceContext, continue_trace
 from services.gateway.transport.asgi_types import Header, Scope
 
 # Values are passed on as gRPC metadata, which carries visible ASCII only.
 _VISIBLE = re.compile(r"[!-~]+")
+_MAX_KEY = 255
 _EDGE_REASONS = {
     reason.name: reason
     for reason in (
@@ -39,6 +40,8 @@ class RequestHead:
     token: str
     deadline_ms: int | None
     started: float
+    idempotency_key: str
+    """The key of the call, from its header; empty for none."""
     refusal: MeshError | None
     """The error of malformed headers; every call of the request fails with it."""
     refused_by_edge: bool = False
@@ -59,12 +62,17 @@ def read_head(scope: Scope, headers: Mapping[bytes, bytes], sample_ratio: float)
     """Read the headers of calls. Malformed ones become the refusal, so that the response has the call's id."""
     started = time.monotonic()
     refusal: MeshError | None = None
-    token, deadline_ms = "", None
+    token, deadline_ms, key = "", None, ""
     by_edge = _edge_refusal(scope, headers)
     try:
         token = "" if by_edge is not None else _token(_text(headers, b"authorization"))
         if b"x-deadline-ms" in headers:
             deadline_ms = parse_deadline(_text(headers, b"x-deadline-ms"))
+        if b"request-timeout" in headers:
+            timeout_ms = parse_timeout(_text(headers, b"request-timeout"))
+            deadline_ms = timeout_ms if deadline_ms is None else min(deadline_ms, timeout_ms)
+        if b"idempotency-key" in headers:
+            key = parse_key(_text(headers, b"idempotency-key"))
     except MeshError as error:
         refusal = error
     return RequestHead(
@@ -77,10 +85,28 @@ def read_head(scope: Scope, headers: Mapping[bytes, bytes], sample_ratio: float)
         request_id=_request_id(_text(headers, b"x-request-id")),
         token=token,
         deadline_ms=deadline_ms,
+        idempotency_key=key,
         started=started,
         refusal=by_edge or refusal,
         refused_by_edge=by_edge is not None,
     )
+
+
+def accepts_events(headers: Mapping[bytes, bytes]) -> bool:
+    """Return whether the client asks for events by name."""
+    return b"text/event-stream" in headers.get(b"accept", b"").lower()
+
+
+def parse_key(text: str) -> str:
+    """Read the `Idempotency-Key` header, in quotes or without. Raises INVALID_REQUEST.
+
+    A comma is refused: a header that is there twice was joined with one.
+    """
+    key = text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text
+    if len(key) > _MAX_KEY or "," in key or '"' in key or not _VISIBLE.fullmatch(key):
+        rule = f"1 to {_MAX_KEY} visible ASCII characters without commas and quotes, as a whole in quotes or without"
+        raise MeshError(Reason.INVALID_REQUEST, violations=[Violation("idempotency-key", "form", rule)])
+    return key
 
 
 def _edge_refusal(scope: Scope, headers: Mapping[bytes, bytes]) -> MeshError | None:

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from libs.common.call_context import Call, enter
-from libs.common.errors import MeshError, Reason
+from libs.common.errors import MeshError, Reason, Violation
 from services.gateway.domain.dispatch import dispatch, interrupted_responses, refused_responses
 from services.gateway.domain.model import Entry, Message, Response
 from services.gateway.domain.parse import MAX_BYTES, parse
+from services.gateway.handlers import Handler
+from services.gateway.streaming.event_ids import HEADER as LAST_EVENT_ID
+from services.gateway.streaming.streamed_call import StreamedCalls
 from services.gateway.transport.asgi_types import DisconnectedError, Header, Receive, Scope, Send
 from services.gateway.transport.body import read_body
 from services.gateway.transport.call_pipeline import CallPipeline, begin_call, begin_entry_call
 from services.gateway.transport.disconnect import while_connected
 from services.gateway.transport.dpop_check import DpopCheck
+from services.gateway.transport.edge_log import EdgeLog
 from services.gateway.transport.in_flight import InFlightRequests
 from services.gateway.transport.reply import Reply, correlation_headers, refusal, respond, rpc_reply, with_status_of
-from services.gateway.transport.request_headers import RequestHead, is_json, read_head, read_headers
+from services.gateway.transport.request_headers import RequestHead, accepts_events, is_json, read_head, read_headers
+from services.gateway.transport.response_stream import ResponseStream
 
+BATCH = "rpc/batch"
 # Larger bodies are parsed beside the event loop.
 INLINE_BYTES = 64 * 1024
 # As much as the edge lets in without a token.
@@ -30,9 +37,16 @@ class RpcEndpoint:
     """Serves JSON-RPC 2.0 over HTTP."""
 
     def __init__(
-        self, calls: CallPipeline, in_flight: InFlightRequests, dpop_check: DpopCheck, sample_ratio: float
+        self,
+        calls: CallPipeline,
+        streamed: StreamedCalls,
+        in_flight: InFlightRequests,
+        dpop_check: DpopCheck,
+        edge_log: EdgeLog,
+        sample_ratio: float,
     ) -> None:
-        self._calls, self._in_flight, self._sample_ratio = calls, in_flight, sample_ratio
+        self._edge_log = edge_log
+        self._calls, self._streamed, self._in_flight, self._sample_ratio = calls, streamed, in_flight, sample_ratio
         self._dpop_check = dpop_check
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -44,15 +58,25 @@ class RpcEndpoint:
         enter(call)
         try:
             with self._in_flight:
-                reply = await self._reply(scope, headers, head, call, receive)
-                await respond(send, reply, *self._headers(head))
+                stream = ResponseStream(send, partial(self._headers, head, call))
+                reply = await self._reply(scope, headers, head, call, receive, stream)
+                if stream.opened:
+                    await stream.finish(reply.body)
+                else:
+                    await respond(send, reply, *self._headers(head, call))
         except DisconnectedError:
             return
         except MeshError as error:
-            await respond(send, self._refused(call, error), *self._headers(head))
+            await respond(send, self._refused(call, error), *self._headers(head, call))
 
     async def _reply(
-        self, scope: Scope, headers: Mapping[bytes, bytes], head: RequestHead, call: Call, receive: Receive
+        self,
+        scope: Scope,
+        headers: Mapping[bytes, bytes],
+        head: RequestHead,
+        call: Call,
+        receive: Receive,
+        stream: ResponseStream,
     ) -> Reply:
         if head.refused_by_edge and head.refusal is not None:
             return await self._refused_by_edge(head.refusal, headers, head, call, receive)
@@ -68,11 +92,17 @@ class RpcEndpoint:
             return self._refused(call, MeshError(Reason.SERVICE_UNAVAILABLE))
         except MeshError as error:
             return self._refused(call, error, status=413 if error.reason is Reason.PAYLOAD_TOO_LARGE else None)
-        work = self._batch(message, head) if message.batch else self._single(message, call, head)
+        if message.batch and head.idempotency_key:
+            head.refusal = head.refusal or _key_of_a_batch()
+        handlers = self._with_events(headers, stream) if accepts_events(headers) else None
+        work = self._batch(message, head, call) if message.batch else self._single(message, call, head, handlers)
         try:
             responses = await while_connected(scope["state"]["disconnect"], work)
         except asyncio.CancelledError:
             # The client is still connected, so the process is ending.
+            if stream.opened:
+                # Another replica goes on with the stream.
+                raise DisconnectedError from None
             responses = interrupted_responses(message.entries)
         return rpc_reply(responses, batch=message.batch, trace_id=head.trace.trace_id)
 
@@ -88,11 +118,24 @@ class RpcEndpoint:
         responses = refused_responses(message.entries, error)
         return with_status_of(rpc_reply(responses, batch=message.batch, trace_id=head.trace.trace_id), error)
 
-    async def _single(self, message: Message, call: Call, head: RequestHead) -> list[Response]:
-        response = await self._calls.run(message.entries[0], call, head)
+    def _with_events(self, headers: Mapping[bytes, bytes], stream: ResponseStream) -> Mapping[str, Handler]:
+        """Return the handlers of a request whose client takes events."""
+        last_event_id = headers.get(LAST_EVENT_ID.encode(), b"").decode("latin-1")
+
+        async def invoke(params: dict[str, Any]) -> Any:
+            return await self._streamed.invoke(params, stream, last_event_id)
+
+        return {"tools.invoke": invoke}
+
+    async def _single(
+        self, message: Message, call: Call, head: RequestHead, handlers: Mapping[str, Handler] | None
+    ) -> list[Response]:
+        response = await self._calls.run(message.entries[0], call, head, handlers)
         return [] if response is None else [response]
 
-    async def _batch(self, message: Message, head: RequestHead) -> list[Response]:
+    async def _batch(self, message: Message, head: RequestHead, whole: Call) -> list[Response]:
+        whole.method = BATCH
+
         async def run(entry: Entry) -> Response | None:
             call = begin_entry_call(head)
             enter(call)
@@ -104,8 +147,13 @@ class RpcEndpoint:
         self._calls.record_refusal(call, error)
         return refusal(error, call.trace.trace_id, **reply)
 
-    def _headers(self, head: RequestHead) -> list[Header]:
-        return [*correlation_headers(head), *self._in_flight.close_headers()]
+    def _headers(self, head: RequestHead, call: Call) -> list[Header]:
+        return [*correlation_headers(head), *self._edge_log.headers(call), *self._in_flight.close_headers()]
+
+
+def _key_of_a_batch() -> MeshError:
+    rule = "names one call; in a batch, each call has the parameter idempotency_key"
+    return MeshError(Reason.INVALID_REQUEST, violations=[Violation("idempotency-key", "single", rule)])
 
 
 async def _parse(body: bytes) -> Message:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
+from functools import partial
 
-from libs.common.call_context import enter
+from libs.common.call_context import Call, enter
 from libs.common.errors import MeshError, Reason
 from services.gateway.mcp.context import Caller, CallerReader
 from services.gateway.mcp.dispatch import McpDispatcher, protocol_answer
@@ -15,7 +16,6 @@ from services.gateway.mcp.http.origin_check import OriginCheck
 from services.gateway.mcp.http.protected_resource import view_name
 from services.gateway.mcp.http.replies import Replies, reply_of
 from services.gateway.mcp.http.request import HttpRequest
-from services.gateway.mcp.http.response_stream import ResponseStream
 from services.gateway.mcp.http.run_request import RunRequest
 from services.gateway.mcp.http.running import RunningRequests
 from services.gateway.mcp.http.session_requests import SessionRequests
@@ -31,9 +31,11 @@ from services.gateway.transport.body import read_body
 from services.gateway.transport.call_pipeline import begin_call
 from services.gateway.transport.disconnect import while_connected
 from services.gateway.transport.dpop_check import DpopCheck
+from services.gateway.transport.edge_log import EdgeLog
 from services.gateway.transport.in_flight import InFlightRequests
 from services.gateway.transport.reply import Reply, correlation_headers, respond
 from services.gateway.transport.request_headers import RequestHead, is_json, read_head, read_headers
+from services.gateway.transport.response_stream import ResponseStream
 from services.gateway.transport.rpc import INLINE_BYTES, MAX_STRANGER_BYTES
 
 
@@ -54,8 +56,10 @@ class McpEndpoint:
         answers: AnswerQuestion,
         views: Views,
         public_origins: Collection[str],
+        edge_log: EdgeLog,
         sample_ratio: float,
     ) -> None:
+        self._edge_log = edge_log
         self._dispatcher, self._in_flight, self._views = dispatcher, in_flight, views
         self._dpop_check, self._origin_check, self._sample_ratio = dpop_check, origin_check, sample_ratio
         self._replies = Replies(dispatcher, public_origins)
@@ -71,7 +75,9 @@ class McpEndpoint:
             head.refusal = self._dpop_check.check(scope, headers, head.token)
         call = begin_call(head)
         enter(call)
-        request = HttpRequest(scope, headers, head, call, receive, ResponseStream(send, self._headers(head)))
+        request = HttpRequest(
+            scope, headers, head, call, receive, ResponseStream(send, partial(self._headers, head, call))
+        )
         try:
             with self._in_flight:
                 outcome = await self._outcome(request)
@@ -83,14 +89,14 @@ class McpEndpoint:
         except DisconnectedError:
             return
         except MeshError as error:
-            await respond(send, self._replies.refused(request, error), *self._headers(head))
+            await respond(send, self._replies.refused(request, error), *self._headers(head, call))
 
     async def _respond(self, request: HttpRequest, reply: Reply, send: Send) -> None:
         """Send a reply, as the last event where the response is a stream already."""
         if request.stream.opened:
             await request.stream.finish(reply.body)
         else:
-            await respond(send, reply, *self._headers(request.head))
+            await respond(send, reply, *self._headers(request.head, request.call))
 
     async def _outcome(self, request: HttpRequest) -> Reply | NotificationStream:
         """Return the reply, or the stream that is the reply."""
@@ -154,13 +160,13 @@ class McpEndpoint:
 
     async def _stream(self, stream: NotificationStream, request: HttpRequest, send: Send) -> None:
         try:
-            work = stream.serve(send, self._headers(request.head))
+            work = stream.serve(send, self._headers(request.head, request.call))
             await while_connected(request.scope["state"]["disconnect"], work)
         finally:
             stream.close()
 
-    def _headers(self, head: RequestHead) -> Headers:
-        return [*correlation_headers(head), *self._in_flight.close_headers()]
+    def _headers(self, head: RequestHead, call: Call) -> Headers:
+        return [*correlation_headers(head), *self._edge_log.headers(call), *self._in_flight.close_headers()]
 
 
 async def _parse(body: bytes) -> Message | ClientResponse:

@@ -9,12 +9,12 @@ from mcp_types.jsonrpc import INVALID_REQUEST
 
 from libs.common.call_context import Call
 from services.gateway.mcp.context import Caller, ClientFacts, McpContext
-from services.gateway.mcp.http.response_stream import ResponseStream
 from services.gateway.mcp.messages import RequestId
 from services.gateway.mcp.protocol import SESSION_HEADER, STATELESS_VERSIONS, ProtocolError
 from services.gateway.mcp.views import View
 from services.gateway.transport.asgi_types import Receive, Scope
 from services.gateway.transport.request_headers import RequestHead
+from services.gateway.transport.response_stream import ResponseStream
 
 _MAX_SESSION_LENGTH = 128
 

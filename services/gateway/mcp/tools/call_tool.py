@@ -104,6 +104,7 @@ class CallTool:
         self, name: str, arguments: dict[str, Any], meta: CallMeta, params: dict[str, Any], context: McpContext
     ) -> Result:
         tool = context.view.tool_of(name)
+        serving().tool = tool.qualified
         if context.view.tags and not self._facts.has_tags(tool, context.view.tags):
             raise MeshError(Reason.TOOL_NOT_FOUND)
         if context.view.namespace and self._facts.method_of(tool):

@@ -38,9 +38,11 @@ from services.gateway.mcp.invocations.run_job import RunJob
 from services.gateway.mcp.invocations.tasks import Tasks
 from services.gateway.mcp.lifecycle import Lifecycle, ping
 from services.gateway.policy import MCP_POLICY, POLICY
+from services.gateway.streaming.streamed_call import StreamedCalls
 from services.gateway.transport.call_pipeline import CallPipeline
 from services.gateway.transport.disconnect import DisconnectWatcher
 from services.gateway.transport.dpop_check import DpopCheck
+from services.gateway.transport.edge_log import EdgeLog
 from services.gateway.transport.in_flight import InFlightRequests
 from services.gateway.transport.router import Router
 from services.gateway.transport.rpc import RpcEndpoint
@@ -81,6 +83,13 @@ class AbsentPeer:
             raise MeshError(Reason.SERVICE_UNAVAILABLE)
 
         return refuse
+
+
+class NoTools:
+    """Knows of no tool."""
+
+    def knows(self, tool: Any) -> bool:
+        return False
 
 
 class OneSession:
@@ -135,7 +144,7 @@ def _mcp(telemetry: Telemetry, in_flight: InFlightRequests, log: Log) -> McpEndp
     outcomes, answers, follow = ShowOutcome(absent, absent), AnswerQuestion(absent), FollowInvocation(absent, log)
     jobs = RunJob(follow, outcomes, answers, Tasks(absent, follow, outcomes, answers))
     parts = (sessions, sessions, RunningRequests(), absent, in_flight, DpopCheck(()), OriginCheck((), ()))
-    return McpEndpoint(dispatcher, *parts, jobs, answers, {}, (), 0.0)
+    return McpEndpoint(dispatcher, *parts, jobs, answers, {}, (), EdgeLog(NoTools()), 0.0)
 
 
 @pytest.fixture
@@ -156,7 +165,7 @@ def ask() -> Ask:
     evaluate = Evaluate(registry, authz)
     evaluations = {EVALUATION: evaluate.one, EVALUATIONS_PATH: evaluate.many}
     authzen = AuthzenEndpoint(evaluations, in_flight, telemetry, log, DpopCheck(()), 0.0)
-    endpoint = RpcEndpoint(calls, in_flight, DpopCheck(()), 0.0)
+    endpoint = RpcEndpoint(calls, StreamedCalls(absent), in_flight, DpopCheck(()), EdgeLog(NoTools()), 0.0)
     app = Router(endpoint, authzen, _mcp(telemetry, in_flight, log), no_console, no_keys, in_flight, log, (), {}, ())
 
     async def send_request(

@@ -132,3 +132,44 @@ async def test_other_methods_get_the_allowed_one(mesh: Any, verb: str) -> None:
     response = await mesh.client().http.request(verb, "/rpc")
     assert (response.status_code, response.headers["allow"]) == (405, "POST")
     assert error_of(response)["code"] == -32600
+
+
+@pytest.mark.parametrize("timeout", ["9", "9.0", "9.000"])
+async def test_a_timeout_in_seconds_is_a_deadline(mesh: Any, timeout: str) -> None:
+    await mesh.client().invoke("echo", request_timeout=timeout, x_deadline_ms="250000")
+    _, call = mesh.peers.executor.seen[0]
+    assert 0 < call.deadline - call.started < 9.0
+
+
+@pytest.mark.parametrize("timeout", ["0", "0.0", "-1", "1e3", "301", "9s", "", "1.2345", "9,9", "٣", "inf"])
+async def test_a_malformed_timeout_is_refused_under_the_calls_own_id(mesh: Any, timeout: str) -> None:
+    response = await mesh.client().call("rpc.discover", call_id=5, request_timeout=timeout.encode())
+    assert response.json()["id"] == 5
+    assert error_of(response)["data"]["reason"] == "INVALID_REQUEST"
+    assert error_of(response)["data"]["violations"][0]["path"] == "request-timeout"
+
+
+@pytest.mark.parametrize("key", ["k-1", '"k-1"'])
+async def test_the_key_of_a_header_is_the_key_of_the_call(mesh: Any, key: str) -> None:
+    await mesh.client().invoke("echo", idempotency_key=key)
+    await mesh.client().call("tools.invoke", {"tool": "echo", "idempotency_key": "k-1"}, idempotency_key=key)
+    assert [request.idempotency_key for request, _ in mesh.peers.executor.seen] == ["k-1", "k-1"]
+
+
+@pytest.mark.parametrize("key", ["", "a b", '"', '""', "x" * 256, "a,b", 'a"b', "schlüssel".encode()])
+async def test_a_malformed_key_is_refused_and_nothing_runs(mesh: Any, key: Any) -> None:
+    response = await mesh.client().invoke("echo", idempotency_key=key)
+    assert error_of(response)["data"]["reason"] == "INVALID_REQUEST"
+    assert error_of(response)["data"]["violations"][0]["path"] == "idempotency-key"
+    assert mesh.peers.executor.seen == []
+
+
+async def test_a_key_that_differs_from_the_parameter_or_is_for_a_batch_is_refused(mesh: Any) -> None:
+    client = mesh.client()
+    both = await client.call("tools.invoke", {"tool": "echo", "idempotency_key": "a"}, idempotency_key="b")
+    assert error_of(both)["data"]["violations"][0]["rule"] == "conflict"
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools.invoke", "params": {"tool": "echo"}}
+    [answer] = (await client.post(orjson.dumps([call]), idempotency_key="k")).json()
+    assert answer["error"]["data"]["violations"][0]["rule"] == "single"
+    assert mesh.peers.executor.seen == []
+    assert "result" in (await client.call("tools.get", {"tool": "echo"}, idempotency_key="k")).json()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from libs.common.json.jsonio import dump
@@ -16,7 +17,8 @@ _EVENTS = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cach
 class ResponseStream:
     """Sends server-sent events. The response begins with the first one, so that a failure before it has its status."""
 
-    def __init__(self, send: Send, headers: list[Header]) -> None:
+    def __init__(self, send: Send, headers: Callable[[], list[Header]]) -> None:
+        """`headers` are those of the response, asked for when it begins."""
         self._send, self._headers = send, headers
         self.opened = False
 
@@ -47,7 +49,7 @@ class ResponseStream:
             async with asyncio.timeout(STALLED_SECONDS):
                 if not self.opened:
                     self.opened = True
-                    start = {"type": "http.response.start", "status": 200, "headers": [*_EVENTS, *self._headers]}
+                    start = {"type": "http.response.start", "status": 200, "headers": [*_EVENTS, *self._headers()]}
                     await self._send(start)
                 await self._send({"type": "http.response.body", "body": data, "more_body": more})
         except TimeoutError:

@@ -1,0 +1,1 @@
+"""Calls of JSON-RPC whose progress is sent as events."""
