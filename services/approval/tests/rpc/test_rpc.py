@@ -405,7 +405,9 @@ async def _next_state(stream: Any, name: str) -> Any:
 
 async def test_no_requester_floods_the_approvers(service: Any) -> None:
     stub = service.stub("executor")
-    await asyncio.gather(*(create(stub) for _ in range(100)))
+    # In turns, so that each is answered within its deadline also on a busy machine.
+    for _ in range(10):
+        await asyncio.gather(*(create(stub) for _ in range(10)))
     error = await refusal(stub.CreateTicket(request(arguments_digest="sha256:more")))
     assert error.reason is Reason.RATE_LIMITED
     # Another requester, and the same one after the end of a ticket, ask as before.
