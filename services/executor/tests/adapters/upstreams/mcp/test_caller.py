@@ -75,7 +75,7 @@ async def test_a_server_is_refused_what_its_caller_cannot_be_asked(upstreams: Up
     tool = upstreams.tool("sampling/createMessage")
     channel = MemoryChannel()
     assert text_of(await call(upstreams, tool, channel, ("elicitation",)))["code"] == -32601
-    # A call without a job has nobody to ask.
+    # A call without a job has no caller to ask.
     assert json.loads((await upstreams.value(tool))["content"][0]["text"])["code"] == -32601
     assert channel.questions == []
 
