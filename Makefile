@@ -52,7 +52,7 @@ test-browser: setup  ## Decide approvals in a real browser; screenshots are in b
 	@$(BIN)/python tools/find_chromium.py .toolmesh > /dev/null
 	@$(BIN)/pytest -m browser tests/browser $(PYTEST_ARGS)
 
-test-upstreams: setup  ## Connect public servers and documents from PyPI and npm, pinned by hash; needs Node.
+test-upstreams: setup  ## Connect a public document from npm, pinned by hash; needs Node.
 	@$(BIN)/pytest -s -m upstreams tests/upstreams $(PYTEST_ARGS)
 
 check: setup  ## Run the checks alone: format, lint, types, imports, contract.
