@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -31,4 +32,29 @@ def test_a_place_is_a_number_that_a_row_can_have() -> None:
 def test_what_is_no_place_is_refused(cursor: list[Any]) -> None:
     with pytest.raises(MeshError) as caught:
         page_tokens.decode_cursor("q", page_tokens.encode("q", cursor))
+    assert caught.value.reason is Reason.PAGE_TOKEN_INVALID
+
+
+def test_a_time_and_an_id_come_back() -> None:
+    time = datetime(2026, 1, 1, tzinfo=UTC)
+    assert page_tokens.decode_time_cursor("q", page_tokens.encode("q", [time.isoformat(), "a"])) == (time, "a")
+    assert page_tokens.decode_time_cursor("q", "") is None
+
+
+@pytest.mark.parametrize(
+    "cursor",
+    [
+        [],
+        ["2026-01-01T00:00:00+00:00"],
+        ["2026-01-01T00:00:00+00:00", "a", "b"],
+        ["2026-01-01T00:00:00", "a"],
+        ["2026-01-01T00:00:00+00:00", 1],
+        ["2026-01-01T00:00:00+00:00", "a\0"],
+        ["soon", "a"],
+        [1, "a"],
+    ],
+)
+def test_what_is_no_time_and_id_is_refused(cursor: list[Any]) -> None:
+    with pytest.raises(MeshError) as caught:
+        page_tokens.decode_time_cursor("q", page_tokens.encode("q", cursor))
     assert caught.value.reason is Reason.PAGE_TOKEN_INVALID

@@ -94,8 +94,3 @@ def revocations_unknown() -> MeshError:
 def invalid_request(violations: Sequence[Violation]) -> MeshError:
     """The request breaks rules that the contract cannot express."""
     return MeshError(Reason.INVALID_REQUEST, violations=violations)
-
-
-def page_token_invalid() -> MeshError:
-    """The page token is malformed or belongs to another query."""
-    return MeshError(Reason.PAGE_TOKEN_INVALID)

@@ -97,14 +97,7 @@ def delivery_filter_of(message: pb.ListCallbackDeliveriesRequest, owner: JobOwne
 
 def delivery_cursor_of(message: pb.ListCallbackDeliveriesRequest, owner: JobOwner) -> tuple[datetime, str] | None:
     """Return where the page begins. Raises PAGE_TOKEN_INVALID."""
-    cursor = page_tokens.decode(_query(message, owner), message.page_token)
-    if cursor is None:
-        return None
-    try:
-        moment, invocation_id = cursor
-        return datetime.fromisoformat(moment), str(invocation_id)
-    except (TypeError, ValueError):
-        raise MeshError(Reason.PAGE_TOKEN_INVALID) from None
+    return page_tokens.decode_time_cursor(_query(message, owner), message.page_token)
 
 
 def deliveries_of(

@@ -13,7 +13,6 @@ from toolmesh.executor.v1 import invocation_service_pb2 as pb
 
 from libs.common import page_tokens
 from libs.common.call_context import Call
-from libs.common.errors import MeshError, Reason
 from libs.common.rpc.status import envelope
 from services.executor.convert.checkpoints import callback_of, checkpoint_of
 from services.executor.convert.invocation import envelope_of, request_of
@@ -203,14 +202,7 @@ def filter_of(message: pb.ListInvocationsRequest, owner: JobOwner) -> JobFilter:
 
 def cursor_of(message: pb.ListInvocationsRequest, owner: JobOwner) -> tuple[datetime, str] | None:
     """Return where the page begins. Raises PAGE_TOKEN_INVALID."""
-    cursor = page_tokens.decode(_query(message, owner), message.page_token)
-    if cursor is None:
-        return None
-    try:
-        moment, invocation_id = cursor
-        return datetime.fromisoformat(moment), str(invocation_id)
-    except (TypeError, ValueError):
-        raise MeshError(Reason.PAGE_TOKEN_INVALID) from None
+    return page_tokens.decode_time_cursor(_query(message, owner), message.page_token)
 
 
 def page_of(message: pb.ListInvocationsRequest, owner: JobOwner, page: JobPage) -> pb.ListInvocationsResponse:

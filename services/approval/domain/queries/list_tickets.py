@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 from libs.common import page_tokens
-from services.approval.domain.errors import page_token_invalid
 from services.approval.domain.model import Ticket
 from services.approval.domain.ports import Cursor, TicketQuery, Tickets
 from services.approval.domain.queries.page_bytes import READ_AT_ONCE, count_fitting
@@ -23,7 +21,8 @@ async def list_tickets(
     the page size may change from page to page. A page has fewer tickets where so many do not fit into one answer.
     """
     bound = _binding(query)
-    after = _parse_cursor(page_tokens.decode(bound, page_token))
+    cursor = page_tokens.decode_time_cursor(bound, page_token)
+    after = None if cursor is None else Cursor(*cursor)
     size = page_size or DEFAULT_PAGE
     # One extra ticket shows whether there is a next page.
     stored = await _read(query, after, size + 1, tickets)
@@ -51,16 +50,3 @@ def _binding(query: TicketQuery) -> dict[str, Any]:
     reader = query.reader
     who = [reader.subject, reader.tenant] if reader is not None else []
     return {"list": "tickets", "state": query.state, "view": query.view, "reader": who}
-
-
-def _parse_cursor(values: list[Any] | None) -> Cursor | None:
-    if values is None:
-        return None
-    try:
-        create_time, ticket_id = values
-        cursor = Cursor(datetime.fromisoformat(create_time), str(ticket_id))
-    except (ValueError, TypeError):
-        raise page_token_invalid() from None
-    if cursor.create_time.tzinfo is None or "\0" in cursor.ticket_id:
-        raise page_token_invalid()
-    return cursor

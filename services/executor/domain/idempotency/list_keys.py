@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 
 from libs.common import page_tokens
-from libs.common.errors import MeshError, Reason
 from services.executor.domain.idempotency import errors as key_errors
 from services.executor.domain.idempotency.stored_key import KeyFilter, StoredKey
 from services.executor.domain.ports import KeyStore
@@ -24,7 +22,7 @@ class ListKeys:
         """Return a page and the token of the next, empty after the last. Raises PAGE_TOKEN_INVALID."""
         limit = page_size or DEFAULT_PAGE
         query = ["keys", [*wanted.states], wanted.tool, wanted.subject, wanted.key, wanted.tenant]
-        after = _parse_cursor(page_tokens.decode(query, page_token))
+        after = page_tokens.decode_time_cursor(query, page_token)
         page = await self.keys.page(wanted, after, limit + 1)
         if len(page) <= limit:
             return page, ""
@@ -38,18 +36,3 @@ async def get_key(keys: KeyStore, name: str, tenant: str | None) -> StoredKey:
     if key is None:
         raise key_errors.key_not_found()
     return key
-
-
-def _parse_cursor(cursor: list[object] | None) -> tuple[datetime, str] | None:
-    """Return when the last key of the previous page was made, and its name. The caller may have forged the token."""
-    match cursor:
-        case None:
-            return None
-        case [str(created), str(name)]:
-            try:
-                moment = datetime.fromisoformat(created)
-            except ValueError:
-                raise MeshError(Reason.PAGE_TOKEN_INVALID) from None
-            if moment.tzinfo is not None and "\0" not in name:
-                return moment, name
-    raise MeshError(Reason.PAGE_TOKEN_INVALID)
