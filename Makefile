@@ -42,6 +42,7 @@ test: check  ## Run the checks, then every test against real processes.
 		$(HANGS) $(PYTEST_ARGS)
 
 test-faults: setup  ## Run the fault suites: load, with processes killed at random moments.
+	@$(USE_GVISOR)
 	@$(BIN)/pytest -m faults tests $(PYTEST_ARGS)
 
 test-docs: setup  ## Run every command of the documentation on a mesh whose usual ports are taken.

@@ -15,7 +15,7 @@ from toolmesh.registry.v1.tool_manifest_pb2 import ToolManifest
 from toolmesh_sdk.errors import Violation
 from toolmesh_sdk.manifests.parse import parse_manifest, translate_violations
 
-from authoring.manifests.advice import Advice, advise, merge_patch
+from authoring.manifests.violation_advice import Advice, advise, merge_patch
 from libs.common.errors import MeshError
 from libs.common.rpc.validation.violations import violations_of
 from services.registry.adapters.json_schemas import JsonSchemaChecker

@@ -6,7 +6,7 @@ from typing import Any
 
 from toolmesh_sdk.manifests.defaults import complete
 
-from authoring.manifests.advice import snake_case
+from authoring.manifests.violation_advice import snake_case
 from authoring.packs.derive_schema import UnderivableError, input_schema, output_schema, summary_of
 
 _TEXTS = {

@@ -19,7 +19,7 @@ from toolmesh.authz.v1 import authz_service_pb2
 from toolmesh.authz.v1.authz_service_pb2_grpc import AuthzServiceStub
 
 from toolmesh_sdk._wire.connection import Tls
-from toolmesh_sdk._wire.transport import Options, Transport
+from toolmesh_sdk._wire.transport import ClientOptions, Transport
 from toolmesh_sdk.errors import ToolmeshError
 from toolmesh_sdk.token_request import (
     Bounds,
@@ -103,7 +103,7 @@ def operator(runtime: Mapping[str, Any], *, timeout: float = TIMEOUT) -> Iterato
     """Connect to authz with the operator's certificate. Raises KeyError and OSError if the document is incomplete."""
     identity = runtime["operator"]
     tls = Tls(runtime["ca"], identity["cert"], identity["key"], server_name="authz")
-    transport = Transport(service_address(runtime, "authz"), tls, Options(timeout=timeout))
+    transport = Transport(service_address(runtime, "authz"), tls, ClientOptions(timeout=timeout))
     try:
         yield transport
     finally:

@@ -30,7 +30,7 @@ from toolmesh_sdk._wire.requests import RecordFilters
 from toolmesh_sdk._wire.retry import RetryPolicy
 from toolmesh_sdk._wire.status import error_from_rpc
 from toolmesh_sdk._wire.trace import new_traceparent, trace_id_of
-from toolmesh_sdk._wire.transport import DEFAULT_TIMEOUT, Options, Token, Transport
+from toolmesh_sdk._wire.transport import DEFAULT_TIMEOUT, ClientOptions, Token, Transport
 from toolmesh_sdk._wire.watch import StreamSession, Watch, log_size
 from toolmesh_sdk.discovery import LoadedSchemas, SearchOptions, SearchResult, Surface, SurfaceOptions
 from toolmesh_sdk.group import GroupCall, Outcome, group_request, is_repeatable, parse_outcomes
@@ -68,7 +68,7 @@ class Client:
         key_secret: str | bytes = b"",
         pause: Callable[[float], object] = time.sleep,
     ) -> None:
-        options = Options(
+        options = ClientOptions(
             token=token,
             timeout=timeout,
             retry=retry or RetryPolicy(),

@@ -17,7 +17,7 @@ from toolmesh.audit.v1 import log_service_pb2
 from toolmesh.audit.v1.audit_service_pb2_grpc import AuditServiceStub
 from toolmesh.audit.v1.log_service_pb2_grpc import LogServiceStub
 from toolmesh_sdk._wire.connection import Tls
-from toolmesh_sdk._wire.transport import Options, Transport
+from toolmesh_sdk._wire.transport import ClientOptions, Transport
 from toolmesh_sdk.audit.remote import RemoteLog
 
 from libs.common.ids import new_id
@@ -42,7 +42,7 @@ class LiveLog:
         """Connect as a peer."""
         own = self._pki.of(peer)
         tls = Tls(self._pki.ca, own.cert, own.key, server_name="audit")
-        self._open.append(Transport(self.address, tls, Options()))
+        self._open.append(Transport(self.address, tls, ClientOptions()))
         return self._open[-1]
 
     def remote(self) -> RemoteLog:

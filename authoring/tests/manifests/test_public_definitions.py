@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from authoring.manifests.advice import merge_patch
 from authoring.manifests.check_manifest import Problem, check_manifest
+from authoring.manifests.violation_advice import merge_patch
 
 DEFINITIONS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "public_definitions.json").read_text())
 

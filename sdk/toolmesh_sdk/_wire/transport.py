@@ -35,7 +35,7 @@ _HEADER_VALUE = re.compile(r"[!-~]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class ClientOptions:
     """The call options of a client; `Client` describes them."""
 
     token: Token = ""
@@ -69,7 +69,7 @@ class UnaryCall:
     """The attempts of one unary call; both transports use it."""
 
     def __init__(
-        self, options: Options, request: Any, timeout: float | None, *, repeatable: bool, traceparent: str | None
+        self, options: ClientOptions, request: Any, timeout: float | None, *, repeatable: bool, traceparent: str | None
     ) -> None:
         self._options, self.trace = options, traceparent or options.traceparent()
         self._attempts = options.start_attempts(timeout, repeatable=repeatable, request=request)
@@ -91,7 +91,7 @@ class Transport:
     """A channel and its call options. Threads may share one."""
 
     def __init__(
-        self, target: str, tls: Tls | None, options: Options, pause: Callable[[float], object] = time.sleep
+        self, target: str, tls: Tls | None, options: ClientOptions, pause: Callable[[float], object] = time.sleep
     ) -> None:
         self.options, self.pause = options, pause
         endpoint = parse_endpoint(target, tls)
@@ -131,7 +131,7 @@ class AsyncTransport:
         self,
         target: str,
         tls: Tls | None,
-        options: Options,
+        options: ClientOptions,
         pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self.options, self.pause = options, pause

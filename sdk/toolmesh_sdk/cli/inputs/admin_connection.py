@@ -52,11 +52,11 @@ def as_operator(target: Target, *, service: str = "registry") -> Iterator[Transp
 
 def _operator(target: Target, service: str) -> Transport:
     from toolmesh_sdk._wire.trace import SAMPLED, new_traceparent
-    from toolmesh_sdk._wire.transport import Options, Transport
+    from toolmesh_sdk._wire.transport import ClientOptions, Transport
 
     address, tls = _service(target, service)
     token = target.token or ""
-    options = Options(
+    options = ClientOptions(
         token=token, timeout=target.timeout, retry=COMMAND_LINE, traceparent=lambda: new_traceparent(SAMPLED)
     )
     try:

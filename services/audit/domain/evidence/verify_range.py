@@ -13,7 +13,7 @@ from datetime import datetime
 
 from libs.common.errors import MeshError
 from libs.common.json.jsonio import parse_object
-from services.audit.domain.evidence.find_drop import DropRecordFinder
+from services.audit.domain.evidence.find_shard_drop import DropRecordFinder
 from services.audit.domain.evidence.model import Defect, DefectRange, Leaf, Shard, VerificationResult
 from services.audit.domain.evidence.ports import CheckpointStore, EntryDecoder, ShardStore, SignatureVerifier, TreeStore
 from services.audit.domain.evidence.prove import root_at

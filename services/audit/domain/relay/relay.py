@@ -17,8 +17,8 @@ from services.audit.domain.log.yield_every import yield_every
 from services.audit.domain.model import Page, RecordFilter, Span
 from services.audit.domain.ports import LogReader
 from services.audit.domain.relay.cloudevent import cloud_events, erased_sequence
+from services.audit.domain.relay.follower_throttle import rest_seconds
 from services.audit.domain.relay.ports import RelayLease, RelayObserver, RelaySink, RelayStatus
-from services.audit.domain.relay.throttle import rest_seconds
 
 PAGE_SIZE = 1000
 _ALL_RECORDS = RecordFilter()

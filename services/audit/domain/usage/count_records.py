@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from libs.common.runtime.clock import Clock, SystemClock
 from services.audit.domain.log.yield_every import yield_every
-from services.audit.domain.relay.throttle import rest_seconds
+from services.audit.domain.relay.follower_throttle import rest_seconds
 from services.audit.domain.usage.call import OTHER, Call, DecodedRecord, LogSegment, call_of
 from services.audit.domain.usage.cells import LIMITS, Cell, Rollup, cells_of
 from services.audit.domain.usage.ports import CountingTransaction, UsageStore

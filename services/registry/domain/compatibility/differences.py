@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from libs.common.json.json_pointer import pointer_of
-from services.registry.domain.compatibility.proof.gap import Gap
+from services.registry.domain.compatibility.proof.unproven_keyword import UnprovenKeyword
 
 # Keywords that the prover cannot compare with a different value, so that unproven does not mean incompatible.
 _UNDECIDED = frozenset(
@@ -43,7 +43,7 @@ class Side(StrEnum):
     OUTPUT = "output"
 
 
-def describe_breaking(side: Side, path: str, gap: Gap) -> Difference:
+def describe_breaking(side: Side, path: str, gap: UnprovenKeyword) -> Difference:
     """Describe why the new contract accepts fewer inputs, or allows other results, than the old one."""
     if side is Side.INPUT:
         words = {
@@ -64,7 +64,7 @@ def describe_breaking(side: Side, path: str, gap: Gap) -> Difference:
     return Difference(_location(path, gap), gap.keyword, ChangeKind.BREAKING, words)
 
 
-def describe_additive(side: Side, path: str, gap: Gap) -> Difference:
+def describe_additive(side: Side, path: str, gap: UnprovenKeyword) -> Difference:
     """Describe what the new contract accepts or promises beyond the old one."""
     if side is Side.INPUT:
         words = {
@@ -79,7 +79,7 @@ def describe_additive(side: Side, path: str, gap: Gap) -> Difference:
     return Difference(_location(path, gap), gap.keyword, ChangeKind.ADDITIVE, words)
 
 
-def _location(path: str, gap: Gap) -> str:
+def _location(path: str, gap: UnprovenKeyword) -> str:
     pointer = gap.pointer + pointer_of([gap.name]) if gap.keyword == "gone" else gap.pointer
     return f"{path}#{pointer}" if pointer else path
 

@@ -25,7 +25,7 @@ from services.registry.domain.compatibility.differences import (
     Difference,
 )
 from services.registry.domain.compatibility.proof.budget import OverBudgetError
-from services.registry.domain.compatibility.proof.gap import Gap
+from services.registry.domain.compatibility.proof.unproven_keyword import UnprovenKeyword
 from services.registry.domain.compatibility.schema_diff import SchemaDiff, close_schema
 from services.registry.domain.model import VersionHead
 from services.registry.domain.ports import Catalogue, SchemaChecker
@@ -119,7 +119,7 @@ def _not_accepted(diff: SchemaDiff, expected: Schema, offered: Schema) -> Iterat
     for name in optional:
         more = {**minimum, "properties": {**required_properties, name: expected["properties"][name]}}
         if _gaps(diff, more, offered):
-            gap = Gap("/properties", "gone", name)
+            gap = UnprovenKeyword("/properties", "gone", name)
             yield _difference("input", gap, ChangeKind.ADDITIVE, "the tool does not accept this optional field")
 
 
@@ -139,7 +139,7 @@ def _not_returned(diff: SchemaDiff, expected: Schema, offered: Schema) -> Iterat
     for name in optional:
         field = {**_definitions(expected), "properties": {name: expected["properties"][name]}}
         if ("properties", name) not in declared or _gaps(diff, offered, field):
-            gap = Gap("/properties", "gone", name)
+            gap = UnprovenKeyword("/properties", "gone", name)
             yield _difference("output", gap, ChangeKind.ADDITIVE, "the tool does not return this optional field")
 
 
@@ -155,14 +155,14 @@ def _definitions(schema: Schema) -> dict[str, Any]:
     return {word: schema[word] for word in ("$defs", "definitions") if word in schema}
 
 
-def _gaps(diff: SchemaDiff, narrower: Schema, wider: Schema) -> tuple[Gap, ...]:
+def _gaps(diff: SchemaDiff, narrower: Schema, wider: Schema) -> tuple[UnprovenKeyword, ...]:
     try:
         return diff.gaps(narrower, wider)
     except OverBudgetError:
-        return (Gap("", "budget"),)
+        return (UnprovenKeyword("", "budget"),)
 
 
-def _difference(side: str, gap: Gap, kind: ChangeKind, words: str) -> Difference:
+def _difference(side: str, gap: UnprovenKeyword, kind: ChangeKind, words: str) -> Difference:
     pointer = gap.pointer + pointer_of([gap.name]) if gap.name else gap.pointer
     message = f"{words}, or it {UNPROVEN}" if gap.keyword == "budget" else words
     return Difference(f"{side}#{pointer}", gap.keyword, kind, message)

@@ -19,7 +19,7 @@ from services.registry.domain.compatibility.differences import (
 )
 from services.registry.domain.compatibility.proof.budget import Budget, OverBudgetError
 from services.registry.domain.compatibility.proof.containment import containment_gaps
-from services.registry.domain.compatibility.proof.gap import Gap
+from services.registry.domain.compatibility.proof.unproven_keyword import UnprovenKeyword
 from services.registry.domain.compatibility.proof.values import identity
 from services.registry.domain.ports import SchemaChecker
 
@@ -47,7 +47,7 @@ class SchemaDiff:
         yield from self._additive(path, side, narrower, wider)
         yield from changed_defaults(path, old, new)
 
-    def gaps(self, narrower: Schema, wider: Schema) -> tuple[Gap, ...]:
+    def gaps(self, narrower: Schema, wider: Schema) -> tuple[UnprovenKeyword, ...]:
         """Return where the proof stops that one schema accepts only what the other accepts. Raises OverBudgetError."""
         return containment_gaps(self.checker, self.breaking_budget, narrower, wider)
 

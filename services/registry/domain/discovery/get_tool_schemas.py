@@ -31,7 +31,7 @@ class UnloadedReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class LoadedSchema:
+class RenderedSchema:
     """A version with its manifest, the requested reference, and the rendered text."""
 
     asked: str
@@ -55,7 +55,7 @@ class ToolSchemas:
     """The loaded schemas, the tools that were not loaded, and the total token count."""
 
     tier: Tier
-    loaded: Sequence[LoadedSchema]
+    loaded: Sequence[RenderedSchema]
     unloaded: Sequence[UnloadedTool]
     tokens: int
     tokenizer: str
@@ -78,7 +78,7 @@ async def get_tool_schemas(
     """Return the schemas in the requested order while the budget lasts. Tools that the caller may not call are not
     shown."""
     tokenizer = counter.tokenizer(request.tokenizer)
-    loaded: list[LoadedSchema] = []
+    loaded: list[RenderedSchema] = []
     unloaded: list[UnloadedTool] = []
     spent = size = 0
     for reference in dict.fromkeys(request.tools):
@@ -96,14 +96,14 @@ async def get_tool_schemas(
         if (request.budget and spent + tokens > request.budget) or (loaded and size + version.head.size > ANSWER_BYTES):
             unloaded.append(UnloadedTool(reference, UnloadedReason.OVER_BUDGET, tokens))
             continue
-        loaded.append(LoadedSchema(reference, version, manifest, text, tokens))
+        loaded.append(RenderedSchema(reference, version, manifest, text, tokens))
         spent, size = spent + tokens, size + version.head.size
     return await _counted(request, loaded, unloaded, tokenizer, counter)
 
 
 async def _counted(
     request: SchemaRequest,
-    loaded: list[LoadedSchema],
+    loaded: list[RenderedSchema],
     unloaded: list[UnloadedTool],
     tokenizer: str,
     counter: TokenCounter,

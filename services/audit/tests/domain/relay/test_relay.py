@@ -17,9 +17,9 @@ from services.audit.domain.log.tail import Tail
 from services.audit.domain.merkle.merkle import CompactRange, leaf_hash
 from services.audit.domain.model import LoggedRecord, Page, RecordFilter, Span, TreeHead
 from services.audit.domain.relay.cloudevent import CloudEvent
+from services.audit.domain.relay.follower_throttle import rest_seconds
 from services.audit.domain.relay.ports import RelayStatus
 from services.audit.domain.relay.relay import PAGE_SIZE, Relay, RelayTiming
-from services.audit.domain.relay.throttle import rest_seconds
 from services.audit.tests.sample import an_entry
 
 QUICK = RelayTiming(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from services.registry.domain.compatibility.proof.gap import Gap
 from services.registry.domain.compatibility.proof.prover import Prover
 from services.registry.domain.compatibility.proof.subschema import Subschema
+from services.registry.domain.compatibility.proof.unproven_keyword import UnprovenKeyword
 from services.registry.domain.compatibility.proof.value_constraints import Constraints
 
 # Keywords next to `unevaluatedItems` that may evaluate items, so that it does not apply to them.
@@ -44,17 +44,17 @@ class ArrayView:
         return self.most is None or index < self.most
 
 
-def gaps(prover: Prover, constraints: Constraints, goal: Subschema) -> Iterator[Gap]:
+def gaps(prover: Prover, constraints: Constraints, goal: Subschema) -> Iterator[UnprovenKeyword]:
     """Yield the array keywords of the goal that are not proven."""
     if not any(keyword in goal.schema for keyword in _KEYWORDS):
         return
     view = ArrayView(constraints)
     if goal.schema.get("minItems", 0) > view.least:
-        yield Gap(goal.pointer, "minItems")
+        yield UnprovenKeyword(goal.pointer, "minItems")
     if goal.has("maxItems") and (view.most is None or view.most > goal.get("maxItems")):
-        yield Gap(goal.pointer, "maxItems")
+        yield UnprovenKeyword(goal.pointer, "maxItems")
     if goal.get("uniqueItems") and not _unique(constraints, view):
-        yield Gap(goal.pointer, "uniqueItems")
+        yield UnprovenKeyword(goal.pointer, "uniqueItems")
     yield from _item_gaps(prover, view, goal)
     if goal.has("contains"):
         yield from _contained_gaps(prover, constraints, view, goal)
@@ -70,7 +70,7 @@ def is_contradictory(prover: Prover, constraints: Constraints) -> bool:
         return any(prover.is_empty(view.item(index)) for index in range(int(last)))
 
 
-def _item_gaps(prover: Prover, view: ArrayView, goal: Subschema) -> Iterator[Gap]:
+def _item_gaps(prover: Prover, view: ArrayView, goal: Subschema) -> Iterator[UnprovenKeyword]:
     own = len(goal.schema.get("prefixItems", ()))
     # One index past every prefix stands for all following items.
     for index in range(max(own, view.prefix) + 1):
@@ -81,7 +81,7 @@ def _item_gaps(prover: Prover, view: ArrayView, goal: Subschema) -> Iterator[Gap
             gaps = prover.gaps(view.item(index), wanted)
         if gaps and wanted.impossible:
             parent, _, keyword = wanted.pointer.rpartition("/")
-            gaps = (Gap(parent, keyword),)
+            gaps = (UnprovenKeyword(parent, keyword),)
         yield from gaps
 
 
@@ -93,14 +93,16 @@ def _item_goal(goal: Subschema, index: int, own: int) -> Subschema | None:
     return goal.child(keyword) if keyword else None
 
 
-def _contained_gaps(prover: Prover, constraints: Constraints, view: ArrayView, goal: Subschema) -> Iterator[Gap]:
+def _contained_gaps(
+    prover: Prover, constraints: Constraints, view: ArrayView, goal: Subschema
+) -> Iterator[UnprovenKeyword]:
     wanted = goal.child("contains")
     least, most = goal.schema.get("minContains", 1), goal.schema.get("maxContains")
     with prover.descend():
         if not _contains_enough(prover, constraints, view, wanted, least):
-            yield Gap(goal.pointer, "contains")
+            yield UnprovenKeyword(goal.pointer, "contains")
         if most is not None and not _contains_few(prover, constraints, view, wanted, most):
-            yield Gap(goal.pointer, "maxContains")
+            yield UnprovenKeyword(goal.pointer, "maxContains")
 
 
 def _contains_enough(prover: Prover, constraints: Constraints, view: ArrayView, wanted: Subschema, least: Any) -> bool:

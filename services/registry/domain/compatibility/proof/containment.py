@@ -17,10 +17,10 @@ from services.registry.domain.compatibility.proof import arrays, objects, scalar
 from services.registry.domain.compatibility.proof.budget import Budget
 from services.registry.domain.compatibility.proof.emptiness import EmptinessProver
 from services.registry.domain.compatibility.proof.evaluation import ValueEvaluator
-from services.registry.domain.compatibility.proof.gap import Gap
 from services.registry.domain.compatibility.proof.prover import INDEPENDENT
 from services.registry.domain.compatibility.proof.schema_equality import SchemaEquality
 from services.registry.domain.compatibility.proof.subschema import SchemaDocument, Subschema
+from services.registry.domain.compatibility.proof.unproven_keyword import UnprovenKeyword
 from services.registry.domain.compatibility.proof.value_constraints import Constraints, constraints_of, keyword_weight
 from services.registry.domain.compatibility.proof.values import KINDS, kind_of, kinds_of
 from services.registry.domain.ports import SchemaChecker
@@ -31,7 +31,9 @@ _MOST_BRANCHES = 16
 _CONDITION = ("if", "then", "else")
 
 
-def containment_gaps(checker: SchemaChecker, budget: Budget, narrower: Schema, wider: Schema) -> tuple[Gap, ...]:
+def containment_gaps(
+    checker: SchemaChecker, budget: Budget, narrower: Schema, wider: Schema
+) -> tuple[UnprovenKeyword, ...]:
     """Return where the proof stops that one schema accepts only values which the other accepts; empty when proven.
     Raises OverBudgetError when the search takes too long."""
     # Charged before the schemas are read, because callers may repeat this for many parts of one schema.
@@ -39,7 +41,7 @@ def containment_gaps(checker: SchemaChecker, budget: Budget, narrower: Schema, w
     given, goal = SchemaDocument(narrower), SchemaDocument(wider)
     budget.spend((given.size + goal.size) // 16)
     if given.circular or goal.circular:
-        return (Gap("", "$ref"),)
+        return (UnprovenKeyword("", "$ref"),)
     return ContainmentProver(checker, budget).gaps((given.root_subschema,), goal.root_subschema)
 
 
@@ -60,7 +62,7 @@ class ContainmentProver:
         self.equality = SchemaEquality(budget)
         self._emptiness = EmptinessProver(self)
         self._constraints: dict[tuple[tuple[int, int], ...], Constraints] = {}
-        self._found: dict[Any, tuple[Gap, ...]] = {}
+        self._found: dict[Any, tuple[UnprovenKeyword, ...]] = {}
         self._open: dict[Any, tuple[int, int]] = {}
         self._made: dict[Any, dict[str, Any]] = {}
         self._depth = self._level = 0
@@ -73,7 +75,7 @@ class ContainmentProver:
         goal: Subschema,
         kinds: frozenset[str] = KINDS,
         spent: frozenset[tuple[int, int, str]] = frozenset(),
-    ) -> tuple[Gap, ...]:
+    ) -> tuple[UnprovenKeyword, ...]:
         """Return where the proof stops that values which satisfy all of `given` satisfy the goal; empty when proven."""
         self.budget.spend()
         if goal.trivial:
@@ -124,11 +126,11 @@ class ContainmentProver:
         finally:
             self._level -= 1
 
-    def _assume(self, key: Any, goal: Subschema) -> tuple[Gap, ...]:
+    def _assume(self, key: Any, goal: Subschema) -> tuple[UnprovenKeyword, ...]:
         level, index = self._open[key]
         if self._level == level:
             # Assuming the same claim for the same value would be circular.
-            return (Gap(goal.pointer, "$ref"),)
+            return (UnprovenKeyword(goal.pointer, "$ref"),)
         self.assumed = min(self.assumed, index)
         return ()
 
@@ -139,7 +141,7 @@ class ContainmentProver:
         goal: Subschema,
         kinds: frozenset[str],
         spent: frozenset[tuple[int, int, str]],
-    ) -> tuple[Gap, ...]:
+    ) -> tuple[UnprovenKeyword, ...]:
         index = len(self._open)
         self._open[key] = (self._level, index)
         outer, self.assumed = self.assumed, INDEPENDENT
@@ -157,10 +159,10 @@ class ContainmentProver:
 
     def _search(
         self, constraints: Constraints, goal: Subschema, kinds: frozenset[str], spent: frozenset[tuple[int, int, str]]
-    ) -> tuple[Gap, ...]:
+    ) -> tuple[UnprovenKeyword, ...]:
         if constraints.values is not None:
             return self._value_gaps(constraints, constraints.values, goal, kinds)
-        unproven: dict[Gap, None] = {}
+        unproven: dict[UnprovenKeyword, None] = {}
         for kind in sorted(kinds):
             gaps = self._kind_gaps(constraints, goal, kind, spent)
             if gaps and not self._proven_by_cases(constraints, goal, kind, spent):
@@ -185,7 +187,7 @@ class ContainmentProver:
 
     def _value_gaps(
         self, constraints: Constraints, values: Iterable[Any], goal: Subschema, kinds: frozenset[str]
-    ) -> tuple[Gap, ...]:
+    ) -> tuple[UnprovenKeyword, ...]:
         for value in values:
             if kind_of(value) not in kinds or self._emptiness.excluded(constraints, value):
                 continue
@@ -195,10 +197,10 @@ class ContainmentProver:
 
     def _kind_gaps(
         self, constraints: Constraints, goal: Subschema, kind: str, spent: frozenset[tuple[int, int, str]]
-    ) -> tuple[Gap, ...]:
+    ) -> tuple[UnprovenKeyword, ...]:
         schema = goal.schema
         if "type" in schema and kind not in kinds_of(schema["type"]):
-            return (Gap(goal.pointer, "type"),)
+            return (UnprovenKeyword(goal.pointer, "type"),)
         if kind in ("null", "boolean"):
             return self._value_gaps(constraints, (None,) if kind == "null" else (True, False), goal, frozenset({kind}))
         gaps = [*self._plain_gaps(constraints, goal), *self._combined_gaps(constraints, goal, kind, spent)]
@@ -212,24 +214,24 @@ class ContainmentProver:
             gaps += scalars.number_gaps(constraints, goal, kind)
         return tuple(gaps)
 
-    def _plain_gaps(self, constraints: Constraints, goal: Subschema) -> Iterator[Gap]:
+    def _plain_gaps(self, constraints: Constraints, goal: Subschema) -> Iterator[UnprovenKeyword]:
         for keyword in ("enum", "const"):
             if goal.has(keyword):
                 # Constraints that list their values never reach this code.
-                yield Gap(goal.pointer, keyword)
+                yield UnprovenKeyword(goal.pointer, keyword)
         for keyword in ("$dynamicRef", "dependencies"):
             if goal.has(keyword):
-                yield Gap(goal.pointer, keyword)
+                yield UnprovenKeyword(goal.pointer, keyword)
 
     def _combined_gaps(
         self, constraints: Constraints, goal: Subschema, kind: str, spent: frozenset[tuple[int, int, str]]
-    ) -> Iterator[Gap]:
+    ) -> Iterator[UnprovenKeyword]:
         only, given = frozenset({kind}), constraints.atoms
         parts = list(goal.children("allOf"))
         if goal.has("$ref"):
             target = goal.ref_target()
             if target is None:
-                yield Gap(goal.pointer, "$ref")
+                yield UnprovenKeyword(goal.pointer, "$ref")
             else:
                 parts.append(target)
         for part in parts:
@@ -237,13 +239,13 @@ class ContainmentProver:
         if self._changed(constraints, goal, "anyOf") and all(
             self.gaps(given, child, only, spent) for child in goal.children("anyOf")
         ):
-            yield Gap(goal.pointer, "anyOf")
+            yield UnprovenKeyword(goal.pointer, "anyOf")
         if self._changed(constraints, goal, "oneOf") and not self._exactly_one(given, goal, only):
-            yield Gap(goal.pointer, "oneOf")
+            yield UnprovenKeyword(goal.pointer, "oneOf")
         if self._changed(constraints, goal, "not") and not self.is_empty((*given, goal.child("not")), only):
-            yield Gap(goal.pointer, "not")
+            yield UnprovenKeyword(goal.pointer, "not")
         if self._changed(constraints, goal, *_CONDITION) and not self._conditional(given, goal, only):
-            yield Gap(goal.pointer, "if")
+            yield UnprovenKeyword(goal.pointer, "if")
 
     def _changed(self, constraints: Constraints, goal: Subschema, *keywords: str) -> bool:
         """Return whether the goal has the first keyword and no constraint has equal values for all keywords."""
@@ -297,10 +299,10 @@ def _few_integers(constraints: Constraints) -> range | None:
     return range(low.at, high.at + 1)
 
 
-def _listing(goal: Subschema) -> Gap:
+def _listing(goal: Subschema) -> UnprovenKeyword:
     """Return the gap for a rejected value, as precise as a local look at the goal allows."""
     subschema, followed = goal, 0
     while (target := subschema.ref_target()) is not None and followed < _FEW:
         subschema, followed = target, followed + 1
     words = ("enum", "const", "type", "not", "oneOf", "anyOf")
-    return Gap(subschema.pointer, next((word for word in words if subschema.has(word)), "value"))
+    return UnprovenKeyword(subschema.pointer, next((word for word in words if subschema.has(word)), "value"))

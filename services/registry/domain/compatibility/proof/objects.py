@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from services.registry.domain.compatibility.proof.evaluation import applicable
-from services.registry.domain.compatibility.proof.gap import Gap
 from services.registry.domain.compatibility.proof.prover import Prover
 from services.registry.domain.compatibility.proof.subschema import NOTHING, Subschema, as_schema
+from services.registry.domain.compatibility.proof.unproven_keyword import UnprovenKeyword
 from services.registry.domain.compatibility.proof.value_constraints import Constraints
 
 OBJECT = frozenset({"object"})
@@ -112,7 +112,7 @@ class ObjectView:
         return self._prover.evaluation.is_valid(names, name) is False
 
 
-def gaps(prover: Prover, constraints: Constraints, goal: Subschema) -> Iterator[Gap]:
+def gaps(prover: Prover, constraints: Constraints, goal: Subschema) -> Iterator[UnprovenKeyword]:
     """Yield the object keywords of the goal that are not proven."""
     if not any(keyword in goal.schema for keyword in _KEYWORDS):
         return
@@ -120,16 +120,16 @@ def gaps(prover: Prover, constraints: Constraints, goal: Subschema) -> Iterator[
     prover.budget.spend(len(view.names) // 16)
     for name in goal.schema.get("required", ()):
         if name not in constraints.required:
-            yield Gap(goal.pointer, "required", name)
+            yield UnprovenKeyword(goal.pointer, "required", name)
     if goal.schema.get("minProperties", 0) > max(constraints.least("minProperties"), len(constraints.required)):
-        yield Gap(goal.pointer, "minProperties")
+        yield UnprovenKeyword(goal.pointer, "minProperties")
     if goal.has("maxProperties"):
         most = view.most()
         if most is None or most > goal.get("maxProperties"):
-            yield Gap(goal.pointer, "maxProperties")
+            yield UnprovenKeyword(goal.pointer, "maxProperties")
     yield from _property_gaps(prover, constraints, view, goal)
     if goal.has("propertyNames") and not _names_fit(prover, constraints, view, goal.child("propertyNames")):
-        yield Gap(goal.pointer, "propertyNames")
+        yield UnprovenKeyword(goal.pointer, "propertyNames")
     yield from _dependent_gaps(prover, constraints, view, goal)
 
 
@@ -145,7 +145,9 @@ def is_contradictory(prover: Prover, constraints: Constraints) -> bool:
         return any(prover.is_empty(view.of_name(name)) for name in constraints.required)
 
 
-def _property_gaps(prover: Prover, constraints: Constraints, view: ObjectView, goal: Subschema) -> Iterator[Gap]:
+def _property_gaps(
+    prover: Prover, constraints: Constraints, view: ObjectView, goal: Subschema
+) -> Iterator[UnprovenKeyword]:
     asked = [word for word in ("properties", "patternProperties", "additionalProperties") if goal.has(word)]
     if not asked and not goal.has("unevaluatedProperties"):
         return
@@ -157,7 +159,9 @@ def _property_gaps(prover: Prover, constraints: Constraints, view: ObjectView, g
     for name in sorted(view.names | set(goal.schema.get("properties", ())) | sure.names):
         prover.budget.spend()
         for wanted in _property_goals(prover, goal, sure, name):
-            yield from _part_gaps(prover, view.of_name(name), wanted, Gap(f"{goal.pointer}/properties", "gone", name))
+            yield from _part_gaps(
+                prover, view.of_name(name), wanted, UnprovenKeyword(f"{goal.pointer}/properties", "gone", name)
+            )
     own = set(goal.schema.get("patternProperties", ()))
     for pattern in sorted(own):
         yield from _part_gaps(prover, view.of_pattern(pattern), goal.child("patternProperties", pattern))
@@ -180,14 +184,14 @@ def _property_goals(prover: Prover, goal: Subschema, sure: EvaluatedProperties, 
 
 
 def _part_gaps(
-    prover: Prover, given: tuple[Subschema, ...], wanted: Subschema, gone: Gap | None = None
-) -> Iterator[Gap]:
+    prover: Prover, given: tuple[Subschema, ...], wanted: Subschema, gone: UnprovenKeyword | None = None
+) -> Iterator[UnprovenKeyword]:
     with prover.descend():
         gaps = prover.gaps(given, wanted)
     if gaps and wanted.impossible:
         # A schema that rejects everything has no keyword to report.
         parent, _, keyword = wanted.pointer.rpartition("/")
-        gaps = (gone or Gap(parent, keyword),)
+        gaps = (gone or UnprovenKeyword(parent, keyword),)
     yield from gaps
 
 
@@ -200,10 +204,12 @@ def _names_fit(prover: Prover, constraints: Constraints, view: ObjectView, wante
     return names is not None and all(prover.evaluation.is_valid(wanted, name) is True for name in names)
 
 
-def _dependent_gaps(prover: Prover, constraints: Constraints, view: ObjectView, goal: Subschema) -> Iterator[Gap]:
+def _dependent_gaps(
+    prover: Prover, constraints: Constraints, view: ObjectView, goal: Subschema
+) -> Iterator[UnprovenKeyword]:
     for name, needed in goal.schema.get("dependentRequired", {}).items():
         if not set(needed) <= constraints.required_with((name,)) and not _absent(prover, view, name):
-            yield Gap(goal.pointer, "dependentRequired", name)
+            yield UnprovenKeyword(goal.pointer, "dependentRequired", name)
     for name, wanted in goal.children_by_name("dependentSchemas").items():
         if not _absent(prover, view, name):
             yield from prover.gaps((*constraints.atoms, prover.requiring(goal, name)), wanted, OBJECT)

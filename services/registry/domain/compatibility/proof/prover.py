@@ -7,8 +7,8 @@ from typing import Protocol
 
 from services.registry.domain.compatibility.proof.budget import Budget
 from services.registry.domain.compatibility.proof.evaluation import ValueEvaluator
-from services.registry.domain.compatibility.proof.gap import Gap
 from services.registry.domain.compatibility.proof.subschema import Subschema
+from services.registry.domain.compatibility.proof.unproven_keyword import UnprovenKeyword
 from services.registry.domain.compatibility.proof.value_constraints import Constraints
 from services.registry.domain.compatibility.proof.values import KINDS
 
@@ -28,7 +28,9 @@ class Prover(Protocol):
         """Return the constraints on values that satisfy all of `given`."""
         ...
 
-    def gaps(self, given: tuple[Subschema, ...], goal: Subschema, kinds: frozenset[str] = KINDS) -> tuple[Gap, ...]:
+    def gaps(
+        self, given: tuple[Subschema, ...], goal: Subschema, kinds: frozenset[str] = KINDS
+    ) -> tuple[UnprovenKeyword, ...]:
         """Return where the proof stops that values which satisfy all of `given` satisfy the goal; empty when proven."""
         ...
 

@@ -6,43 +6,43 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
-from services.registry.domain.compatibility.proof.gap import Gap
 from services.registry.domain.compatibility.proof.subschema import Subschema
+from services.registry.domain.compatibility.proof.unproven_keyword import UnprovenKeyword
 from services.registry.domain.compatibility.proof.value_constraints import Constraints
 
 # Unanchored patterns that match every string.
 _ALWAYS_FOUND = frozenset({"", "^", "$", ".*", "^.*"})
 
 
-def string_gaps(constraints: Constraints, goal: Subschema) -> Iterator[Gap]:
+def string_gaps(constraints: Constraints, goal: Subschema) -> Iterator[UnprovenKeyword]:
     """Yield the string keywords of the goal that are not proven."""
     if goal.schema.get("minLength", 0) > constraints.least("minLength"):
-        yield Gap(goal.pointer, "minLength")
+        yield UnprovenKeyword(goal.pointer, "minLength")
     if goal.has("maxLength") and not _at_most(constraints.most("maxLength"), goal.get("maxLength")):
-        yield Gap(goal.pointer, "maxLength")
+        yield UnprovenKeyword(goal.pointer, "maxLength")
     if goal.has("pattern") and goal.get("pattern") not in _ALWAYS_FOUND | _values_of(constraints, "pattern"):
-        yield Gap(goal.pointer, "pattern")
+        yield UnprovenKeyword(goal.pointer, "pattern")
     if goal.has("format") and goal.get("format") not in _values_of(constraints, "format"):
-        yield Gap(goal.pointer, "format")
+        yield UnprovenKeyword(goal.pointer, "format")
 
 
-def number_gaps(constraints: Constraints, goal: Subschema, kind: str) -> Iterator[Gap]:
+def number_gaps(constraints: Constraints, goal: Subschema, kind: str) -> Iterator[UnprovenKeyword]:
     """Yield the number keywords of the goal that are not proven."""
     low, high = constraints.lower(kind), constraints.upper(kind)
     if goal.has("minimum") and (low is None or low.at < goal.get("minimum")):
-        yield Gap(goal.pointer, "minimum")
+        yield UnprovenKeyword(goal.pointer, "minimum")
     if goal.has("maximum") and (high is None or high.at > goal.get("maximum")):
-        yield Gap(goal.pointer, "maximum")
+        yield UnprovenKeyword(goal.pointer, "maximum")
     if goal.has("exclusiveMinimum"):
         bound = goal.get("exclusiveMinimum")
         if low is None or low.at < bound or (low.at == bound and not low.exclusive):
-            yield Gap(goal.pointer, "exclusiveMinimum")
+            yield UnprovenKeyword(goal.pointer, "exclusiveMinimum")
     if goal.has("exclusiveMaximum"):
         bound = goal.get("exclusiveMaximum")
         if high is None or high.at > bound or (high.at == bound and not high.exclusive):
-            yield Gap(goal.pointer, "exclusiveMaximum")
+            yield UnprovenKeyword(goal.pointer, "exclusiveMaximum")
     if goal.has("multipleOf") and not _steps_fit(constraints, goal.get("multipleOf"), kind):
-        yield Gap(goal.pointer, "multipleOf")
+        yield UnprovenKeyword(goal.pointer, "multipleOf")
 
 
 def _at_most(known: Any, limit: Any) -> bool:

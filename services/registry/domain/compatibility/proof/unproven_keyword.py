@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class UnprovenKeyword:
     """A keyword of the goal that is not proven: the pointer of its schema and, where it is about one, the property."""
 
     pointer: str

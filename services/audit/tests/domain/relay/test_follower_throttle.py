@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.audit.domain.relay.throttle import rest_seconds
+from services.audit.domain.relay.follower_throttle import rest_seconds
 
 seconds = st.floats(0, 1e6)
 

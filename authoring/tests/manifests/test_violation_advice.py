@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from authoring.manifests.advice import advise, merge_patch, snake_case
+from authoring.manifests.violation_advice import advise, merge_patch, snake_case
 
 
 @pytest.mark.parametrize(
