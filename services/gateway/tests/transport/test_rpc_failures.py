@@ -100,7 +100,9 @@ async def test_a_client_that_goes_away_takes_its_batch_with_it(mesh: Any) -> Non
 async def test_beyond_its_limit_the_gateway_says_when_to_come_back(mesh: Any) -> None:
     client = mesh.client()
     held = [asyncio.create_task(client.invoke("held")) for _ in range(9)]
-    await mesh.peers.executor.reached(9)
+    reached = asyncio.create_task(mesh.peers.executor.reached(9))
+    ended, _ = await asyncio.wait([reached, *held], return_when=asyncio.FIRST_COMPLETED)
+    assert ended == {reached}, [task.result().text for task in ended - {reached}]
     response = await client.invoke("echo")
     assert (response.status_code, response.headers["retry-after"]) == (429, "1")
     assert error_of(response)["data"]["reason"] == "OVERLOADED"

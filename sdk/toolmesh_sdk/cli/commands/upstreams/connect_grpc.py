@@ -46,7 +46,7 @@ def grpc(
     target: Target,
     as_json: bool,
 ) -> None:
-    """Connect a gRPC server by reflection or by its descriptors.
+    """Connect a gRPC server by its descriptors.
 
     Every unary or server-streaming method becomes a tool. A method whose idempotency_level is
     NO_SIDE_EFFECTS reads; calls of every other one need approval, unless --read-only names it. The secret of
