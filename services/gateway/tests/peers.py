@@ -53,8 +53,14 @@ class Executor(executor_service_pb2_grpc.ExecutorServiceServicer):
         self.arrived = asyncio.Event()
         self.canceled = asyncio.Event()
         self.release = asyncio.Event()
-        self.at_once = 0
+        # A call of an earlier test may end later, and counts no longer.
+        self._under_way: set[object] = set()
         self.most_at_once = 0
+
+    @property
+    def at_once(self) -> int:
+        """How many calls are under way."""
+        return len(self._under_way)
 
     async def reached(self, calls: int) -> None:
         """Return when so many calls are under way at once."""
@@ -64,7 +70,8 @@ class Executor(executor_service_pb2_grpc.ExecutorServiceServicer):
 
     async def Invoke(self, request: Any, context: Any) -> Any:
         self.seen.append((request, serving()))
-        self.at_once += 1
+        call = object()
+        self._under_way.add(call)
         self.most_at_once = max(self.most_at_once, self.at_once)
         self.arrived.set()
         try:
@@ -75,7 +82,7 @@ class Executor(executor_service_pb2_grpc.ExecutorServiceServicer):
             self.canceled.set()
             raise
         finally:
-            self.at_once -= 1
+            self._under_way.discard(call)
         result = ResultEnvelope(status=RESULT_STATUS_SUCCEEDED, structured_content=request.arguments)
         return executor_service_pb2.InvokeResponse(result=result)
 
