@@ -46,6 +46,8 @@ def parse_event_id(text: str, digest: str) -> StreamEventId:
     except (msgspec.MsgspecError, binascii.Error, ValueError):
         event = None
     if event is None or event.call_digest != digest:
-        violation = Violation(HEADER, "form", "must be the id of an event of this very call; leave it out to call anew")
+        violation = Violation(
+            HEADER, "form", "must be the id of an event of this call; leave it out to start a new call"
+        )
         raise MeshError(Reason.INVALID_REQUEST, violations=[violation])
     return event
