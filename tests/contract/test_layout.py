@@ -95,7 +95,7 @@ DOCUMENTS = [
     "README.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
-    "SECURITY.md",
+    "docs/SECURITY.md",
     "docs/concepts.md",
     "docs/operations.md",
     "docs/audit.md",
