@@ -158,6 +158,8 @@ def _sandboxes(mesh: Mesh) -> dict[str, str]:
         "TOOLMESH_TOOL_PACKS": settings.tool_packs,
         "TOOLMESH_VOLUMES": volumes,
         "TOOLMESH_RUNSC": settings.runsc,
+        "TOOLMESH_SANDBOX_CGROUPS": settings.sandbox_cgroups,
+        "TOOLMESH_SANDBOX_CGROUP_PARENT": settings.sandbox_cgroup_parent,
         "TOOLMESH_EGRESS_INTERNAL": settings.egress_internal,
         "TOOLMESH_HOOKS": settings.hooks,
     }

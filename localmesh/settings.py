@@ -44,6 +44,9 @@ class Settings:
     reports."""
     runsc: str = ""
     """gVisor's program; empty for the one that `make gvisor` built, else the one on the PATH."""
+    sandbox_cgroups: str = ""
+    """Whether cgroups limit sandboxes: `required`, `preferred` or `off`; empty for the executor's default."""
+    sandbox_cgroup_parent: str = ""
     egress_internal: str = ""
     hooks: str = ""
     approval_rules: str = ""
@@ -144,6 +147,8 @@ VARIABLES: dict[str, tuple[str, Callable[[str], Any]]] = {
     "TOOLMESH_TOOL_PACKS": ("tool_packs", _places),
     "TOOLMESH_VOLUMES": ("volumes", _named_places),
     "TOOLMESH_RUNSC": ("runsc", _place),
+    "TOOLMESH_SANDBOX_CGROUPS": ("sandbox_cgroups", one_of("required", "preferred", "off")),
+    "TOOLMESH_SANDBOX_CGROUP_PARENT": ("sandbox_cgroup_parent", str),
     "TOOLMESH_EGRESS_INTERNAL": ("egress_internal", str),
     "TOOLMESH_HOOKS": ("hooks", _place),
     "TOOLMESH_CONSOLE_OIDC_ISSUER": ("console_oidc_issuer", str),

@@ -14,7 +14,7 @@ from localmesh.exit_codes import WRONG_USAGE
 from localmesh.ports import replica_name
 from localmesh.process.child import Launch, describe_exit, run_to_end
 from localmesh.process.part import Part, PartError
-from localmesh.process.probes import http_answers
+from localmesh.process.probes import http_answers, http_request
 from localmesh.settings import AUDIENCE, ISSUER, LOOPBACK, ROOT, TRUST_DOMAIN, Settings, inherited_environment
 from localmesh.state.pki import Pki
 
@@ -62,11 +62,16 @@ def service_part(plan: ServicePlan, ports: Mapping[str, int], pki: Pki, settings
     async def probe() -> bool:
         return await http_answers(ops, "/readyz")
 
+    async def detail() -> str:
+        _, body = await http_request(ops, "GET", "/readyz")
+        return body.decode("utf-8", "replace").partition("\n")[2]
+
     return Part(
         name=plan.part,
         launch=Launch(_command(f"services.{plan.name}"), ROOT, environment),
         initialize=migrate,
         probe=probe,
+        detail=detail,
         address=f"{LOOPBACK}:{ports[plan.part]}",
         ops=f"{LOOPBACK}:{ops}",
         after=plan.after,

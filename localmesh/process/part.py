@@ -23,6 +23,11 @@ async def no_op() -> None:
     """A step that does nothing."""
 
 
+async def no_detail() -> str:
+    """Says nothing about a part."""
+    return ""
+
+
 @dataclass(frozen=True)
 class Part:
     """One process of the mesh: how it starts, when it is ready, how it stops."""
@@ -33,6 +38,8 @@ class Part:
     """True once the part does its work. May raise OSError while the port is closed."""
     address: str
     ops: str | None = None
+    detail: Callable[[], Awaitable[str]] = no_detail
+    """What the part says of itself, in lines for operators. May raise OSError while the port is closed."""
     after: tuple[str, ...] = ()
     """The parts that must be ready before this one is started for the first time."""
     initialize: Callable[[], Awaitable[None]] = no_op

@@ -71,10 +71,13 @@ def with_memory(document: Document) -> Document:
 
 
 async def with_readiness(document: Document, state: State) -> Document:
-    """Returns the document with each part's current readiness."""
+    """Returns the document with each part's current readiness and what it says of itself."""
     parts = {part.name: part for part in load(document["composition"])(_rebuilt(document["ports"], state))}
     answers = await asyncio.gather(*(_answers(parts[entry["name"]]) for entry in document["services"]))
-    services = [{**entry, "ready": ready} for entry, ready in zip(document["services"], answers, strict=True)]
+    services = [
+        {**entry, "ready": ready, "detail": detail}
+        for entry, (ready, detail) in zip(document["services"], answers, strict=True)
+    ]
     return {**document, "services": services}
 
 
@@ -83,11 +86,11 @@ def _rebuilt(ports: Mapping[str, int], state: State) -> Mesh:
     return Mesh(state, ports, read_secrets(state), Pki(state.pki), Settings(), RunAs.OURSELVES)
 
 
-async def _answers(part: Part) -> bool:
+async def _answers(part: Part) -> tuple[bool, list[str]]:
     try:
-        return await part.probe()
+        return await part.probe(), (await part.detail()).splitlines()
     except OSError:
-        return False
+        return False, []
 
 
 def _identity(pki: Pki, name: str) -> dict[str, str]:

@@ -102,12 +102,14 @@ def test_paths_begin_where_the_person_is(monkeypatch: pytest.MonkeyPatch, tmp_pa
             "TOOLMESH_TRUSTED_ISSUERS": "./issuers.json",
             "TOOLMESH_DID_RESOLVER": "dids",
             "TOOLMESH_RUNSC": "~/runsc",
+            "TOOLMESH_SANDBOX_CGROUPS": "required",
             "TOOLMESH_TOOL_PACKS": "packs, /elsewhere",
             "TOOLMESH_VOLUMES": "reports=out,other=/srv/other",
         }
     )
     assert (chosen.hooks, chosen.trusted_issuers) == (f"{tmp_path}/hooks.json", f"{tmp_path}/issuers.json")
     assert (chosen.did_resolver, chosen.runsc) == (f"{tmp_path}/dids", f"{tmp_path}/home/runsc")
+    assert chosen.sandbox_cgroups == "required"
     assert chosen.tool_packs == f"{tmp_path}/packs,/elsewhere"
     assert chosen.volumes == f"reports={tmp_path}/out,other=/srv/other"
     address = "https://resolver.example/1.0"

@@ -30,6 +30,9 @@ def table(document: dict[str, Any]) -> str:
     console = Console(file=io.StringIO(), width=110, highlight=False)
     console.print(rows)
     console.print(_totals(document))
+    for entry in document["services"]:
+        for line in entry.get("detail", ()):
+            console.print(f"{entry['name']}: {line}", markup=False, soft_wrap=True)
     return str(console.file.getvalue()).rstrip()  # type: ignore[attr-defined]
 
 

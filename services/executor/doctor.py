@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from datetime import date, datetime, timedelta
 from pathlib import Path
 
+from services.executor.adapters.sandbox.bounds import bounds_with
 from services.executor.adapters.sandbox.bubblewrap.sandbox import BubblewrapSandbox
 from services.executor.adapters.sandbox.gvisor.runsc import BUILT, HOW_TO_GET, find_runsc
 from services.executor.adapters.sandbox.gvisor.sandbox import GvisorSandbox
@@ -76,10 +77,7 @@ def check_cgroups() -> DoctorCheck:
     policy = _cgroup_policy()
     hierarchy = CgroupHierarchy.for_policy("doctor", policy)
     hierarchy.close()
-    # Without cgroups memory is measured and rlimits bound processes; nothing bounds the CPU share.
-    weaker = {"memory": "watch", "pids": "rlimits", "cpu": "none"}
-    bounds = {name: bound if name in hierarchy.missing else "groups" for name, bound in weaker.items()}
-    detail = f"memory: {bounds['memory']}, processes: {bounds['pids']}, CPU share: {bounds['cpu']}"
+    detail = str(bounds_with(hierarchy.parents))
     if not hierarchy.missing:
         return DoctorCheck("cgroups", OK, detail)
     advice = (

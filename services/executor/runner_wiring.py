@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import grpc.aio
@@ -37,6 +37,8 @@ class Runners:
     commits: CommitLog
     """The committed changes of sandboxed runs, by volume."""
     announcer: RunnerAnnouncer
+    describe: Callable[[], str]
+    """A line for operators per sandbox: what keeps its limits, or why it cannot be used."""
     resources: Sequence[Resource]
 
 
@@ -59,6 +61,7 @@ def build_runners(
         DispatchingRunner({"builtin": builtin, "http": http.runner, **upstreams.runners, **sandboxed.by_kind}),
         sandboxed.volumes,
         announcer,
+        sandboxed.environment.tiers.describe,
         [
             Resource(sandboxed.start, sandboxed.stop),
             *http.resources,

@@ -141,6 +141,7 @@ def compose(
             Resource(announcer.wait),
             *jobs.runner,
         ],
+        ready_detail=runners.describe,
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from libs.common.runtime.ops import OpsServer
+from libs.common.runtime.settings import Address
 from localmesh.parts.service import ServicePlan, service_part
 from localmesh.ports import USUAL_PORTS
 from localmesh.process.part import PartError
@@ -27,3 +29,14 @@ async def test_a_migration_that_fails_is_the_services_failure_and_shows_no_passw
 async def test_a_service_without_a_database_migrates_nothing(state: State) -> None:
     part = service_part(ServicePlan("gateway", ()), USUAL_PORTS, Pki(state.pki), Settings())
     await part.initialize()
+
+
+async def test_a_service_says_of_itself_what_its_readiness_adds(state: State) -> None:
+    ops = OpsServer(Address("127.0.0.1", 0), lambda: True, lambda: "process/bubblewrap: memory: groups\n")
+    ops.start()
+    try:
+        ports = {**USUAL_PORTS, "executor-ops": ops.port}
+        part = service_part(ServicePlan("executor", ()), ports, Pki(state.pki), Settings())
+        assert await part.detail() == "process/bubblewrap: memory: groups\n"
+    finally:
+        ops.stop()

@@ -10,6 +10,7 @@ from prometheus_client import Counter, Histogram
 from libs.common.errors import MeshError, Reason
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.metrics import SECONDS
+from services.executor.adapters.sandbox.bounds import Bounds
 from services.executor.adapters.sandbox.port import Plan, Sandbox, SandboxedProcess
 from services.executor.domain.errors import execution_failed
 from services.executor.domain.model import RunRequest, RunResult
@@ -118,6 +119,10 @@ class ThrottledSandbox:
     def unavailable_reason(self) -> str:
         """Ask the wrapped sandbox."""
         return self._sandbox.unavailable_reason()
+
+    def bounds(self) -> Bounds | None:
+        """Ask the wrapped sandbox."""
+        return self._sandbox.bounds()
 
     async def start(self, plan: Plan) -> SandboxedProcess:
         """Start a process once a start slot is free."""

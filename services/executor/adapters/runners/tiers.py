@@ -22,15 +22,23 @@ class Tiers:
 
     def __init__(self, sandboxes: Mapping[str, Sandbox]) -> None:
         self._sandboxes = dict(sandboxes)
+        self._reasons: dict[str, str] = {}
+        """Why each probed sandbox cannot be used; empty if it can."""
 
     def probe(self) -> None:
         """Check each sandbox, which caches the result. Blocking: run it in a thread."""
-        for sandbox in self._sandboxes.values():
-            sandbox.unavailable_reason()
+        for tier, sandbox in self._sandboxes.items():
+            self._reasons[tier] = sandbox.unavailable_reason()
 
     def available(self) -> tuple[str, ...]:
         """Return the tiers that work on this machine. Blocking while they have not been probed."""
-        return tuple(tier for tier, sandbox in self._sandboxes.items() if not sandbox.unavailable_reason())
+        self.probe()
+        return tuple(tier for tier, reason in self._reasons.items() if not reason)
+
+    def describe(self) -> str:
+        """Return a line for operators per sandbox: what keeps the limits of its processes, or why it cannot be used.
+        Never blocks."""
+        return "".join(f"{sandbox.name}: {self._state(tier)}\n" for tier, sandbox in self._sandboxes.items())
 
     def find(self, tool: Tool) -> Sandbox | None:
         """Return the sandbox for a tool; None if no available one is strong enough."""
@@ -59,6 +67,11 @@ class Tiers:
                 tier, wanted.unavailable_reason() if wanted else f"this executor has no sandbox of the tier {tier}"
             )
         return sandbox
+
+    def _state(self, tier: str) -> str:
+        if tier not in self._reasons:
+            return "not probed yet"
+        return self._reasons[tier] or str(self._sandboxes[tier].bounds() or "closed")
 
     async def close(self) -> None:
         """Close every sandbox and kill the processes that still run in it."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
+from services.executor.adapters.sandbox.bounds import Bounds
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -130,6 +132,11 @@ class Sandbox(Protocol):
 
     def unavailable_reason(self) -> str:
         """Return one sentence why it cannot be used on this machine; empty if it can."""
+        ...
+
+    def bounds(self) -> Bounds | None:
+        """Return what keeps the limits of its processes; None before it was probed and where it cannot be used. Never
+        blocks."""
         ...
 
     async def start(self, plan: Plan) -> SandboxedProcess:

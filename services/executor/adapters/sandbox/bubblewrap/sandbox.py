@@ -13,6 +13,7 @@ import asyncio
 import os
 import threading
 
+from services.executor.adapters.sandbox.bounds import Bounds, bounds_with
 from services.executor.adapters.sandbox.bubblewrap.environment import (
     BubblewrapEnvironment,
     prepare_environment,
@@ -59,6 +60,11 @@ class BubblewrapSandbox:
                 except EnvironmentUnavailableError as error:
                     self._unavailable = str(error)
             return self._unavailable
+
+    def bounds(self) -> Bounds | None:
+        """Return what keeps the limits of its processes; None before it was probed and where it cannot be used."""
+        environment = self._environment
+        return None if self._unavailable != "" or environment is None else bounds_with(environment.hierarchy.parents)
 
     async def start(self, plan: Plan) -> SandboxedProcess:
         """Start a process. Raises SANDBOX_UNAVAILABLE if the plan cannot be enforced in full."""

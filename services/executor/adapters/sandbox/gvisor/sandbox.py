@@ -16,6 +16,7 @@ import subprocess
 import threading
 from pathlib import Path
 
+from services.executor.adapters.sandbox.bounds import Bounds, bounds_with
 from services.executor.adapters.sandbox.gvisor.container import GvisorContainer, StartedContainer
 from services.executor.adapters.sandbox.gvisor.environment import (
     OVERHEAD_BYTES,
@@ -60,6 +61,11 @@ class GvisorSandbox:
                 except EnvironmentUnavailableError as error:
                     self._unavailable = str(error)
             return self._unavailable
+
+    def bounds(self) -> Bounds | None:
+        """Return what keeps the limits of its processes; None before it was probed and where it cannot be used."""
+        environment = self._environment
+        return None if self._unavailable != "" or environment is None else bounds_with(environment.hierarchy.parents)
 
     async def start(self, plan: Plan) -> SandboxedProcess:
         """Start a process. Raises SANDBOX_UNAVAILABLE if the plan cannot be enforced in full."""

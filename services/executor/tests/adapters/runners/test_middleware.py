@@ -12,6 +12,7 @@ from prometheus_client import REGISTRY
 from libs.common.errors import MeshError, Reason
 from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.middleware import ErrorMappingRunner, MetricsRunner, ThrottledSandbox
+from services.executor.adapters.sandbox.bounds import Bounds, bounds_with
 from services.executor.adapters.sandbox.port import Plan, SandboxedProcess
 from services.executor.domain.model import RunRequest, RunResult
 from services.executor.domain.run_errors import out_of_memory
@@ -100,6 +101,9 @@ class SlowSandbox:
     def unavailable_reason(self) -> str:
         return "never"
 
+    def bounds(self) -> Bounds:
+        return bounds_with(())
+
     async def start(self, plan: Plan) -> SandboxedProcess:
         self.starting += 1
         self.most = max(self.most, self.starting)
@@ -115,6 +119,7 @@ async def test_concurrent_process_starts_are_bounded() -> None:
     sandbox = SlowSandbox()
     paced = ThrottledSandbox(sandbox, 2)
     assert (paced.name, paced.unavailable_reason()) == ("process/slow", "never")
+    assert paced.bounds() == bounds_with(())
     starts = [asyncio.create_task(paced.start(Plan(("x",)))) for _ in range(6)]
     for _ in range(10):
         await asyncio.sleep(0)

@@ -8,6 +8,7 @@ import pytest
 
 from libs.common.errors import MeshError, Reason
 from services.executor.adapters.runners.tiers import Tiers
+from services.executor.adapters.sandbox.bounds import Bounds, bounds_with
 from services.executor.adapters.sandbox.port import Plan, SandboxedProcess
 from services.executor.tests.packing import confined, python_tool
 
@@ -22,6 +23,9 @@ class Claimed:
 
     def unavailable_reason(self) -> str:
         return self._missing
+
+    def bounds(self) -> Bounds | None:
+        return None if self._missing else bounds_with({"memory"})
 
     async def start(self, plan: Plan) -> SandboxedProcess:
         raise AssertionError("choosing a sandbox starts nothing")
@@ -66,3 +70,10 @@ async def test_close_closes_every_sandbox() -> None:
     await Tiers({"process": one, "kernel": other}).close()
     assert one.closed
     assert other.closed
+
+
+def test_the_description_names_the_bounds_of_each_sandbox_or_what_is_missing() -> None:
+    here = Tiers({"process": PROCESS, "kernel": Claimed("kernel/b", "runsc is not installed")})
+    assert here.describe() == "process/a: not probed yet\nkernel/b: not probed yet\n"
+    here.probe()
+    assert here.describe() == f"process/a: {bounds_with({'memory'})}\nkernel/b: runsc is not installed\n"
