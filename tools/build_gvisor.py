@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 PINS = Path(__file__).resolve().parent / "gvisor"
@@ -53,6 +54,12 @@ def pinned_version() -> str:
     found = re.search(rf"^\s*{re.escape(_MODULE)} (\S+)", (PINS / "go.mod").read_text(), re.MULTILINE)
     assert found is not None
     return found[1]
+
+
+def age_of(version: str) -> timedelta:
+    """Return how long ago the last change of a version of gVisor's module was made."""
+    moment = version.split("-")[1]
+    return datetime.now(UTC) - datetime.strptime(moment, "%Y%m%d%H%M%S").replace(tzinfo=UTC)
 
 
 def pinned_digest(machine: str) -> str:
@@ -159,7 +166,10 @@ def main() -> int:
         print(f"usage: {sys.argv[0]} FOLDER", file=sys.stderr)
         return 2
     try:
-        print(f"gVisor {pinned_version()} (built once; some minutes)", flush=True)
+        print(
+            f"gVisor {pinned_version()}, {age_of(pinned_version()).days} days old (built once; some minutes)",
+            flush=True,
+        )
         print(f"gVisor is in {build(Path(sys.argv[1]))}")
     except (BuildError, OSError) as error:
         print(error, file=sys.stderr)

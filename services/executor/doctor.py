@@ -30,7 +30,7 @@ from services.executor.adapters.sandbox.seccomp import bpf
 OK, WARN, FAIL = "ok", "warn", "fail"
 _ACTIONS = Path("/proc/sys/kernel/seccomp/actions_avail")
 _DATE = re.compile(r"(?<!\d)20\d{6}")
-_MAX_AGE = timedelta(days=365)
+_MAX_AGE = timedelta(days=90)
 _OLD_GVISOR = (
     "Old releases have known vulnerabilities. Run `make gvisor` of a current Toolmesh and leave TOOLMESH_RUNSC empty, "
     "or name a current release with TOOLMESH_RUNSC."
@@ -110,12 +110,12 @@ def check_gvisor() -> DoctorCheck:
         return DoctorCheck("sandbox:gvisor", WARN, detail, f"Name another, or none for {find_runsc(None) or BUILT}.")
     if program is None:
         return DoctorCheck("sandbox:gvisor", WARN, "not found; tools that demand it are refused", _sentence(HOW_TO_GET))
-    reason = asyncio.run(_probe(GvisorSandbox("doctor", cgroups=_cgroup_policy(), runsc=program)))
+    reason, platform_name = asyncio.run(_probe_gvisor(program))
     if reason:
         return DoctorCheck("sandbox:gvisor", WARN, _sentence(reason), "Tools that demand it are refused here.")
     version = _version(program)
     released = release_date(version)
-    detail = f"works: {version} at {program}, {_age(released)}"
+    detail = f"works: {version} at {program}, {_age(released)}, platform {platform_name}"
     if released is None or date.today() - released > _MAX_AGE:  # noqa: DTZ011
         return DoctorCheck("sandbox:gvisor", WARN, detail, _OLD_GVISOR)
     return DoctorCheck("sandbox:gvisor", OK, detail)
@@ -156,6 +156,15 @@ def _cgroup_policy() -> CgroupPolicy:
 async def _probe(sandbox: Sandbox) -> str:
     try:
         return await asyncio.to_thread(sandbox.unavailable_reason)
+    finally:
+        await sandbox.close()
+
+
+async def _probe_gvisor(program: Path) -> tuple[str, str]:
+    sandbox = GvisorSandbox("doctor", cgroups=_cgroup_policy(), runsc=program)
+    try:
+        reason = await asyncio.to_thread(sandbox.unavailable_reason)
+        return reason, sandbox.platform
     finally:
         await sandbox.close()
 

@@ -6,6 +6,7 @@ import hashlib
 import re
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from services.executor.adapters.sandbox.gvisor.runsc import BUILT
 from services.executor.doctor import release_date
 from tools import build_gvisor
-from tools.build_gvisor import GO_MACHINES, PINS, BuildError, build, pinned_digest, pinned_version
+from tools.build_gvisor import GO_MACHINES, PINS, BuildError, age_of, build, pinned_digest, pinned_version
 
 PROGRAM = b"a program"
 MACHINE = "x86_64"
@@ -81,7 +82,9 @@ def test_gvisor_runs_on_linux_on_two_machines(tmp_path: Path) -> None:
 def test_everything_is_pinned_for_both_machines() -> None:
     assert {machine: len(pinned_digest(machine)) for machine in GO_MACHINES} == dict.fromkeys(GO_MACHINES, 64)
     assert (PINS / "toolchain.lock").read_text().count("--hash=sha256:") == len(GO_MACHINES)
-    assert release_date(pinned_version()) is not None
+    released = release_date(pinned_version())
+    assert released is not None
+    assert abs(datetime.now(UTC).date() - age_of(pinned_version()) - released) <= timedelta(days=1)
     modules = re.findall(r"^\t(\S+ \S+)", (PINS / "go.mod").read_text(), re.MULTILINE)
     sums = {line.rpartition(" ")[0] for line in (PINS / "go.sum").read_text().splitlines()}
     assert modules

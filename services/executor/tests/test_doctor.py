@@ -94,9 +94,11 @@ def test_the_release_of_gvisor_is_in_its_version(version: str, released: date | 
     assert doctor.release_date(version) == released
 
 
-@pytest.mark.parametrize(("days", "status"), [(30, "ok"), (400, "warn")])
+@pytest.mark.parametrize(("days", "status"), [(30, "ok"), (100, "warn")])
 def test_an_old_gvisor_is_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, days: int, status: str) -> None:
     class Working(doctor.GvisorSandbox):  # type: ignore[misc, name-defined]
+        platform = "systrap"
+
         def unavailable_reason(self) -> str:
             return ""
 
@@ -109,6 +111,7 @@ def test_an_old_gvisor_is_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     result = doctor.check_gvisor()
     assert (result.status, bool(result.advice)) == (status, status == "warn")
     assert str(program) in result.detail
+    assert "platform systrap" in result.detail
 
 
 def test_a_named_program_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

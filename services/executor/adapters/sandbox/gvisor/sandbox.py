@@ -62,6 +62,12 @@ class GvisorSandbox:
                     self._unavailable = str(error)
             return self._unavailable
 
+    @property
+    def platform(self) -> str:
+        """Return how gVisor intercepts system calls, such as `systrap`; empty before it was probed and where it cannot
+        be used."""
+        return "" if self._environment is None else self._environment.runsc.platform
+
     def bounds(self) -> Bounds | None:
         """Return what keeps the limits of its processes; None before it was probed and where it cannot be used."""
         environment = self._environment

@@ -207,6 +207,18 @@ async def test_a_runsc_that_fails_the_probe_is_not_used(tmp_path: Path) -> None:
     await sandbox.close()
 
 
+@pytest.mark.parametrize(("refused", "chosen"), [("none", "systrap"), ("systrap", "ptrace")])
+async def test_the_fastest_platform_that_works_is_used(tmp_path: Path, refused: str, chosen: str) -> None:
+    program = tmp_path / "runsc"
+    program.write_text(f'#!/bin/sh\ncase "$*" in *--platform={refused}*) exit 1;; esac\n')
+    program.chmod(0o755)
+    sandbox = GvisorSandbox(runsc=program)
+    assert sandbox.platform == ""
+    assert sandbox.unavailable_reason() == ""
+    assert sandbox.platform == chosen
+    await sandbox.close()
+
+
 EXECUTOR = f"""
 import asyncio, os
 from services.executor.adapters.sandbox.gvisor.sandbox import GvisorSandbox

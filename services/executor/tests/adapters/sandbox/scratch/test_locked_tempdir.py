@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from services.executor.adapters.sandbox.scratch.locked_tempdir import LockedTempDir
 
 MAKE = (
@@ -15,6 +17,24 @@ MAKE = (
 )
 NEST = "import os\nfor _ in range(1500): os.mkdir('d'); os.chdir('d')"
 HOLD = MAKE + "made = LockedTempDir('test', within=Path(sys.argv[1]))\nprint(made.path, flush=True)\nsys.stdin.read()"
+
+LEAVE = MAKE + "print(LockedTempDir('test', within=Path(sys.argv[1])).path)"
+SWEEP_MOUNT = (
+    MAKE
+    + """
+from services.executor.adapters.sandbox.launcher import syscalls
+within, left = Path(sys.argv[1]), Path(sys.argv[2])
+# The mount is seen by this process alone and ends with it.
+syscalls.own_mount_namespace()
+mounted = left / "a state" / "null-netns"
+mounted.parent.mkdir()
+mounted.touch()
+syscalls.bind_mount("/dev/null", str(mounted))
+assert left.name in Path("/proc/self/mountinfo").read_text()
+LockedTempDir("test", within=within).remove()
+assert not left.exists()
+"""
+)
 
 
 def _holder(within: Path) -> tuple[subprocess.Popen[str], Path]:
@@ -58,6 +78,27 @@ def test_a_deeply_nested_stale_tempdir_is_removed(tmp_path: Path) -> None:
     killed.communicate()
     LockedTempDir("test", within=tmp_path).remove()
     assert not left.exists()
+
+
+@pytest.mark.parametrize("left_behind", ["lock", "everything"])
+def test_a_process_killed_while_it_creates_or_removes_its_tempdir_leaves_none(tmp_path: Path, left_behind: str) -> None:
+    killed, left = _holder(tmp_path)
+    (left / "lock").unlink()
+    if left_behind == "lock":
+        (left / "lock.making").touch()
+    LockedTempDir("test", within=tmp_path).remove()
+    assert left.exists()
+    killed.kill()
+    killed.communicate()
+    LockedTempDir("test", within=tmp_path).remove()
+    assert not left.exists()
+
+
+def test_what_a_killed_process_left_mounted_is_unmounted(tmp_path: Path) -> None:
+    leave = [sys.executable, "-c", LEAVE, str(tmp_path)]
+    left = subprocess.run(leave, capture_output=True, text=True, check=True).stdout.strip()
+    subprocess.run([sys.executable, "-c", SWEEP_MOUNT, str(tmp_path), left], check=True)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_other_directories_are_kept(tmp_path: Path) -> None:
