@@ -160,6 +160,7 @@ def _sandboxes(mesh: Mesh) -> dict[str, str]:
         "TOOLMESH_RUNSC": settings.runsc,
         "TOOLMESH_SANDBOX_CGROUPS": settings.sandbox_cgroups,
         "TOOLMESH_SANDBOX_CGROUP_PARENT": settings.sandbox_cgroup_parent,
+        "TOOLMESH_SANDBOX_FOLDERS": settings.sandbox_folders,
         "TOOLMESH_EGRESS_INTERNAL": settings.egress_internal,
         "TOOLMESH_HOOKS": settings.hooks,
     }

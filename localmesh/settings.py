@@ -47,6 +47,7 @@ class Settings:
     sandbox_cgroups: str = ""
     """Whether cgroups limit sandboxes: `required`, `preferred` or `off`; empty for the executor's default."""
     sandbox_cgroup_parent: str = ""
+    sandbox_folders: str = ""
     egress_internal: str = ""
     hooks: str = ""
     approval_rules: str = ""
@@ -149,6 +150,7 @@ VARIABLES: dict[str, tuple[str, Callable[[str], Any]]] = {
     "TOOLMESH_RUNSC": ("runsc", _place),
     "TOOLMESH_SANDBOX_CGROUPS": ("sandbox_cgroups", one_of("required", "preferred", "off")),
     "TOOLMESH_SANDBOX_CGROUP_PARENT": ("sandbox_cgroup_parent", str),
+    "TOOLMESH_SANDBOX_FOLDERS": ("sandbox_folders", _places),
     "TOOLMESH_EGRESS_INTERNAL": ("egress_internal", str),
     "TOOLMESH_HOOKS": ("hooks", _place),
     "TOOLMESH_CONSOLE_OIDC_ISSUER": ("console_oidc_issuer", str),

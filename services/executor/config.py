@@ -173,6 +173,11 @@ class Settings(ProcessSettings):
         description="Control group below which sandboxes get theirs, delegated to this user: `tools` is below the"
         " executor's own, `/system.slice/tools` a path from the root. Default: the executor's own.",
     )
+    sandbox_folders: Folders = Field(
+        (),
+        description="Folders that every sandbox shows read-only, beside programs and libraries of the system: what a"
+        " program of `/usr/bin` needs, such as `/usr/lib/jvm`.",
+    )
     tool_concurrency: int = Field(
         16, ge=1, le=10_000, description="Concurrent calls of one tool whose manifest sets no limit."
     )

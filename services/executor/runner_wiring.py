@@ -75,8 +75,8 @@ def build_sandboxed_runners(settings: Settings, log: Log, heavy_work: HeavyWork)
     """Build the runners of untrusted tools."""
     instance, cgroups = instance_id(settings), CgroupPolicy(settings.sandbox_cgroups, settings.sandbox_cgroup_parent)
     sandboxes: dict[str, Sandbox] = {
-        "process": BubblewrapSandbox(instance, cgroups=cgroups),
-        "kernel": GvisorSandbox(instance, cgroups=cgroups, runsc=settings.runsc),
+        "process": BubblewrapSandbox(instance, cgroups=cgroups, folders=settings.sandbox_folders),
+        "kernel": GvisorSandbox(instance, cgroups=cgroups, runsc=settings.runsc, folders=settings.sandbox_folders),
     }
     # One tenant has at most half of the workers, so that others are never without.
     workers = PoolLimits(

@@ -12,6 +12,8 @@ from pathlib import Path
 
 _SECONDS = 600
 _READABLE, _ENTERABLE = 0o444, 0o555
+# Of /usr a sandbox shows programs, libraries and the standard libraries of its interpreters.
+_SHOWN = ("/usr/bin", "/usr/sbin")
 
 
 class InstallError(Exception):
@@ -62,5 +64,5 @@ def make_read_only(folder: Path) -> None:
 
 
 def needs_mount(path: Path) -> bool:
-    """Return whether a sandbox does not see a path by itself."""
-    return not path.is_relative_to("/usr")
+    """Return whether a sandbox does not see a program or a prefix by itself."""
+    return path != Path("/usr") and not any(path.is_relative_to(folder) for folder in _SHOWN)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,15 +39,15 @@ class BubblewrapEnvironment:
         self.folder.remove()
 
 
-def prepare_environment(instance: str, cgroups: CgroupPolicy) -> BubblewrapEnvironment:
-    """Prepare the environment. Raises EnvironmentUnavailableError."""
+def prepare_environment(instance: str, cgroups: CgroupPolicy, folders: Sequence[Path] = ()) -> BubblewrapEnvironment:
+    """Prepare the environment; sandboxes show further `folders`. Raises EnvironmentUnavailableError."""
     bwrap = _find_bwrap()
     hierarchy = CgroupHierarchy.for_policy(instance, cgroups)
     filters = _compile_filters(hierarchy)
     folder = LockedTempDir("sandbox", mode=0o711, within=_traversable_parent())
     stage = folder.path / "stage"
     stage.mkdir(mode=0o711)
-    layout = build_rootfs(folder.path)
+    layout = build_rootfs(folder.path, folders)
     config = {
         "bwrap": str(bwrap),
         "bwrap_home": str(bwrap.parents[2]),

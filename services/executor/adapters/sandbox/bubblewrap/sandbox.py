@@ -12,6 +12,8 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from collections.abc import Sequence
+from pathlib import Path
 
 from services.executor.adapters.sandbox.bounds import Bounds, bounds_with
 from services.executor.adapters.sandbox.bubblewrap.environment import (
@@ -37,8 +39,11 @@ from services.executor.domain import run_errors
 class BubblewrapSandbox:
     """Implements Sandbox with bubblewrap. Prepares its environment and launcher on first use."""
 
-    def __init__(self, instance: str = "local", *, cgroups: CgroupPolicy = PREFERRED) -> None:
-        self._instance, self._cgroups = instance, cgroups
+    def __init__(
+        self, instance: str = "local", *, cgroups: CgroupPolicy = PREFERRED, folders: Sequence[Path] = ()
+    ) -> None:
+        """`folders` are shown in addition to the root file system."""
+        self._instance, self._cgroups, self._folders = instance, cgroups, folders
         self._preparing = threading.RLock()
         self._environment: BubblewrapEnvironment | None = None
         self._unavailable: str | None = None
@@ -125,7 +130,7 @@ class BubblewrapSandbox:
     def _prepare_once(self) -> BubblewrapEnvironment:
         with self._preparing:
             if self._environment is None:
-                self._environment = prepare_environment(self._instance, self._cgroups)
+                self._environment = prepare_environment(self._instance, self._cgroups, self._folders)
             return self._environment
 
 

@@ -8,6 +8,7 @@ import secrets
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,15 +116,18 @@ class GvisorEnvironment:
         )
 
 
-def prepare_environment(instance: str, cgroups: CgroupPolicy, runsc: Path | None) -> GvisorEnvironment:
-    """Prepare the environment and probe it with one container. Raises EnvironmentUnavailableError."""
+def prepare_environment(
+    instance: str, cgroups: CgroupPolicy, runsc: Path | None, folders: Sequence[Path] = ()
+) -> GvisorEnvironment:
+    """Prepare the environment and probe it with one container; containers show further `folders`. Raises
+    EnvironmentUnavailableError."""
     program = find_runsc(runsc)
     if program is None:
         raise EnvironmentUnavailableError(HOW_TO_GET)
     folder = LockedTempDir("gvisor", within=Path("/run") if os.geteuid() == 0 and os.access("/run", os.W_OK) else None)
     hierarchy = CgroupHierarchy.for_policy(instance, cgroups)
     try:
-        rootfs = build_rootfs(folder.path)
+        rootfs = build_rootfs(folder.path, folders)
         if cgroups.mode == "required" and hierarchy.missing:
             lacking = ", ".join(sorted(hierarchy.missing))
             raise EnvironmentUnavailableError(

@@ -14,6 +14,7 @@ import asyncio
 import os
 import subprocess
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 from services.executor.adapters.sandbox.bounds import Bounds, bounds_with
@@ -36,9 +37,15 @@ class GvisorSandbox:
     """Implements Sandbox with gVisor. Prepares its environment on first use."""
 
     def __init__(
-        self, instance: str = "local", *, cgroups: CgroupPolicy = PREFERRED, runsc: Path | None = None
+        self,
+        instance: str = "local",
+        *,
+        cgroups: CgroupPolicy = PREFERRED,
+        runsc: Path | None = None,
+        folders: Sequence[Path] = (),
     ) -> None:
-        self._instance, self._cgroups, self._runsc = instance, cgroups, runsc
+        """`folders` are shown in addition to the root file system."""
+        self._instance, self._cgroups, self._runsc, self._folders = instance, cgroups, runsc, folders
         self._preparing = threading.Lock()
         self._environment: GvisorEnvironment | None = None
         self._unavailable: str | None = None
@@ -56,7 +63,7 @@ class GvisorSandbox:
         with self._preparing:
             if self._unavailable is None:
                 try:
-                    self._environment = prepare_environment(self._instance, self._cgroups, self._runsc)
+                    self._environment = prepare_environment(self._instance, self._cgroups, self._runsc, self._folders)
                     self._unavailable = ""
                 except EnvironmentUnavailableError as error:
                     self._unavailable = str(error)

@@ -198,7 +198,7 @@ async def test_standard_streams_can_be_opened_by_name(bubblewrap: BubblewrapSand
     "plan",
     [
         Plan(("/bin/true",), readable=(("/not/there", "/in"),)),
-        Plan(("/bin/true",), readable=(("/usr", "/usr/not/possible"),)),
+        Plan(("/bin/true",), readable=(("/usr", "/usr/bin/not/possible"),)),
         Plan(("/bin/true",), environment={"A": "x\0--bind\0/\0/tmp"}),
         Plan(("/bin/true", "a\0b")),
         Plan(("/bin/true",), environment={"A": "\ud800"}),
