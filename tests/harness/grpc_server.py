@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import grpc
@@ -124,3 +126,25 @@ async def orders_server(
         yield orders, bound
     finally:
         await server.stop(None)
+
+
+@contextmanager
+def orders_process() -> Iterator[int]:
+    """Serve orders in a process of its own, and return the port."""
+    with subprocess.Popen([sys.executable, "-m", __name__], stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        try:
+            yield int(server.stdout.readline())
+        finally:
+            server.kill()
+
+
+async def _serve() -> None:
+    async with orders_server() as (_, port):
+        sys.stdout.write(f"{port}\n")
+        sys.stdout.flush()
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve())

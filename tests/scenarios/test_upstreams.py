@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
@@ -11,8 +10,6 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from queue import Queue
-from threading import Event, Thread
 from typing import Any
 
 import httpx2
@@ -26,7 +23,7 @@ from localmesh.state.pki import Pki
 from services.executor.adapters.sandbox.rootfs import interpreter_path
 from tests.conformance.upstream.server import FixtureServer
 from tests.harness import mcp_server
-from tests.harness.grpc_server import Orders, orders_server
+from tests.harness.grpc_server import orders_process
 from tests.harness.mcp_server import tool as definition
 from tests.harness.mesh import TOOLMESH, Mesh, cli, running_mesh
 from tests.harness.rest_server import document as rest_document
@@ -60,8 +57,9 @@ def view(mesh: Mesh) -> Iterator[str]:
 
 
 @pytest.fixture
-def toolmesh(mesh: Mesh) -> Callable[..., Any]:
-    """Run a command as the operator of the mesh, and return its exit code and its JSON."""
+def toolmesh(mesh: Mesh) -> Iterator[Callable[..., Any]]:
+    """Run a command as the operator of the mesh, and return its exit code and its JSON. What a test that failed has
+    connected is removed after it."""
 
     def run(*arguments: str) -> Any:
         words = [*arguments]
@@ -69,7 +67,10 @@ def toolmesh(mesh: Mesh) -> Callable[..., Any]:
         ran = cli(*words[:split], "--json", *words[split:], state=mesh.state, check=False)
         return ran.returncode, json.loads(ran.stdout)
 
-    return run
+    yield run
+    for upstream in run("upstreams", "list")[1]["upstreams"]:
+        if upstream["id"] != VIEW:
+            run("upstreams", "remove", upstream["id"])
 
 
 def states(document: dict[str, Any]) -> dict[str, str]:
@@ -175,38 +176,23 @@ def test_a_rest_api_is_connected_by_its_document_called_changed_and_accepted(
     assert toolmesh("upstreams", "remove", "library")[0] == 0
 
 
-@pytest.fixture
-def orders() -> Iterator[tuple[Orders, int]]:
-    """A gRPC server in a thread with an event loop of its own."""
-    started: Queue[tuple[Orders, int]] = Queue()
-    ended = Event()
-
-    async def serve() -> None:
-        async with orders_server() as running:
-            started.put(running)
-            await asyncio.to_thread(ended.wait)
-
-    thread = Thread(target=lambda: asyncio.run(serve()), daemon=True)
-    thread.start()
-    yield started.get(timeout=SECONDS)
-    ended.set()
-    thread.join()
-
-
-def test_a_grpc_server_is_connected_and_called(toolmesh: Callable[..., Any], orders: tuple[Orders, int]) -> None:
-    words = ("connect", "grpc", f"127.0.0.1:{orders[1]}", "--plaintext", "--id", "shop")
-    code, connected = toolmesh(*words)
-    assert (code, connected["upstream"]["protocol_version"]) == (0, "gRPC, reflection v1alpha")
-    found = {name.rpartition("/")[2]: state for name, state in states(connected).items()}
-    assert found.pop("Upload") == "refused"
-    assert set(found.values()) == {"admitted"}
-    code, called = toolmesh("call", "shop.shop_v1_orders_get", '{"id": "7", "amount": "1152921504606846976"}')
-    assert (code, called["content"]) == (0, {"id": "7", "amount": "1152921504606846976"})
-    code, called = toolmesh("call", "shop.shop_v1_orders_list", '{"id": "a"}')
-    assert [each["id"] for each in called["content"]["messages"]] == ["a-0", "a-1", "a-2"]
-    assert toolmesh("call", "shop.shop_v1_orders_get", '{"note": "%"}')[1]["error"]["reason"] == "ARGUMENTS_INVALID"
-    code, refused = toolmesh("call", "shop.shop_v1_orders_place", '{"id": "7"}', "--key", "one")
-    assert (code, refused["error"]["reason"]) == (1, "APPROVAL_REQUIRED")
+def test_a_grpc_server_is_connected_and_called(toolmesh: Callable[..., Any]) -> None:
+    with orders_process() as port:
+        code, connected = toolmesh("connect", "grpc", f"127.0.0.1:{port}", "--plaintext", "--id", "shop")
+        assert code == 0, connected
+        assert connected["upstream"]["protocol_version"] == "gRPC, reflection v1alpha"
+        found = {name.rpartition("/")[2]: state for name, state in states(connected).items()}
+        assert found.pop("Upload") == "refused"
+        assert set(found.values()) == {"admitted"}
+        code, called = toolmesh("call", "shop.shop_v1_orders_get", '{"id": "7", "amount": "1152921504606846976"}')
+        assert code == 0, called
+        assert called["content"] == {"id": "7", "amount": "1152921504606846976"}
+        code, called = toolmesh("call", "shop.shop_v1_orders_list", '{"id": "a"}')
+        assert code == 0, called
+        assert [each["id"] for each in called["content"]["messages"]] == ["a-0", "a-1", "a-2"]
+        assert toolmesh("call", "shop.shop_v1_orders_get", '{"note": "%"}')[1]["error"]["reason"] == "ARGUMENTS_INVALID"
+        code, refused = toolmesh("call", "shop.shop_v1_orders_place", '{"id": "7"}', "--key", "one")
+        assert (code, refused["error"]["reason"]) == (1, "APPROVAL_REQUIRED")
 
 
 def test_a_service_of_the_mesh_itself_is_connected_over_mutual_tls(
@@ -224,7 +210,8 @@ def test_a_service_of_the_mesh_itself_is_connected_over_mutual_tls(
         *("--id", "own", "--only", "toolmesh.registry.v1.RegistryService", "--read-only", method),
         *("--server-ca", str(pki.ca), "--client-cert", str(certificate)),
     )
-    assert (code, connected["upstream"]["protocol_version"]) == (0, "gRPC, reflection v1")
+    assert code == 0, connected
+    assert connected["upstream"]["protocol_version"] == "gRPC, reflection v1"
     assert states(connected)[method] == "admitted"
     code, called = toolmesh("call", "own.toolmesh_registry_v1_registry_service_list_tools", '{"page_size": 1}')
     assert (code, len(called["content"]["tools"])) == (0, 1)

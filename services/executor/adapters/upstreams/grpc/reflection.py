@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import grpc
 import grpc.aio
 from google.protobuf import descriptor_pb2
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import DecodeError
 from grpc_reflection.v1alpha import reflection_pb2 as pb
 
 from services.executor.adapters.upstreams.grpc.methods import INFRASTRUCTURE
@@ -17,10 +17,6 @@ from services.executor.adapters.upstreams.mcp.transport import ServerLostError
 MAX_FILES, MAX_BYTES, MAX_SERVICES = 1024, 8 * 1024 * 1024, 256
 _VERSIONS = ("v1", "v1alpha")
 _SECONDS = 20.0
-
-
-if TYPE_CHECKING:
-    _Stream = grpc.aio.StreamStreamCall[Message, pb.ServerReflectionResponse]
 
 
 class Reflection:
@@ -45,38 +41,42 @@ class Reflection:
                 if error.code() is grpc.StatusCode.UNIMPLEMENTED:
                     raise ServerLostError("the server has no reflection; connect with a descriptor set") from None
                 raise ServerLostError(f"the server answered with the gRPC status {error.code().name}") from None
+            except TimeoutError:
+                raise ServerLostError("the server's reflection took too long") from None
             else:
                 return
 
     async def _read(self) -> None:
-        method = self._channel.stream_stream(
+        async with asyncio.timeout(_SECONDS):
+            answer = await self._ask(pb.ServerReflectionRequest(list_services=""))
+            named = [service.name for service in answer.list_services_response.service]
+            self.services = [name for name in named if not name.startswith(INFRASTRUCTURE)][:MAX_SERVICES]
+            for name in self.services:
+                self._keep(await self._ask(pb.ServerReflectionRequest(file_containing_symbol=name)))
+            while missing := {each for file in self.files.values() for each in file.dependency} - self.files.keys():
+                for name in sorted(missing):
+                    self._keep(await self._ask(pb.ServerReflectionRequest(file_by_filename=name)))
+                    if name not in self.files:
+                        raise ServerLostError("the server does not have a file that its descriptors import")
+
+    async def _ask(self, question: pb.ServerReflectionRequest) -> pb.ServerReflectionResponse:
+        """Ask one question on a stream of its own.
+
+        grpc.aio reports INTERNAL where a server ends a stream, as with UNIMPLEMENTED, before a `write` on it has ended.
+        A request that is sent together with the opening of the stream gets the status of the server.
+        """
+        method = self._channel.unary_stream(
             f"/grpc.reflection.{self.version}.ServerReflection/ServerReflectionInfo",
             request_serializer=pb.ServerReflectionRequest.SerializeToString,
             response_deserializer=pb.ServerReflectionResponse.FromString,
         )
-        call = method(timeout=_SECONDS, metadata=self._metadata)
+        call = method(question, timeout=_SECONDS, metadata=self._metadata)
         try:
-            answer = await self._ask(call, pb.ServerReflectionRequest(list_services=""))
-            named = [service.name for service in answer.list_services_response.service]
-            self.services = [name for name in named if not name.startswith(INFRASTRUCTURE)][:MAX_SERVICES]
-            for name in self.services:
-                self._keep(await self._ask(call, pb.ServerReflectionRequest(file_containing_symbol=name)))
-            while missing := {each for file in self.files.values() for each in file.dependency} - self.files.keys():
-                for name in sorted(missing):
-                    self._keep(await self._ask(call, pb.ServerReflectionRequest(file_by_filename=name)))
-                    if name not in self.files:
-                        raise ServerLostError("the server does not have a file that its descriptors import")
-            await call.done_writing()
+            answer = await call.read()
         finally:
             call.cancel()
-
-    async def _ask(self, call: _Stream, question: pb.ServerReflectionRequest) -> pb.ServerReflectionResponse:
-        await call.write(question)
-        answer = await call.read()
         if not isinstance(answer, pb.ServerReflectionResponse):
-            # The end of the stream: the status says why.
-            code = await call.code()
-            raise grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata())
+            raise ServerLostError("the server's reflection ended without an answer")
         if answer.HasField("error_response"):
             raise ServerLostError("the server's reflection does not describe what it names")
         return answer

@@ -33,7 +33,7 @@ from services.executor.domain.tool import Tool
 from services.executor.tests.memory_channel import MemoryChannel
 from services.executor.tests.packing import MIB, work
 from services.executor.tests.samples import a_tool
-from tests.harness.grpc_server import Orders, file_descriptor, orders_server
+from tests.harness.grpc_server import Orders, file_descriptor, orders_process, orders_server
 
 LOOPBACK = [ip_network("127.0.0.0/8")]
 LOG = Log("test", level="error")
@@ -139,6 +139,14 @@ async def test_reflection_describes_every_method(upstreams: Upstreams, server: S
     assert get["input"]["properties"]["next"] == {"$ref": "#/$defs/shop.v1.Order"}
     assert get["input"]["additionalProperties"] is False
     await source.close()
+
+
+async def test_a_version_of_reflection_that_a_server_lacks_is_never_an_error(upstreams: Upstreams) -> None:
+    with orders_process() as port:
+        source = upstreams.servers.open_source(upstreams.add(port))
+        for _ in range(100):
+            assert (await source.discover()).protocol_version == "gRPC, reflection v1alpha"
+        await source.close()
 
 
 async def test_methods_are_selected(upstreams: Upstreams, server: Server) -> None:
