@@ -10,7 +10,7 @@ from tests.conformance.upstream.asking_tools import ASKING
 from tests.conformance.upstream.request import Request, RequestError
 from tests.conformance.upstream.resources import PIXEL, SILENCE
 
-_LOG_SECONDS, _PROGRESS_SECONDS = 0.02, 0.3
+_LOG_SECONDS = 0.02
 _CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
 _SCHEMA_2020_12: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -81,7 +81,6 @@ class Tools:
             for done in (0, 50, 100):
                 params = {"progressToken": request.progress_token, "progress": done, "total": 100}
                 yield _notification("notifications/progress", params)
-                time.sleep(_PROGRESS_SECONDS)
             return text("Reported progress.")
         if name == "test_trigger_tool_change":
             self._appeared = not self._appeared

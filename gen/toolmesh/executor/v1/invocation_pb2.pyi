@@ -466,8 +466,8 @@ Global___InputMutation: _TypeAlias = InputMutation  # noqa: Y015
 
 @_typing.final
 class Progress(_message.Message):
-    """Reports how far an invocation is. Reports that follow each other quickly are merged into the newest before they become events: at most
-    five in a second.
+    """Reports how far an invocation is. Ten reports at once each become an event; those that follow quickly are merged into the newest before:
+    at most five in a second.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

@@ -27,7 +27,10 @@ class ReportBounds(Struct, frozen=True):
     """How much of what one run reports is stored."""
 
     progress_seconds: float = 0.2
-    """The least time between two stored reports of progress; the newest one is kept meanwhile."""
+    """The time for each stored report of progress; of those that come sooner, the newest one is kept meanwhile."""
+    progress_burst: int = 10
+    """So many reports that follow each other at once are stored one by one, before any are merged: a short run shows
+    every step. It is also the most that waits for the store."""
     frequent_progress: int = 1_000
     """So many reports of progress are stored at that pace; later ones at the slow one."""
     slow_progress_seconds: float = 5.0
@@ -68,7 +71,9 @@ class ReportQueue:
         self._queued: deque[Report] = deque()
         self._queued_bytes = self._total_bytes = self._reports = self._progress_reports = 0
         self._progress: ProgressReport | None = None
-        self._progress_due = 0.0
+        self._queued_progress = 0
+        # Advances by the pace with each stored report; how far it is ahead of now is how much of the burst is used.
+        self._progress_paid_until = self._began
         self._next_number = 1
         self._batch: ReportBatch | None = None
         self._omitting = False
@@ -77,10 +82,17 @@ class ReportQueue:
         """True if nothing more is stored: the run ended, or another replica has the job."""
 
     def progress(self, report: ProgressReport) -> None:
-        """Report progress: it replaces what is not stored yet."""
-        if not self.closed:
-            self._progress = _bounded(report, self._bounds.line_characters)
-            self._on_report(self)
+        """Report progress. Beyond the burst it replaces what is not stored yet."""
+        if self.closed:
+            return
+        report, now = _bounded(report, self._bounds.line_characters), self._clock.monotonic()
+        has_room = self._progress is None and self._queued_progress < self._bounds.progress_burst
+        if has_room and now >= self._progress_due:
+            self._queued_progress += 1
+            self._queued.append(self._made(report, now))
+        else:
+            self._progress = report
+        self._on_report(self)
 
     def log(self, severity: str, text: str) -> None:
         """Report one line."""
@@ -145,17 +157,31 @@ class ReportQueue:
         while self._queued and len(taken) < BATCH_REPORTS and size < BATCH_BYTES:
             report = self._queued.popleft()
             size += _size_of(report)
+            self._queued_progress -= isinstance(report, ProgressMade)
             taken.append(report)
         self._queued_bytes = max(0, self._queued_bytes - size)
         now = self._clock.monotonic()
         if self._progress is not None and not self._queued and (self._flushes or now >= self._progress_due):
-            taken.append(ProgressMade(self._progress, now - self._began))
+            taken.append(self._made(self._progress, now))
             self._progress = None
-            self._progress_reports += 1
-            bounds = self._bounds
-            frequent = self._progress_reports < bounds.frequent_progress
-            self._progress_due = now + (bounds.progress_seconds if frequent else bounds.slow_progress_seconds)
         return tuple(taken)
+
+    @property
+    def _progress_due(self) -> float:
+        """When the next report of progress may be stored."""
+        bounds = self._bounds
+        if self._progress_reports >= bounds.frequent_progress:
+            return self._progress_paid_until
+        return self._progress_paid_until - (bounds.progress_burst - 1) * bounds.progress_seconds
+
+    def _made(self, report: ProgressReport, now: float) -> ProgressMade:
+        """Return the event of a report, and count it."""
+        self._progress_reports += 1
+        bounds = self._bounds
+        frequent = self._progress_reports < bounds.frequent_progress
+        pace = bounds.progress_seconds if frequent else bounds.slow_progress_seconds
+        self._progress_paid_until = max(self._progress_paid_until, now) + pace
+        return ProgressMade(report, now - self._began)
 
     def _add(self, report: Report, size: int) -> None:
         if self.closed:

@@ -1,4 +1,4 @@
-"""Reports of a run: progress is merged, everything is bounded, and a batch stays until it is stored."""
+"""Reports of a run: quick progress is merged, everything is bounded, and a batch stays until it is stored."""
 
 from __future__ import annotations
 
@@ -31,24 +31,45 @@ def steps(queue: ReportQueue) -> list[int]:
     return [report.report.current_step for report in batch.reports if isinstance(report, ProgressMade)]
 
 
-def test_progress_is_merged_and_the_newest_wins() -> None:
-    clock = ManualClock()
-    queue = a_queue(clock)
+def test_each_of_a_few_quick_reports_of_progress_is_stored() -> None:
+    queue = a_queue(ManualClock())
     for number in (1, 2, 3):
         queue.progress(step(number))
-    assert steps(queue) == [3]
-    queue.progress(step(4))
+    assert steps(queue) == [1, 2, 3]
+    assert queue.seconds_until_due is None
+
+
+def test_progress_is_merged_behind_the_burst_and_the_newest_wins() -> None:
+    clock = ManualClock()
+    queue = a_queue(clock, ReportBounds(progress_burst=2))
+    for number in (1, 2, 3, 4):
+        queue.progress(step(number))
+    assert steps(queue) == [1, 2]
     assert queue.next_batch() is None
     assert 0 < (queue.seconds_until_due or 0) <= 0.2
     queue.progress(step(5))
     clock.advance(0.2)
     assert steps(queue) == [5]
     assert queue.seconds_until_due is None
+    # A quiet while fills the burst again, and no more than that.
+    clock.advance(60)
+    for number in (6, 7, 8):
+        queue.progress(step(number))
+    assert steps(queue) == [6, 7]
+
+
+def test_progress_that_waits_for_a_slow_store_is_bounded() -> None:
+    clock = ManualClock()
+    queue = a_queue(clock, ReportBounds(progress_burst=3))
+    for number in range(100):
+        queue.progress(step(number))
+        clock.advance(1)
+    assert steps(queue) == [0, 1, 2, 99]
 
 
 def test_progress_slows_down_after_many_reports() -> None:
     clock = ManualClock()
-    queue = a_queue(clock, ReportBounds(frequent_progress=2))
+    queue = a_queue(clock, ReportBounds(frequent_progress=2, progress_burst=1))
     for number in (1, 2):
         queue.progress(step(number))
         clock.advance(0.2)
@@ -61,7 +82,7 @@ def test_progress_slows_down_after_many_reports() -> None:
 
 
 async def test_a_flush_stores_the_last_progress_at_once() -> None:
-    queue = a_queue(ManualClock())
+    queue = a_queue(ManualClock(), ReportBounds(progress_burst=1))
     queue.progress(step(1))
     assert steps(queue) == [1]
     queue.progress(step(2))
