@@ -77,7 +77,7 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> GatewayApplic
     sessions, streams = RedisSessions(settings.redis_url, running.cancel, log), NotificationStreams(index)
     in_flight.on_drain(streams.end_all)
     views = {} if settings.mcp_views is None else read_views(settings.mcp_views)
-    outcomes, answers = ShowOutcome(peers.executor, index), AnswerQuestion(peers.invocations)
+    outcomes, answers = ShowOutcome(peers.executor, index), AnswerQuestion(peers.invocations, sessions)
     follow = FollowInvocation(peers.invocations, log)
     tasks = Tasks(peers.invocations, follow, outcomes, answers)
     jobs = RunJob(follow, outcomes, answers, tasks)

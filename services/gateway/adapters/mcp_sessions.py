@@ -6,7 +6,8 @@ import asyncio
 import hashlib
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -22,7 +23,10 @@ from libs.common.telemetry.log import Log
 from services.gateway.mcp.context import ClientFacts
 
 KEY, CLIENT_KEY, CHANNEL = "toolmesh:mcp:sessions:", "toolmesh:mcp:clients:", "toolmesh:mcp:control"
+ANSWER_KEY = "toolmesh:mcp:answers:"
 IDLE_SECONDS = 24 * 3600
+# A question of which a part stays unanswered for longer is not answered at all.
+PARTIAL_ANSWER_SECONDS = 3600
 MAX_SESSIONS_OF_ONE = 1000
 CACHE_SECONDS = 5.0
 _REFRESH_SECONDS = 600.0
@@ -125,6 +129,23 @@ class RedisSessions:
             raise _unavailable() from None
         return bool(ended)
 
+    async def collect(self, question: str, key: str, answer: bytes, keys: Sequence[str]) -> dict[str, bytes] | None:
+        """Implement `PartialAnswers.collect`: a key for each answer, for an hour."""
+        try:
+            async with self._client.pipeline(transaction=False) as batch:
+                batch.set(_answer_key(question, key), answer, ex=PARTIAL_ANSWER_SECONDS)
+                for each in keys:
+                    batch.get(_answer_key(question, each))
+                _, *stored = await batch.execute()
+        except (RedisError, OSError):
+            raise _unavailable() from None
+        return None if None in stored else dict(zip(keys, stored, strict=True))
+
+    async def forget(self, question: str, keys: Sequence[str]) -> None:
+        """Implement `PartialAnswers.forget`."""
+        with suppress(RedisError, OSError):
+            await self._client.delete(*(_answer_key(question, each) for each in keys))
+
     async def cancel(self, key: str) -> None:
         """Cancel requests here at once and on the other replicas."""
         self._cancel(key)
@@ -176,6 +197,10 @@ def _client(url: str, seconds: float) -> redis.asyncio.Redis:
         health_check_interval=int(_LISTEN_SECONDS),
         retry=Retry(NoBackoff(), 0),
     )
+
+
+def _answer_key(question: str, key: str) -> str:
+    return ANSWER_KEY + _digest(f"{question}/{key}")
 
 
 def _digest(session: str) -> str:

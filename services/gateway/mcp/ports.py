@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from libs.common.tool_names import ToolName
@@ -26,6 +26,18 @@ class Sessions(Protocol):
 
     async def end(self, owner: str, session: str) -> bool:
         """End a session on every replica; return whether there was one."""
+        ...
+
+
+class PartialAnswers(Protocol):
+    """Collects the answers to a question that asks for several things. Raises SERVICE_UNAVAILABLE like Sessions."""
+
+    async def collect(self, question: str, key: str, answer: bytes, keys: Sequence[str]) -> dict[str, bytes] | None:
+        """Keep an answer for every replica; return all of them once each key has one, else None."""
+        ...
+
+    async def forget(self, question: str, keys: Sequence[str]) -> None:
+        """Forget the answers: the tool has them. Never raises; they are forgotten later otherwise."""
         ...
 
 

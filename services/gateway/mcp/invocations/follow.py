@@ -189,20 +189,18 @@ class _Following:
         return None
 
     async def _ask(self, invocation_id: str, asked: InputRequest, sequence: int) -> None:
-        """Ask the client of a session. Each of its answers is a message of its own, so it is asked for one thing."""
+        """Ask the client of a session, with a message for each thing that it is asked for."""
         if not asked.client_requests and not self._context.client.elicitation:
             raise MeshError(
                 Reason.FAILED_PRECONDITION, message="the tool asks its caller, and this client cannot answer"
             )
-        requests = client_requests(asked)
-        if len(requests) > 1:
-            message = "the server asks for several things at once, which only a client without a session can answer"
-            raise MeshError(Reason.FAILED_PRECONDITION, message=message)
         question, _ = ask(invocation_id, asked)
-        [(key, request)] = requests.items()
-        if asked.client_requests:
-            question = question._replace(key=key)
-        await self._reports.ask(question, request, sequence)
+        requests = list(client_requests(asked).items())
+        for number, (key, request) in enumerate(requests, 1):
+            if asked.client_requests:
+                question = question._replace(key=key, form="several" if len(requests) > 1 else "requests")
+            # A stream that is cut before the last one goes on with all of them: their ids are the same then.
+            await self._reports.ask(question, request, sequence if number == len(requests) else sequence - 1)
 
     def _cancel(self) -> None:
         if self._owned and self._name:

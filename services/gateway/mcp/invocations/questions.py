@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from typing import Any, Literal, NamedTuple, cast
+from urllib.parse import quote, unquote
 
 import orjson
 from toolmesh.executor.v1.invocation_pb2 import InputRequest
 
 from libs.common.errors import MeshError, Reason, Violation
 
-_ID = re.compile(r"question/([0-9a-f-]{36})/([0-9A-Za-z_-]{1,64})/(object|value|json|requests)(?:/([!-~]{1,64}))?")
+_ID = re.compile(
+    r"question/([0-9a-f-]{36})/([0-9A-Za-z_-]{1,64})/(object|value|json|requests|several)(?:/([!-~]{1,768}))?"
+)
 _PRIMITIVES = ("string", "number", "integer", "boolean")
 _KEPT = (
     *("type", "title", "description", "default", "enum", "enumNames", "oneOf"),
@@ -21,7 +24,7 @@ _FORMATS = ("email", "uri", "date", "date-time")
 _AS_JSON = {"type": "string", "description": "The answer, as JSON."}
 
 
-Form = Literal["object", "value", "json", "requests"]
+Form = Literal["object", "value", "json", "requests", "several"]
 
 
 class Question(NamedTuple):
@@ -29,7 +32,8 @@ class Question(NamedTuple):
 
     A form of MCP is a flat object. `object`: the answer is that object. `value`: it is the field `answer`. `json`: it
     is the JSON in the text of that field, for schemas that no form can show. `requests`: an MCP server asks, and its
-    requests go to the client as they are; `key` is the one of them that a request of a session stands for.
+    requests go to the client as they are; `key` is the one of them that a request of a session stands for. `several`:
+    the same, and the answer waits for those to the other requests.
     """
 
     invocation_id: str
@@ -46,13 +50,13 @@ class Question(NamedTuple):
     def request_id(self) -> str:
         """The id of the request to the client. It names the question, so that any replica takes the answer."""
         named = f"question/{self.invocation_id}/{self.input_id}/{self.form}"
-        return f"{named}/{self.key}" if self.key else named
+        return f"{named}/{quote(self.key, safe='')}" if self.key else named
 
 
 def question_of(request_id: Any) -> Question | None:
     """Return the question that a response of a client answers; None for any other response."""
     match = _ID.fullmatch(request_id) if isinstance(request_id, str) else None
-    return Question(match[1], match[2], cast("Form", match[3]), match[4] or "") if match else None
+    return Question(match[1], match[2], cast("Form", match[3]), unquote(match[4] or "")) if match else None
 
 
 class ClientRequest(NamedTuple):

@@ -26,11 +26,25 @@ async def test_an_owner_has_a_bounded_number_of_sessions(valkey_url: str) -> Non
     await sessions.stop()
 
 
+async def test_answers_are_collected_until_all_are_there(valkey_url: str) -> None:
+    sessions = RedisSessions(valkey_url, lambda key: None, Log("test", level="error"))
+    question, keys = new_id(), ["x", "y"]
+    assert await sessions.collect(question, "x", b"1", keys) is None
+    assert await sessions.collect(question, "x", b"2", keys) is None
+    assert await sessions.collect(new_id(), "y", b"3", keys) is None
+    assert await sessions.collect(question, "y", b"4", keys) == {"x": b"2", "y": b"4"}
+    # The tool did not get them, and the client says it again.
+    assert await sessions.collect(question, "y", b"5", keys) == {"x": b"2", "y": b"5"}
+    await sessions.forget(question, keys)
+    assert await sessions.collect(question, "y", b"4", keys) is None
+    await sessions.stop()
+
+
 async def test_an_unreachable_store_refuses_and_never_admits() -> None:
     sessions = RedisSessions("redis://127.0.0.1:1", lambda key: None, Log("test", level="error"))
     attempts = (
         *(sessions.open("o", FORMS), sessions.get("o", "s"), sessions.update("o", "s", FORMS)),
-        *(sessions.end("o", "s"), sessions.cancel("k")),
+        *(sessions.end("o", "s"), sessions.cancel("k"), sessions.collect("q", "k", b"1", ["k"])),
     )
     for attempt in attempts:
         with pytest.raises(MeshError) as caught:

@@ -325,10 +325,30 @@ async def test_a_request_of_a_server_reaches_a_session_as_it_is(a: Mesh, b: Mesh
     assert list(job.start.request.caller_capabilities) == [CALLER_CAPABILITY_SAMPLING]
 
 
-async def test_a_session_is_not_asked_for_several_things_at_once(a: Mesh) -> None:
+async def test_a_session_answers_several_requests_of_a_server_one_by_one_at_any_replica(a: Mesh, b: Mesh) -> None:
     client = await opened(a, {"sampling": {}, "roots": {}})
-    async with calling(client, {"requests": {"x": "sampling/createMessage", "y": "roots/list"}}) as call:
-        assert "FAILED_PRECONDITION" in orjson.dumps(await call.message()).decode()
+    headers = {"mcp_session_id": client.session, "mcp_protocol_version": OLD}
+    there = McpClient(b)
+
+    async def reply(mesh: McpClient, request_id: str, result: Any) -> int:
+        return (await mesh.post({"jsonrpc": "2.0", "id": request_id, "result": result}, **headers)).status_code
+
+    async with calling(client, {"requests": {"x": "sampling/createMessage", "ü y": "roots/list"}}) as call:
+        first = await call.message()
+        cut = call.last_id
+        second = await call.message()
+        assert [first["method"], second["method"]] == ["sampling/createMessage", "roots/list"]
+        assert await reply(client, first["id"], {"role": "assistant"}) == 202
+        assert await reply(there, first["id"] + "z", {}) == 400
+        # A stream that was cut between the two asks for both again.
+        resume = {"mcp-session-id": client.session, "accept": "text/event-stream", "last-event-id": cut}
+        async with there.http.stream("GET", "/mcp", headers=resume) as response:
+            resumed = Call(response)
+            assert [(await resumed.message())["id"] for _ in range(2)] == [first["id"], second["id"]]
+        assert await reply(there, second["id"], {"roots": []}) == 202
+        answered = (await call.message())["result"]["structuredContent"]["answer"]
+    assert answered == {"x": {"role": "assistant"}, "ü y": {"roots": []}}
+    assert await reply(there, second["id"], {"roots": []}) == 400
 
 
 async def test_a_stateless_client_answers_all_requests_of_a_server_together(a: Mesh, b: Mesh) -> None:

@@ -141,7 +141,11 @@ def _mcp(telemetry: Telemetry, in_flight: InFlightRequests, log: Log) -> McpEndp
     dispatcher = McpDispatcher(
         {"ping": ping, "server/discover": Lifecycle(absent).discover}, MCP_POLICY, telemetry, log
     )
-    outcomes, answers, follow = ShowOutcome(absent, absent), AnswerQuestion(absent), FollowInvocation(absent, log)
+    outcomes, answers, follow = (
+        ShowOutcome(absent, absent),
+        AnswerQuestion(absent, absent),
+        FollowInvocation(absent, log),
+    )
     jobs = RunJob(follow, outcomes, answers, Tasks(absent, follow, outcomes, answers))
     parts = (sessions, sessions, RunningRequests(), absent, in_flight, DpopCheck(()), OriginCheck((), ()))
     return McpEndpoint(dispatcher, *parts, jobs, answers, {}, (), EdgeLog(NoTools()), 0.0)
