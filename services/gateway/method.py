@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from services.gateway.domain.rate_limits import Rate
+
 Schema = Mapping[str, Any]
 
 
@@ -37,6 +39,10 @@ class Row:
     """Seconds a call may take when its caller names no deadline."""
     idempotent: bool
     """True if repeating the call has no further effect."""
+    rate: Rate | None = None
+    """How often a caller may make the call, beside the edge's rate for everything."""
+    counted_by: str = ""
+    """The parameter whose entries are counted, where a call stands for several."""
 
 
 def text(highest: int, *, lowest: int = 0, pattern: str = "") -> Schema:

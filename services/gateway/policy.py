@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from libs.common.auth.peers import EDGE, OPERATOR
+from services.gateway.domain.rate_limits import BATCHED_CALLS, LISTINGS, SEARCHES, SESSIONS, TOKENS, Rate
 from services.gateway.forwarded.table import FORWARDED
+from services.gateway.mcp.tools.meta_tools import SEARCH
 from services.gateway.method import Row
 
 # The edge connects for callers, the operator to diagnose the mesh. The services behind the gateway verify the token and
@@ -22,18 +24,18 @@ CONSOLE = Row(deadline=10.0, idempotent=True)
 POLICY: Mapping[str, Row] = {
     # Idempotent only with a key, so the gateway itself never repeats it.
     "tools.invoke": Row(deadline=30.0, idempotent=False),
-    "tools.invoke_group": Row(deadline=30.0, idempotent=False),
+    "tools.invoke_group": Row(deadline=30.0, idempotent=False, rate=BATCHED_CALLS, counted_by="calls"),
     "tools.preview": Row(deadline=30.0, idempotent=True),
     "results.fetch": Row(deadline=10.0, idempotent=True),
-    "tools.list": Row(deadline=10.0, idempotent=True),
+    "tools.list": Row(deadline=10.0, idempotent=True, rate=LISTINGS),
     "tools.get": Row(deadline=10.0, idempotent=True),
     "tools.resolve": Row(deadline=10.0, idempotent=True),
-    "tools.search": Row(deadline=10.0, idempotent=True),
-    "tools.surface": Row(deadline=10.0, idempotent=True),
+    "tools.search": Row(deadline=10.0, idempotent=True, rate=SEARCHES),
+    "tools.surface": Row(deadline=10.0, idempotent=True, rate=SEARCHES),
     "tools.schemas": Row(deadline=10.0, idempotent=True),
     # Each call makes another token.
-    "tokens.delegate": Row(deadline=10.0, idempotent=False),
-    "tokens.narrow": Row(deadline=10.0, idempotent=False),
+    "tokens.delegate": Row(deadline=10.0, idempotent=False, rate=TOKENS),
+    "tokens.narrow": Row(deadline=10.0, idempotent=False, rate=TOKENS),
     "audit.get": Row(deadline=10.0, idempotent=True),
     "audit.query": Row(deadline=15.0, idempotent=True),
     "usage.get": Row(deadline=10.0, idempotent=True),
@@ -48,10 +50,10 @@ MCP_RESUMED_STREAM = Row(deadline=300.0, idempotent=True)
 
 # The methods of MCP. `subscriptions/listen` is a stream, which ends with the caller's token.
 MCP_POLICY: Mapping[str, Row] = {
-    "initialize": Row(deadline=5.0, idempotent=False),
+    "initialize": Row(deadline=5.0, idempotent=False, rate=SESSIONS),
     "ping": Row(deadline=5.0, idempotent=True),
     "server/discover": Row(deadline=5.0, idempotent=True),
-    "tools/list": Row(deadline=15.0, idempotent=True),
+    "tools/list": Row(deadline=15.0, idempotent=True, rate=LISTINGS),
     # Idempotent only with a key, like `tools.invoke`.
     "tools/call": Row(deadline=30.0, idempotent=False),
     "tasks/get": Row(deadline=10.0, idempotent=True),
@@ -69,3 +71,6 @@ MCP_POLICY: Mapping[str, Row] = {
     "prompts/get": Row(deadline=30.0, idempotent=True),
     "completion/complete": Row(deadline=30.0, idempotent=True),
 }
+
+# The rates of tools of the gateway itself, which `tools/call` names.
+MCP_TOOL_RATES: Mapping[str, Rate] = {SEARCH: SEARCHES}

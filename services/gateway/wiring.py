@@ -19,9 +19,10 @@ from services.gateway.config import Settings
 from services.gateway.console.build import build_console
 from services.gateway.console.oidc import OidcProvider, OidcSettings
 from services.gateway.contract import METHODS, describe
+from services.gateway.domain.rate_limits import RateLimits
 from services.gateway.forwarded.methods import handlers as forwarded_handlers
 from services.gateway.handlers import Handlers
-from services.gateway.mcp.context import McpHandler
+from services.gateway.mcp.context import CallerReader, McpHandler
 from services.gateway.mcp.dispatch import McpDispatcher
 from services.gateway.mcp.http.endpoint import McpEndpoint
 from services.gateway.mcp.http.notification_streams import NotificationStreams
@@ -48,6 +49,7 @@ from services.gateway.transport.call_pipeline import CallPipeline
 from services.gateway.transport.dpop_check import DpopCheck
 from services.gateway.transport.edge_log import EdgeLog
 from services.gateway.transport.in_flight import InFlightRequests
+from services.gateway.transport.request_limits import RequestLimits
 from services.gateway.transport.router import Router
 from services.gateway.transport.rpc import RpcEndpoint
 from services.gateway.transport.server import HttpServer
@@ -64,12 +66,14 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> GatewayApplic
     )
     telemetry, evaluate = Telemetry(log, tracing), Evaluate(peers.registry, peers.authz)
     by_method = {**handlers.by_method(), **forwarded_handlers(peers.channels)}
-    calls = CallPipeline(by_method, METHODS, POLICY, log, telemetry)
+    rates = RateLimits()
+    limits = RequestLimits(CallerReader(), rates)
+    calls = CallPipeline(by_method, METHODS, POLICY, log, telemetry, limits)
     dpop_check = DpopCheck(settings.public_origins)
     index, running = ToolIndex(peers.registry_changes, log), RunningRequests()
     edge_log = EdgeLog(index)
     endpoint = RpcEndpoint(
-        calls, StreamedCalls(peers.invocations), in_flight, dpop_check, edge_log, settings.trace_sample_ratio
+        calls, StreamedCalls(peers.invocations), in_flight, dpop_check, edge_log, limits, settings.trace_sample_ratio
     )
     evaluations = {EVALUATION: evaluate.one, EVALUATIONS_PATH: evaluate.many}
     authzen = AuthzenEndpoint(evaluations, in_flight, telemetry, log, dpop_check, settings.trace_sample_ratio)
@@ -84,7 +88,7 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> GatewayApplic
     call = CallTool(peers.executor, index, FindTools(peers.discovery), outcomes, jobs)
     passed = PassedMethods(peers.executor, index, outcomes, jobs)
     mcp = McpEndpoint(
-        McpDispatcher(_mcp_handlers(peers, index, call, tasks, passed, sessions), MCP_POLICY, telemetry, log),
+        McpDispatcher(_mcp_handlers(peers, index, call, tasks, passed, sessions), MCP_POLICY, telemetry, rates, log),
         sessions,
         sessions,
         running,

@@ -10,6 +10,7 @@ from toolmesh.approval.v1 import approval_service_pb2
 from toolmesh.authz.v1 import token_service_pb2
 from toolmesh.executor.v1 import invocation_service_pb2, key_service_pb2, tool_log_service_pb2
 
+from services.gateway.domain.rate_limits import TOKENS, Rate
 from services.gateway.method import Row
 
 _APPROVALS = approval_service_pb2.DESCRIPTOR.services_by_name["ApprovalService"]
@@ -41,8 +42,16 @@ def _read(peer: str, service: ServiceDescriptor, rpc: str, *, deadline: float = 
     return Forwarded(peer, service.methods_by_name[rpc], Row(deadline=deadline, idempotent=True))
 
 
-def _write(peer: str, service: ServiceDescriptor, rpc: str, *, deadline: float = 10.0, inline: str = "") -> Forwarded:
-    return Forwarded(peer, service.methods_by_name[rpc], Row(deadline=deadline, idempotent=False), inline)
+def _write(
+    peer: str,
+    service: ServiceDescriptor,
+    rpc: str,
+    *,
+    deadline: float = 10.0,
+    inline: str = "",
+    rate: Rate | None = None,
+) -> Forwarded:
+    return Forwarded(peer, service.methods_by_name[rpc], Row(deadline=deadline, idempotent=False, rate=rate), inline)
 
 
 FORWARDED: Mapping[str, Forwarded] = {
@@ -68,7 +77,7 @@ FORWARDED: Mapping[str, Forwarded] = {
     "approvals.cancel": _read("approval", _APPROVALS, "CancelTicket"),
     "approvals.override": _read("approval", _APPROVALS, "OverrideTicket"),
     "approvals.review": _read("approval", _APPROVALS, "ReviewOverride"),
-    "tokens.exchange": _write("authz", _TOKENS, "ExchangeToken"),
+    "tokens.exchange": _write("authz", _TOKENS, "ExchangeToken", rate=TOKENS),
     "tokens.revoke": _read("authz", _TOKENS, "RevokeToken"),
     "tokens.list_revocations": _read("authz", _TOKENS, "ListRevocations"),
 }

@@ -17,6 +17,7 @@ from libs.common.errors import MeshError, Reason, Violation
 from libs.common.json.json_pointer import pointer_of
 from libs.common.telemetry.log import Log
 from services.gateway.domain.errors import unknown_method, wrong_params
+from services.gateway.domain.rate_limits import RateLimits
 from services.gateway.domain.response import envelope
 from services.gateway.mcp.context import McpContext, McpHandler, Result
 from services.gateway.mcp.invocations.task_params import task_params
@@ -24,6 +25,7 @@ from services.gateway.mcp.messages import Message
 from services.gateway.mcp.protocol import SERVER_META, ProtocolError, code_of, stateless_status
 from services.gateway.mcp.tools.call_tool import call_meta
 from services.gateway.method import Row
+from services.gateway.policy import MCP_TOOL_RATES
 from services.gateway.transport.asgi_types import DisconnectedError, Headers
 from services.gateway.transport.call_pipeline import peer_error
 from services.gateway.transport.reply import headers_of, status_of
@@ -49,11 +51,16 @@ class McpDispatcher:
     """Runs requests. Every failure becomes an answer; an unexpected one becomes INTERNAL, its cause only logged."""
 
     def __init__(
-        self, handlers: Mapping[str, McpHandler], policy: Mapping[str, Row], telemetry: Telemetry, log: Log
+        self,
+        handlers: Mapping[str, McpHandler],
+        policy: Mapping[str, Row],
+        telemetry: Telemetry,
+        limits: RateLimits,
+        log: Log,
     ) -> None:
         # Deny by omission: a method without a row is unknown.
         self._routes = {method: (handler, policy[method]) for method, handler in handlers.items() if method in policy}
-        self._telemetry, self._log = telemetry, log
+        self._telemetry, self._limits, self._log = telemetry, limits, log
 
     async def run(self, message: Message, context: McpContext, call: Call, head: RequestHead) -> Answer:
         """Return the answer to a request."""
@@ -118,6 +125,9 @@ class McpDispatcher:
             raise unknown_method()
         check_params(message, context.version)
         handler, row = route
+        rate = MCP_TOOL_RATES.get(message.params["name"]) if message.method == "tools/call" else row.rate
+        if rate is not None:
+            self._limits.take(context.caller.owner, rate)
         timeout = call_meta(message.params).timeout_ms if message.method == "tools/call" else None
         self._set_deadline(call, head, timeout, row)
         return await handler(message.params, context)

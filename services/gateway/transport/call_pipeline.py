@@ -23,6 +23,7 @@ from services.gateway.handlers import Handler
 from services.gateway.method import Method, Row
 from services.gateway.transport.asgi_types import DisconnectedError
 from services.gateway.transport.request_headers import RequestHead
+from services.gateway.transport.request_limits import RequestLimits
 from services.gateway.transport.telemetry import CANCELED, Telemetry, code_of
 
 # Unknown names share one label, so that callers cannot fill the metrics.
@@ -40,9 +41,10 @@ class CallPipeline:
         policy: Mapping[str, Row],
         log: Log,
         telemetry: Telemetry,
+        limits: RequestLimits,
     ) -> None:
         self._routes = {
-            method.name: _Route(method, handlers[method.name], policy[method.name])
+            method.name: _Route(method, handlers[method.name], policy[method.name], limits)
             for method in methods
             # Deny by omission: a method without a row is unknown.
             if method.name in policy
@@ -98,15 +100,18 @@ class CallPipeline:
 class _Route:
     """One method: its parameters, its row, its handler."""
 
-    def __init__(self, method: Method, handler: Handler, row: Row) -> None:
+    def __init__(self, method: Method, handler: Handler, row: Row, limits: RequestLimits) -> None:
         self.label = f"rpc/{method.name}"
-        self._parameters, self._handler, self._row = Parameters(method), handler, row
+        self._parameters, self._handler, self._row, self._limits = Parameters(method), handler, row, limits
         self._takes_key = any(param.name == KEY for param in method.params)
 
     async def run(self, request: Request, call: Call, head: RequestHead, handler: Handler | None) -> Any:
         if head.refusal is not None:
             raise head.refusal
         params = self._parameters.check(request.params)
+        if self._row.rate is not None:
+            count = len(params[self._row.counted_by]) if self._row.counted_by else 1
+            self._limits.take(head.token, self._row.rate, count)
         if head.idempotency_key and self._takes_key:
             params = _with_key(params, head.idempotency_key)
         call.deadline = head.started + allowed_seconds(head.deadline_ms, params.get("timeout_ms"), self._row.deadline)

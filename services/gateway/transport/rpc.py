@@ -12,6 +12,7 @@ from libs.common.errors import MeshError, Reason, Violation
 from services.gateway.domain.dispatch import dispatch, interrupted_responses, refused_responses
 from services.gateway.domain.model import Entry, Message, Response
 from services.gateway.domain.parse import MAX_BYTES, parse
+from services.gateway.domain.rate_limits import BATCHED_CALLS
 from services.gateway.handlers import Handler
 from services.gateway.streaming.event_ids import HEADER as LAST_EVENT_ID
 from services.gateway.streaming.streamed_call import StreamedCalls
@@ -24,6 +25,7 @@ from services.gateway.transport.edge_log import EdgeLog
 from services.gateway.transport.in_flight import InFlightRequests
 from services.gateway.transport.reply import Reply, correlation_headers, refusal, respond, rpc_reply, with_status_of
 from services.gateway.transport.request_headers import RequestHead, accepts_events, is_json, read_head, read_headers
+from services.gateway.transport.request_limits import RequestLimits
 from services.gateway.transport.response_stream import ResponseStream
 
 BATCH = "rpc/batch"
@@ -43,9 +45,10 @@ class RpcEndpoint:
         in_flight: InFlightRequests,
         dpop_check: DpopCheck,
         edge_log: EdgeLog,
+        limits: RequestLimits,
         sample_ratio: float,
     ) -> None:
-        self._edge_log = edge_log
+        self._edge_log, self._limits = edge_log, limits
         self._calls, self._streamed, self._in_flight, self._sample_ratio = calls, streamed, in_flight, sample_ratio
         self._dpop_check = dpop_check
 
@@ -94,6 +97,11 @@ class RpcEndpoint:
             return self._refused(call, error, status=413 if error.reason is Reason.PAYLOAD_TOO_LARGE else None)
         if message.batch and head.idempotency_key:
             head.refusal = head.refusal or _key_of_a_batch()
+        if message.batch and head.refusal is None:
+            try:
+                self._limits.take(head.token, BATCHED_CALLS, len(message.entries))
+            except MeshError as error:
+                return self._refused_message(error, message, call)
         handlers = self._with_events(headers, stream) if accepts_events(headers) else None
         work = self._batch(message, head, call) if message.batch else self._single(message, call, head, handlers)
         try:
@@ -114,9 +122,13 @@ class RpcEndpoint:
             message = parse(await read_body(receive, headers, MAX_STRANGER_BYTES, head.deadline_ms))
         except MeshError:
             return self._refused(call, error)
+        return self._refused_message(error, message, call)
+
+    def _refused_message(self, error: MeshError, message: Message, call: Call) -> Reply:
+        """Answer each call of a message with the same error, which is also the status of the whole."""
         self._calls.record_refusal(call, error)
         responses = refused_responses(message.entries, error)
-        return with_status_of(rpc_reply(responses, batch=message.batch, trace_id=head.trace.trace_id), error)
+        return with_status_of(rpc_reply(responses, batch=message.batch, trace_id=call.trace.trace_id), error)
 
     def _with_events(self, headers: Mapping[bytes, bytes], stream: ResponseStream) -> Mapping[str, Handler]:
         """Return the handlers of a request whose client takes events."""

@@ -24,9 +24,10 @@ from libs.common.telemetry.spans import Tracing
 from services.gateway.authzen.endpoint import EVALUATION, EVALUATIONS_PATH, AuthzenEndpoint
 from services.gateway.authzen.evaluate import Evaluate
 from services.gateway.contract import METHODS, describe
+from services.gateway.domain.rate_limits import RateLimits
 from services.gateway.forwarded.methods import handlers as forwarded_handlers
 from services.gateway.handlers import Handlers
-from services.gateway.mcp.context import ClientFacts
+from services.gateway.mcp.context import CallerReader, ClientFacts
 from services.gateway.mcp.dispatch import McpDispatcher
 from services.gateway.mcp.http.endpoint import McpEndpoint
 from services.gateway.mcp.http.origin_check import OriginCheck
@@ -44,6 +45,7 @@ from services.gateway.transport.disconnect import DisconnectWatcher
 from services.gateway.transport.dpop_check import DpopCheck
 from services.gateway.transport.edge_log import EdgeLog
 from services.gateway.transport.in_flight import InFlightRequests
+from services.gateway.transport.request_limits import RequestLimits
 from services.gateway.transport.router import Router
 from services.gateway.transport.rpc import RpcEndpoint
 from services.gateway.transport.telemetry import Telemetry
@@ -139,7 +141,7 @@ Ask = Callable[..., Awaitable[tuple[int, dict[bytes, bytes], bytes]]]
 def _mcp(telemetry: Telemetry, in_flight: InFlightRequests, log: Log) -> McpEndpoint:
     sessions, absent = OneSession(), cast("Any", AbsentPeer())
     dispatcher = McpDispatcher(
-        {"ping": ping, "server/discover": Lifecycle(absent).discover}, MCP_POLICY, telemetry, log
+        {"ping": ping, "server/discover": Lifecycle(absent).discover}, MCP_POLICY, telemetry, RateLimits(), log
     )
     outcomes, answers, follow = (
         ShowOutcome(absent, absent),
@@ -164,12 +166,13 @@ def ask() -> Ask:
     telemetry = Telemetry(log, Tracing())
     channels: Any = defaultdict(AbsentChannel)
     by_method = {**handlers.by_method(), **forwarded_handlers(channels)}
-    calls = CallPipeline(by_method, METHODS, POLICY, Log("t", level="error", descriptor=2), telemetry)
+    limits = RequestLimits(CallerReader(), RateLimits())
+    calls = CallPipeline(by_method, METHODS, POLICY, Log("t", level="error", descriptor=2), telemetry, limits)
     authz: Any = FakeAuthz()
     evaluate = Evaluate(registry, authz)
     evaluations = {EVALUATION: evaluate.one, EVALUATIONS_PATH: evaluate.many}
     authzen = AuthzenEndpoint(evaluations, in_flight, telemetry, log, DpopCheck(()), 0.0)
-    endpoint = RpcEndpoint(calls, StreamedCalls(absent), in_flight, DpopCheck(()), EdgeLog(NoTools()), 0.0)
+    endpoint = RpcEndpoint(calls, StreamedCalls(absent), in_flight, DpopCheck(()), EdgeLog(NoTools()), limits, 0.0)
     app = Router(endpoint, authzen, _mcp(telemetry, in_flight, log), no_console, no_keys, in_flight, log, (), {}, ())
 
     async def send_request(
