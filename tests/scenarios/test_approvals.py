@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,11 @@ from toolmesh.executor.v1 import invocation_service_pb2 as invocation_pb
 from toolmesh.executor.v1 import invocation_service_pb2_grpc as invocation_rpc
 
 from libs.common.errors import Reason
+from libs.common.ids import new_id
 from libs.common.rpc.status import from_rpc_error
+from tests.harness.mcp_tasks import Tasks, TaskState
 from tests.harness.mesh import Mesh, cli, invoke, running_mesh
-from tests.scenarios.test_mcp import HELLO, request, send
+from tests.scenarios.test_mcp import HELLO, NEW, client_of, request, send
 
 MANIFESTS = Path("examples/packs/textkit/manifests")
 ALICE, BOB, EVE = (f"did:web:example.com:{name}" for name in ("alice", "bob", "eve"))
@@ -181,13 +184,19 @@ PATHS: dict[str, Path_] = {
 @pytest.fixture(scope="module")
 def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
     folder = tmp_path_factory.mktemp("approvals")
-    with running_mesh(folder / "state", "--scale", "approval=2") as mesh:
-        register(mesh, folder, "1.0.0")
-        cli("tools", "register", str(MANIFESTS / "write_report.json"), state=mesh.state)
-        token = mesh.token(sub=ALICE, trust="90")
-        approver = mesh.token(sub=BOB, scopes="approvals:decide", groups="approvers")
-        with mesh.edge_channel() as edge, mesh.direct_channel("executor") as executor:
-            yield Office(mesh, edge, executor, token, approver)
+    with running_mesh(folder / "state", "--scale", "approval=2") as mesh, office_of(mesh, folder) as office:
+        yield office
+
+
+@contextmanager
+def office_of(mesh: Mesh, folder: Path) -> Iterator[Office]:
+    """Register the tools of an office, and connect its people."""
+    register(mesh, folder, "1.0.0")
+    cli("tools", "register", str(MANIFESTS / "write_report.json"), state=mesh.state)
+    token = mesh.token(sub=ALICE, trust="90")
+    approver = mesh.token(sub=BOB, scopes="approvals:decide", groups="approvers")
+    with mesh.edge_channel() as edge, mesh.direct_channel("executor") as executor:
+        yield Office(mesh, edge, executor, token, approver)
 
 
 def register(mesh: Mesh, folder: Path, version: str) -> None:
@@ -251,8 +260,8 @@ def test_a_job_waits_for_its_approval_and_goes_on_by_itself(office: Office) -> N
     assert office.approve(canceled.ticket) is Reason.TICKET_CLOSED
 
 
-def test_an_mcp_client_waits_for_an_approval_as_a_task(office: Office) -> None:
-    """The official client has the types of tasks, and refuses them as results of calls."""
+def test_an_mcp_client_waits_for_an_approval_as_a_task_of_its_session(office: Office) -> None:
+    """In a session the official client has the types of tasks, and refuses them as results of calls."""
     office.write("by-task")
     session = send(office.mesh, office.token, request("initialize", HELLO)).headers["mcp-session-id"]
 
@@ -269,6 +278,24 @@ def test_an_mcp_client_waits_for_an_approval_as_a_task(office: Office) -> None:
     (last,) = [line for line in waited.splitlines() if '"result"' in line]
     # The report was still there, so nothing ran before.
     assert json.loads(last.removeprefix("data: "))["result"]["structuredContent"] == {"removed": True}
+
+
+async def test_the_official_client_waits_for_an_approval_as_a_task(office: Office) -> None:
+    report = f"extension-{new_id()}"
+    office.write(report)
+    approved: list[str] = []
+
+    def approve(state: TaskState) -> None:
+        tickets = [word for word in state.status_message.split() if word.startswith("tickets/")]
+        for ticket in tickets if not approved else []:
+            assert office.approve(ticket) is None
+            approved.append(ticket)
+
+    async with client_of(office.mesh, office.token, NEW, extensions=[Tasks(approve)]) as client:
+        answer = await client.call_tool("samples__shred_report", {"name": report})
+    assert len(approved) == 1
+    # The report was still there, so nothing ran before.
+    assert answer.structured_content == {"removed": True}
 
 
 def test_each_wrong_use_of_a_ticket_has_its_own_reason(office: Office, tmp_path: Path) -> None:
