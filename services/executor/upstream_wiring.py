@@ -48,7 +48,9 @@ def build_upstreams(
         start_seconds=settings.sandbox_start_seconds,
     )
     directory = UpstreamDirectory(registry, log)
-    servers = Servers(sandboxed.environment, settings.egress_internal, max_bytes=settings.result_max_bytes)
+    servers = Servers(
+        sandboxed.environment, settings.egress_internal, http.secrets, max_bytes=settings.result_max_bytes
+    )
     pool: WorkerPool[ConfinedServer] = WorkerPool(limits, log)
     monitor = UpstreamMonitor(directory, servers, registry, instance_id(settings), log)
     mcp = McpRunner(directory, servers, pool, log, monitor.request_check)

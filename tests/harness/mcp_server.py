@@ -6,6 +6,7 @@ how it behaves.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import queue
@@ -81,6 +82,10 @@ def call(name: str, arguments: dict[str, Any], progress_token: Any) -> dict[str,
     if name == "look":
         seen = {"environment": dict(os.environ)}
         return {"content": [{"type": "text", "text": json.dumps(seen)}]}
+    if name == "digest":
+        # Of a variable, so that a test knows its value without seeing it.
+        value = os.environ.get(arguments["text"], "")
+        return {"content": [{"type": "text", "text": hashlib.sha256(value.encode()).hexdigest()}]}
     return {"content": [{"type": "text", "text": arguments.get("text", "")}]}
 
 

@@ -97,6 +97,13 @@ class Mesh:
             bounds=build_bounds(**bounds),
         )
 
+    def store_secret(self, value: str, *arguments: str) -> None:
+        """Run `toolmesh secrets set` or `rotate` with the value on its standard input, and see that it prints none."""
+        command = [TOOLMESH, "secrets", *arguments, "--state", str(self.state)]
+        done = subprocess.run(command, input=value, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert value not in done.stdout + done.stderr
+
     def rpc(
         self, method: str, params: Any, *, token: str = "", headers: dict[str, str] | None = None
     ) -> httpx.Response:
@@ -119,7 +126,8 @@ class Mesh:
 
     @contextmanager
     def direct_channel(self, service: str, identity: str | None = "orchestrator") -> Iterator[grpc.Channel]:
-        """A channel straight to a service, with the certificate of `identity`, or without any."""
+        """A channel straight to a service, or to one of its replicas such as `executor-2`, with the certificate of
+        `identity`, or without any."""
         ca = Path(self.runtime["ca"]).read_bytes()
         if identity is None:
             credentials = grpc.ssl_channel_credentials(ca)
@@ -127,7 +135,7 @@ class Mesh:
             files = Pki(Path(self.runtime["ca"]).parent).of(identity)
             pair = (files.key.read_bytes(), files.cert.read_bytes())
             credentials = grpc.ssl_channel_credentials(ca, *pair)
-        options = [("grpc.ssl_target_name_override", service)]
+        options = [("grpc.ssl_target_name_override", service.partition("-")[0])]
         with grpc.secure_channel(self.part(service)["address"], credentials, options=options) as channel:
             yield channel
 

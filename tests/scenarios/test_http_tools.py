@@ -8,7 +8,6 @@ import re
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,8 @@ import httpx
 import pytest
 
 from localmesh.wheels import postgres_programs
-from tests.harness.mesh import TOOLMESH, Mesh, cli, running_mesh
-from tests.harness.planted import files_below, found_in
+from tests.harness.mesh import Mesh, cli, running_mesh
+from tests.harness.planted import files_below, found_in, process_list
 from tests.harness.stores import wait_until
 
 FIRST, SECOND = "f1rst-s3cret-value-0198c", "s3cond-s3cret-value-0198d"
@@ -118,13 +117,6 @@ def manifest(port: int) -> dict[str, Any]:
     }
 
 
-def secrets(mesh: Mesh, *arguments: str, value: str) -> None:
-    command = [TOOLMESH, "secrets", *arguments, "--state", str(mesh.state)]
-    done = subprocess.run(command, input=value, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert value not in done.stdout + done.stderr
-
-
 def call(mesh: Mesh, token: str, **arguments: Any) -> dict[str, Any]:
     done = cli(
         "call", "shop.find_order", json.dumps(arguments), "--json", state=mesh.state, TOOLMESH_TOKEN=token, check=False
@@ -144,11 +136,11 @@ def test_a_service_is_called_with_its_secret_and_the_rotated_one_next(
     )
     assert Orders.seen == []
 
-    secrets(mesh, "set", "shop_key", "--host", "127.0.0.1", "--namespace", "shop", value=FIRST)
+    mesh.store_secret(FIRST, "set", "shop_key", "--host", "127.0.0.1", "--namespace", "shop")
     answer = json.dumps(call(mesh, token, id="a/b", tags=["x", "y"], lang="de"))
     assert Orders.seen[-1] == ("GET", "/orders/a%2Fb?tag=x&tag=y", f"Bearer {FIRST}")
     assert "/orders/a%2Fb?tag=x&tag=y" in answer
-    secrets(mesh, "rotate", "shop_key", value=SECOND)
+    mesh.store_secret(SECOND, "rotate", "shop_key")
     answer += json.dumps(call(mesh, token, id="2"))
     assert Orders.seen[-1][2] == f"Bearer {SECOND}"
 
@@ -219,12 +211,3 @@ def everything_stored(mesh: Mesh) -> bytes:
         check=True,
     ).stdout
     return dump + process_list() + b"".join(files_below(mesh.state / "logs").values())
-
-
-def process_list() -> bytes:
-    lines = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        # A process may end meanwhile.
-        with suppress(OSError):
-            lines.append(path.read_bytes())
-    return b"".join(lines)

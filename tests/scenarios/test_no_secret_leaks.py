@@ -1,17 +1,20 @@
-"""Secrets in arguments, results, errors and headers reach the tool and its caller, and nothing else: no database, no
-log, no
-trace, no metric, no export, no stream and no topic ever holds them."""
+"""Secrets in arguments, results, errors and headers reach the tool and its caller, and those that the mesh keeps reach
+the service alone: no database, no log, no trace, no metric, no export, no stream, no topic and no process list ever
+holds them."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Thread
 from typing import Any
 
 import httpx
@@ -25,11 +28,16 @@ from toolmesh.registry.v1 import tool_manifest_pb2 as manifest_pb
 
 from libs.common.ids import new_id
 from localmesh.wheels import postgres_programs
+from services.executor.adapters.sandbox.rootfs import interpreter_path
+from tests.conformance.upstream.server import FixtureServer
+from tests.harness import mcp_server
 from tests.harness.announcing import announced_executor
 from tests.harness.kafka import KafkaCluster, running_kafka
+from tests.harness.mcp_server import tool as definition
 from tests.harness.mesh import Mesh, cli, invoke, running_mesh
 from tests.harness.otlp import OtlpReceiver, running_otlp
-from tests.harness.planted import Planted, files_below, found_in
+from tests.harness.planted import Planted, files_below, found_in, process_list
+from tests.harness.rest_server import rest_server
 from tests.harness.stores import wait_until
 
 SERVICES = ("registry", "authz", "executor", "approval", "audit", "gateway")
@@ -101,6 +109,7 @@ class Watched:
             "relay": self.relayed(),
             "traces": self.otlp.of("trace"),
             "metrics": self.otlp.of("metrics") + b"".join(self.metrics(name) for name in SERVICES),
+            "processes": process_list(),
             "records": cli("audit", "tail", "-n", "1000", "--json", state=self.mesh.state).stdout.encode(),
         }
         found |= {f"export {name}": content for name, content in self.exported().items()}
@@ -113,6 +122,7 @@ def watched(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     with ExitStack() as stack:
         otlp, endpoint = stack.enter_context(running_otlp())
         environ = {"TOOLMESH_OTLP_ENDPOINT": endpoint, "TOOLMESH_LOG_LEVEL": "debug", "TOOLMESH_RELAY": request.param}
+        environ["TOOLMESH_EGRESS_INTERNAL"] = "127.0.0.0/8"
         kafka = stack.enter_context(running_kafka()) if request.param == "kafka" else None
         if kafka is not None:
             kafka.make_topic(TOPIC, PARTITIONS)
@@ -265,12 +275,74 @@ def headers(watched: Watched) -> None:
         invoke(channel, "echo", b'{"text": "x"}', token=token, metadata=[("x-api-key", secret.cloud_key)])
 
 
+def stored_secrets(watched: Watched) -> None:
+    """An API, a confined MCP server and a remote one repeat the secrets that they get, before and after a rotation."""
+    mesh, connected, uses = (
+        watched.mesh,
+        watched.mesh.state.with_name(f"servers-{new_id()}"),
+        ["api", "stdio", "remote"],
+    )
+    connected.mkdir(mode=0o755)
+    tools, program = connected / "tools.json", connected / "server.py"
+    tools.write_text(json.dumps([definition("digest"), definition("look")]))
+    program.write_bytes(Path(mcp_server.__file__).read_bytes())
+    command = [interpreter_path(), "-I", "-S", "-B", str(program), str(tools)]
+    with rest_server() as api, FixtureServer() as remote:
+        Thread(target=remote.serve_forever, daemon=True).start()
+        for verb in ("set", "rotate"):
+            for use in uses:
+                # Not of a form that redaction knows.
+                value = watched.planted[f"stored {use} {verb}"] = f"kept {new_id()} by the store"
+                bound = ("--host", "127.0.0.1", "--namespace", f"leaky-{use}") if verb == "set" else ()
+                mesh.store_secret(value, verb, f"{use}_key", *bound)
+            if verb == "set":
+                connect = (
+                    "connect",
+                    "openapi",
+                    f"{api.url}/openapi.json",
+                    "--id",
+                    "leaky-api",
+                    "--read-only",
+                    "search",
+                )
+                cli(*connect, "--secret", "token=api_key", state=mesh.state)
+                cli(
+                    "connect",
+                    "mcp",
+                    remote.url,
+                    "--id",
+                    "leaky-remote",
+                    "--secret",
+                    "authorization=remote_key",
+                    state=mesh.state,
+                )
+                stdio = ("--id", "leaky-stdio", "--mount", str(connected), "--secret", "KEY=stdio_key")
+                cli("connect", "mcp", *stdio, "--", *command, state=mesh.state)
+            answers = [
+                cli("call", tool, arguments, "--json", state=mesh.state).stdout
+                for tool, arguments in (
+                    ("leaky-api.search", '{"body": {"title": "x"}}'),
+                    ("leaky-remote.prompts_list", "{}"),
+                    ("leaky-stdio.look", "{}"),
+                    ("leaky-stdio.digest", '{"text": "KEY"}'),
+                )
+            ]
+            api_value, stdio_value, remote_value = (watched.planted[f"stored {use} {verb}"] for use in uses)
+            # Each service got the value of now, and its caller did not.
+            assert api.seen[-1]["authorized"] == f"Bearer {api_value}"
+            assert remote.authorization == f"Bearer {remote_value}"
+            assert sha256(stdio_value.encode()).hexdigest() in answers[-1]
+            assert found_in("".join(answers).encode(), watched.planted) == set()
+        remote.shutdown()
+
+
 CALLS: list[Callable[[Watched], None]] = [
     tool_with_declared_fields,
     arguments_and_results,
     remembered_results,
     errors,
     headers,
+    stored_secrets,
 ]
 
 
@@ -287,6 +359,8 @@ def test_the_search_sees_what_may_be_seen(watched: Watched) -> None:
         name.rpartition(".")[2] for name in outlets if name.startswith("export") and found_in(outlets[name], harmless)
     }
     assert {"ndjson", "parquet"} <= shown
+    # The confined server runs as long as it is connected.
+    assert b"servers-" in outlets["processes"]
     assert {"file logs/executor.log", "file logs/audit.log", "file logs/envoy.log"} <= outlets.keys()
 
 

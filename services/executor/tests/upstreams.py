@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
 import grpc.aio
 import pytest
+import uvicorn
 from toolmesh.registry.v1 import upstream_pb2 as upb
 
 from libs.common.errors import MeshError
 from libs.common.json.canonical import digest
+from libs.common.runtime.clock import SystemClock
+from libs.common.secret_store.folders import MountedFolder
 from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.environment import RunnerEnvironment
 from services.executor.adapters.runners.mcp import McpRunner
@@ -20,18 +26,35 @@ from services.executor.adapters.runners.worker.pool import PoolLimits, WorkerPoo
 from services.executor.adapters.sandbox.bubblewrap.sandbox import BubblewrapSandbox
 from services.executor.adapters.sandbox.egress.proxy import EgressProxy
 from services.executor.adapters.sandbox.rootfs import interpreter_path
+from services.executor.adapters.secrets.folder_secrets import FolderSecrets
 from services.executor.adapters.upstreams.directory import UpstreamDirectory
 from services.executor.adapters.upstreams.servers import Servers
 from services.executor.domain.scheduling.heavy_work import HeavyWork
 from services.executor.domain.tool import Tool
 from services.executor.tests.packing import MIB, work
 from services.executor.tests.samples import a_tool
+from services.executor.tests.waiting import until
 from tests.harness import mcp_server
 from tests.harness.mcp_server import tool as definition
 
 SERVER = Path(mcp_server.__file__)
 LOOPBACK = [ip_network("127.0.0.0/8")]
 LOG = Log("test", level="error")
+
+
+@asynccontextmanager
+async def served(application: Any) -> AsyncIterator[str]:
+    """Serve an ASGI application, and yield the address of its MCP endpoint."""
+    config = uvicorn.Config(application, port=0, log_level="error", lifespan="on")
+    server = uvicorn.Server(config)
+    task = asyncio.create_task(server.serve())
+    await until(lambda: server.started)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        server.should_exit = True
+        await task
 
 
 class Upstreams:
@@ -47,7 +70,10 @@ class Upstreams:
         self._environment = RunnerEnvironment(
             sandboxes, LOG, egress=lambda: EgressProxy(internal), heavy_work=self.heavy_work
         )
-        self._servers = Servers(self._environment, internal, max_bytes=MIB)
+        self.secrets = folder / "secrets"
+        self.secrets.mkdir()
+        store = FolderSecrets([MountedFolder(self.secrets)], SystemClock())
+        self._servers = Servers(self._environment, internal, store, max_bytes=MIB)
         self._directory = UpstreamDirectory(grpc.aio.insecure_channel("127.0.0.1:1"), LOG)
         self.pool: WorkerPool[Any] = WorkerPool(PoolLimits(start_seconds=300), LOG)
         self.runner = McpRunner(self._directory, self._servers, self.pool, LOG, self.checks.append)
@@ -63,8 +89,15 @@ class Upstreams:
         mounts = [upb.UpstreamMount(path=str(path)) for path in (SERVER, self.tools.parent)]
         self.add(upb.UpstreamEndpoint(mcp_stdio=upb.McpStdioEndpoint(command=argv, mounts=mounts, **fields)))
 
-    def add_remote(self, url: str) -> None:
-        self.add(upb.UpstreamEndpoint(mcp_http=upb.McpHttpEndpoint(url=url)))
+    def add_remote(self, url: str, **fields: Any) -> None:
+        self.add(upb.UpstreamEndpoint(mcp_http=upb.McpHttpEndpoint(url=url, **fields)))
+
+    def keep_secret(self, name: str, value: str, **binding: list[str]) -> None:
+        """Store a secret for the upstream, or replace it."""
+        (self.secrets / f"{name}.json").write_text(
+            json.dumps({"hosts": ["127.0.0.1"], "namespaces": ["fix"], **binding})
+        )
+        (self.secrets / name).write_text(value)
 
     def tool(self, name: str, accepted: str | None = None, **changes: Any) -> Tool:
         found = digest(definition(name)) if accepted is None else accepted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import timedelta
 
 from google.protobuf.duration_pb2 import Duration
@@ -15,6 +16,7 @@ from services.registry.domain.upstreams.upstream import (
     DiscoveredTool,
     Discovery,
     Endpoint,
+    EnvironmentSecret,
     GrpcEndpoint,
     HttpEndpoint,
     MetadataSecret,
@@ -41,7 +43,7 @@ def upstream_id_of(name: str) -> str:
 def endpoint_of(message: upstream_pb2.UpstreamEndpoint) -> Endpoint:
     """Read an endpoint."""
     if message.WhichOneof("kind") == "mcp_http":
-        return HttpEndpoint(message.mcp_http.url)
+        return HttpEndpoint(message.mcp_http.url, _metadata_secrets_of(message.mcp_http.secrets))
     if message.WhichOneof("kind") == "openapi":
         return OpenApiEndpoint(
             url=message.openapi.url,
@@ -60,6 +62,7 @@ def endpoint_of(message: upstream_pb2.UpstreamEndpoint) -> Endpoint:
         allowed_hosts=tuple(stdio.allowed_hosts),
         package=stdio.package,
         lock_digest=stdio.lock_digest,
+        secrets=tuple(EnvironmentSecret(each.variable, each.secret) for each in stdio.secrets),
     )
 
 
@@ -69,10 +72,14 @@ def _grpc_of(message: upstream_pb2.GrpcEndpoint) -> GrpcEndpoint:
         plaintext=message.plaintext,
         descriptor_set=message.descriptor_set,
         methods=tuple(message.methods),
-        secrets=tuple(MetadataSecret(each.key, each.secret, each.prefix) for each in message.secrets),
+        secrets=_metadata_secrets_of(message.secrets),
         ca_file=message.ca_file,
         certificate_file=message.certificate_file,
     )
+
+
+def _metadata_secrets_of(messages: Iterable[upstream_pb2.MetadataSecret]) -> tuple[MetadataSecret, ...]:
+    return tuple(MetadataSecret(each.key, each.secret, each.prefix) for each in messages)
 
 
 def overlays_of(request: pb.AddUpstreamRequest) -> tuple[Overlay, ...]:
@@ -160,7 +167,8 @@ def report_response(due: timedelta) -> pb.ReportUpstreamResponse:
 
 def _endpoint(endpoint: Endpoint) -> upstream_pb2.UpstreamEndpoint:
     if isinstance(endpoint, HttpEndpoint):
-        return upstream_pb2.UpstreamEndpoint(mcp_http=upstream_pb2.McpHttpEndpoint(url=endpoint.url))
+        remote = upstream_pb2.McpHttpEndpoint(url=endpoint.url, secrets=_metadata_secrets(endpoint.secrets))
+        return upstream_pb2.UpstreamEndpoint(mcp_http=remote)
     if isinstance(endpoint, OpenApiEndpoint):
         return upstream_pb2.UpstreamEndpoint(openapi=_openapi(endpoint))
     if isinstance(endpoint, GrpcEndpoint):
@@ -173,8 +181,15 @@ def _endpoint(endpoint: Endpoint) -> upstream_pb2.UpstreamEndpoint:
             allowed_hosts=endpoint.allowed_hosts,
             package=endpoint.package,
             lock_digest=endpoint.lock_digest,
+            secrets=[
+                upstream_pb2.EnvironmentSecret(variable=each.variable, secret=each.secret) for each in endpoint.secrets
+            ],
         )
     )
+
+
+def _metadata_secrets(secrets: Iterable[MetadataSecret]) -> list[upstream_pb2.MetadataSecret]:
+    return [upstream_pb2.MetadataSecret(key=each.key, secret=each.secret, prefix=each.prefix) for each in secrets]
 
 
 def _grpc(endpoint: GrpcEndpoint) -> upstream_pb2.GrpcEndpoint:
@@ -183,10 +198,7 @@ def _grpc(endpoint: GrpcEndpoint) -> upstream_pb2.GrpcEndpoint:
         plaintext=endpoint.plaintext,
         descriptor_set=endpoint.descriptor_set,
         methods=endpoint.methods,
-        secrets=[
-            upstream_pb2.MetadataSecret(key=each.key, secret=each.secret, prefix=each.prefix)
-            for each in endpoint.secrets
-        ],
+        secrets=_metadata_secrets(endpoint.secrets),
         ca_file=endpoint.ca_file,
         certificate_file=endpoint.certificate_file,
     )

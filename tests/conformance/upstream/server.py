@@ -30,6 +30,8 @@ class FixtureServer(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.tools = Tools()
+        self.authorization = ""
+        """Of the last request."""
 
     @property
     def url(self) -> str:
@@ -82,6 +84,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: FixtureServer
 
     def do_POST(self) -> None:
+        self.server.authorization = self.headers.get("authorization", "")
         message = json.loads(self.rfile.read(int(self.headers["content-length"])))
         if "id" not in message:
             self._send(202, b"")

@@ -251,6 +251,7 @@ class McpStdioEndpoint(_message.Message):
     ALLOWED_HOSTS_FIELD_NUMBER: _builtins.int
     PACKAGE_FIELD_NUMBER: _builtins.int
     LOCK_DIGEST_FIELD_NUMBER: _builtins.int
+    SECRETS_FIELD_NUMBER: _builtins.int
     package: _builtins.str
     """What is installed, such as `pypi:mcp-server-time==2026.8.12`; empty for a program of the machine."""
     lock_digest: _builtins.str
@@ -271,6 +272,10 @@ class McpStdioEndpoint(_message.Message):
     def allowed_hosts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Host names that it may connect to, through the executor's egress proxy. Empty: it has no network."""
 
+    @_builtins.property
+    def secrets(self) -> _containers.RepeatedCompositeFieldContainer[Global___EnvironmentSecret]:
+        """The credentials of its environment. A secret must be bound to the namespace of the upstream and to every host of `allowed_hosts`."""
+
     def __init__(
         self,
         *,
@@ -280,14 +285,43 @@ class McpStdioEndpoint(_message.Message):
         allowed_hosts: _abc.Iterable[_builtins.str] | None = ...,
         package: _builtins.str = ...,
         lock_digest: _builtins.str = ...,
+        secrets: _abc.Iterable[Global___EnvironmentSecret] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed_hosts", b"allowed_hosts", "command", b"command", "environment", b"environment", "lock_digest", b"lock_digest", "mounts", b"mounts", "package", b"package"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed_hosts", b"allowed_hosts", "command", b"command", "environment", b"environment", "lock_digest", b"lock_digest", "mounts", b"mounts", "package", b"package", "secrets", b"secrets"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___McpStdioEndpoint: _TypeAlias = McpStdioEndpoint  # noqa: Y015
+
+@_typing.final
+class EnvironmentSecret(_message.Message):
+    """Says which secret a variable of a confined server's environment has. Its value is read when a server is started for a caller; a rotated
+    one is used by the next call.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VARIABLE_FIELD_NUMBER: _builtins.int
+    SECRET_FIELD_NUMBER: _builtins.int
+    variable: _builtins.str
+    """The variable."""
+    secret: _builtins.str
+    """The reference, `secret://name`."""
+    def __init__(
+        self,
+        *,
+        variable: _builtins.str = ...,
+        secret: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["secret", b"secret", "variable", b"variable"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EnvironmentSecret: _TypeAlias = EnvironmentSecret  # noqa: Y015
 
 @_typing.final
 class UpstreamMount(_message.Message):
@@ -322,16 +356,22 @@ class McpHttpEndpoint(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     URL_FIELD_NUMBER: _builtins.int
+    SECRETS_FIELD_NUMBER: _builtins.int
     url: _builtins.str
     """The address of its MCP endpoint, with https, or with http inside the networks that executors allow."""
+    @_builtins.property
+    def secrets(self) -> _containers.RepeatedCompositeFieldContainer[Global___MetadataSecret]:
+        """The credentials that every request carries as headers. Their values are read for each call."""
+
     def __init__(
         self,
         *,
         url: _builtins.str = ...,
+        secrets: _abc.Iterable[Global___MetadataSecret] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["url", b"url"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["secrets", b"secrets", "url", b"url"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -465,7 +505,7 @@ Global___GrpcEndpoint: _TypeAlias = GrpcEndpoint  # noqa: Y015
 
 @_typing.final
 class MetadataSecret(_message.Message):
-    """Says which secret travels in the metadata of a gRPC call. The secret itself states to which hosts, and for tools of which namespaces, it
+    """Says which secret travels in the metadata of a gRPC call or in a header of an MCP server over HTTP. The secret itself states to which hosts, and for tools of which namespaces, it
     may be used.
     """
 
@@ -475,7 +515,7 @@ class MetadataSecret(_message.Message):
     SECRET_FIELD_NUMBER: _builtins.int
     PREFIX_FIELD_NUMBER: _builtins.int
     key: _builtins.str
-    """The key, such as `authorization`."""
+    """The key or the name of the header in lower case, such as `authorization`."""
     secret: _builtins.str
     """The reference, `secret://name`."""
     prefix: _builtins.str

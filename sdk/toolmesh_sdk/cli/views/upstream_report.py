@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from toolmesh.registry.v1 import upstream_pb2 as upb
 
 _TOOL_STATE, _STATE, _MUTATION = "UPSTREAM_TOOL_STATE_", "UPSTREAM_STATE_", "MUTATION_CLASS_"
-_NEEDS = {"read_only": "nothing", "write_reversible": "approval in production", "write_irreversible": "approval"}
+_NEEDS = {"read_only": "", "write_reversible": "approval in production", "write_irreversible": "approval"}
 
 
 def is_ready(upstream: upb.Upstream) -> bool:
@@ -54,7 +54,8 @@ def print_upstream(upstream: upb.Upstream) -> None:
     output.out().print(output.text(line, (f"  {about}", "dim")))
     if upstream.tools:
         headings = ("SERVER'S NAME", "STATE", "TOOL", "EFFECT", "CALLS NEED", "REMARK")
-        output.print_table(headings, [_row(tool) for tool in upstream.tools])
+        secrets = _secret_names(upstream)
+        output.print_table(headings, [_row(tool, secrets) for tool in upstream.tools])
 
 
 def print_changes(tools: Iterable[upb.UpstreamTool]) -> None:
@@ -68,14 +69,28 @@ def print_changes(tools: Iterable[upb.UpstreamTool]) -> None:
             console.print(output.text((line, style)))
 
 
-def _row(tool: upb.UpstreamTool) -> tuple[str, ...]:
+def _secret_names(upstream: upb.Upstream) -> list[str]:
+    """Return the secrets that every call needs. Those of a document depend on the operation."""
+    endpoint = upstream.endpoint
+    headers = [use.secret for use in (*endpoint.mcp_http.secrets, *endpoint.grpc.secrets)]
+    return [*(use.secret for use in endpoint.mcp_stdio.secrets), *headers]
+
+
+def _row(tool: upb.UpstreamTool, secrets: Sequence[str]) -> tuple[str, ...]:
     effect = _mutation(tool)
     version = tool.tool_version.removeprefix("tools/").replace("/versions/", "@")
     remarks = [f"{each.path}: {each.message}" if each.path else each.message for each in tool.findings]
     if _tool_state(tool) == "quarantined":
         remarks.insert(0, "its definition changed")
-    needs = _NEEDS.get(effect, "") if version else ""
-    return tool.native_name, _tool_state(tool), version, effect, needs, "; ".join([*remarks, *tool.notes])
+    needs = ", ".join(each for each in (*secrets, _NEEDS.get(effect, "")) if each) or "nothing"
+    return (
+        tool.native_name,
+        _tool_state(tool),
+        version,
+        effect,
+        needs if version else "",
+        "; ".join([*remarks, *tool.notes]),
+    )
 
 
 def _lines(definition: bytes) -> list[str]:

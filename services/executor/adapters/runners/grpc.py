@@ -23,15 +23,15 @@ from services.executor.adapters.runners.cancelable import run_cancelable
 from services.executor.adapters.runners.entry_point_resolver import sandbox_label
 from services.executor.adapters.runners.mcp import McpEntryPoint, parse_entry_point
 from services.executor.adapters.runners.worker.answer import log_failure
+from services.executor.adapters.secrets.binding import require_bound
 from services.executor.adapters.upstreams.directory import UpstreamConfig, UpstreamDirectory
-from services.executor.adapters.upstreams.grpc.codec import decode_answer, encode_request
+from services.executor.adapters.upstreams.grpc.codec import decode_answers, encode_request
 from services.executor.adapters.upstreams.grpc.methods import Method
 from services.executor.adapters.upstreams.grpc.server import GrpcServer
 from services.executor.adapters.upstreams.grpc.statuses import error_of, outcome_of
 from services.executor.adapters.upstreams.monitor import FAILURES, failure_reason
 from services.executor.adapters.upstreams.servers import Servers
 from services.executor.domain import errors
-from services.executor.domain.arguments.hosts import Hosts
 from services.executor.domain.model import Forecast, RunRequest, RunResult
 from services.executor.domain.ports import SecretStore
 from services.executor.domain.resilience.circuit import CallOutcome, Circuits
@@ -163,10 +163,7 @@ class GrpcRunner:
         bound = []
         for use in upstream.endpoint.grpc.secrets:
             secret = await self._secrets.get(use.secret.removeprefix("secret://"), tenant)
-            if namespace not in secret.binding.namespaces:
-                raise errors.credential_not_bound(secret.name, namespace)
-            if host not in Hosts(secret.binding.hosts):
-                raise errors.credential_not_bound(secret.name, host)
+            require_bound(secret, namespace, (host,))
             bound.append((use, secret))
         return bound
 
@@ -181,7 +178,7 @@ class GrpcRunner:
         try:
             value = await _send(call, seconds - min(seconds * _MARGIN, _MOST_MARGIN))
         except grpc.aio.AioRpcError as failure:
-            error = error_of(failure, call.origin, call.secrets)
+            error = error_of(failure, call.origin, call.secrets, call.limit)
             await self._circuits.report(name, config, admission, outcome_of(error, fair=fair))
             log_failure(self._log, call.tool, call.work, error, failure.details() or "")
             raise error from None
@@ -247,9 +244,7 @@ async def _read_stream(stream: AsyncIterable[bytes], call: _Call) -> list[bytes]
 
 
 def _decode(contents: list[bytes], call: _Call, answer: Descriptor) -> list[dict[str, Any]]:
-    if len(contents) == 1 and len(contents[0]) > call.limit:
-        raise errors.result_too_large(len(contents[0]), call.limit)
-    return [decode_answer(answer, _without(content, call.hidden)) for content in contents]
+    return decode_answers(answer, [_without(content, call.hidden) for content in contents], call.limit)
 
 
 def _without(content: bytes, hidden: tuple[bytes, ...]) -> bytes:

@@ -25,6 +25,7 @@ from services.executor.adapters.upstreams.mcp.stdio import ConfinedServer
 from services.executor.adapters.upstreams.mcp.transport import (
     AnswerTooLargeError,
     CallClient,
+    CredentialRefusedError,
     RpcError,
     UnreadableAnswerError,
 )
@@ -152,11 +153,14 @@ class McpRunner:
 
     async def _borrow(self, upstream: UpstreamConfig, work: RunRequest) -> ConfinedServer:
         tenant = f"tenant {work.tenant}" if work.tenant else f"subject {work.subject}"
-        key = WorkerKey(f"{upstream.upstream_id} {upstream.endpoint_digest}", tenant, "mcp", work.subject)
         owner = Principal(work.tenant, work.subject)
+        secrets = await self._servers.read_secrets(upstream, owner)
+        # A server with a former value of a secret is not used again.
+        code = f"{upstream.upstream_id} {upstream.endpoint_digest} {secrets.fingerprint}"
+        key = WorkerKey(code, tenant, "mcp", work.subject)
         while True:
             try:
-                server = await self._pool.take(key, partial(self._servers.start, upstream, owner))
+                server = await self._pool.take(key, partial(self._servers.start, upstream, owner, secrets))
             except FAILURES as error:
                 raise self._unavailable(error, upstream) from None
             process_starts.labels("mcp", "warm" if server.calls else "cold").inc()
@@ -167,9 +171,14 @@ class McpRunner:
     async def _run_remote(
         self, upstream: UpstreamConfig, entry_point: McpEntryPoint, tool: Tool, work: RunRequest
     ) -> RunResult:
-        async with self._remote.use(upstream, Principal(work.tenant, work.subject)) as server:
+        caller = Principal(work.tenant, work.subject)
+        secrets = await self._servers.read_secrets(upstream, caller)
+        async with self._remote.use(upstream, caller) as server:
+            server.transport.secrets = secrets
             try:
                 await server.refresh()
+            except CredentialRefusedError as error:
+                raise errors.credential_refused(error.name, error.status) from None
             except FAILURES as error:
                 raise self._unavailable(error, upstream) from None
             definition = self._require_definition(server.session, entry_point, tool)
@@ -206,6 +215,8 @@ class McpRunner:
             raise errors.result_too_large(error.limit, error.limit) from None
         except UnreadableAnswerError:
             raise errors.result_invalid([Violation("", "json", "the result has no JSON form")]) from None
+        except CredentialRefusedError as error:
+            raise errors.credential_refused(error.name, error.status) from None
         except FAILURES as error:
             lost = MeshError(Reason.TOOL_CRASHED, message=failure_reason(error))
             log_failure(self._log, tool, work, lost)

@@ -124,7 +124,8 @@ class UpstreamMonitor:
     async def _watch_confined(self, config: UpstreamConfig, due: asyncio.Event, backoff: Backoff) -> None:
         """Report what a server of our own offers, whenever that may have changed, until it ends."""
         async with asyncio.timeout(_ANSWER_SECONDS):
-            server = await self._servers.start(config, _owner(config))
+            owner = _owner(config)
+            server = await self._servers.start(config, owner, await self._servers.read_secrets(config, owner))
         try:
             while await self._report_session(config, server.session):
                 backoff.reset()
@@ -139,6 +140,7 @@ class UpstreamMonitor:
     async def _watch_remote(self, config: UpstreamConfig, due: asyncio.Event, backoff: Backoff) -> None:
         server: HttpServer = self._servers.connect(config, _owner(config))
         try:
+            server.transport.secrets = await self._servers.read_secrets(config, _owner(config))
             async with asyncio.timeout(_ANSWER_SECONDS):
                 await server.open()
             while await self._report_session(config, server.session):
@@ -147,6 +149,7 @@ class UpstreamMonitor:
                     async with asyncio.timeout(_POLL_SECONDS):
                         await due.wait()
                 due.clear()
+                server.transport.secrets = await self._servers.read_secrets(config, _owner(config))
                 async with asyncio.timeout(_ANSWER_SECONDS):
                     await server.list_tools()
         finally:

@@ -18,12 +18,14 @@ from services.executor.adapters.upstreams.directory import UpstreamConfig
 from services.executor.adapters.upstreams.grpc.channel import open_channel
 from services.executor.adapters.upstreams.grpc.server import GrpcServer
 from services.executor.adapters.upstreams.mcp.http import CheckedBackend, HttpServer, HttpTransport
+from services.executor.adapters.upstreams.mcp.secrets import ServerSecrets, read_secrets
 from services.executor.adapters.upstreams.mcp.stdio import ConfinedServer
 from services.executor.adapters.upstreams.mcp.transport import ServerLostError
 from services.executor.adapters.upstreams.openapi.document import OpenApiSource
 from services.executor.adapters.upstreams.proxy_bridge import PROXY_ENVIRONMENT, bridged_command
 from services.executor.adapters.upstreams.source import Source
 from services.executor.domain.errors import sandbox_missing
+from services.executor.domain.ports import SecretStore
 from services.executor.domain.scheduling.heavy_work import Owner
 
 TIER = "process"
@@ -44,9 +46,12 @@ _PROCESSES, _MILLICPUS, _CPU_SECONDS = 64, 1000, 24 * 3600.0
 class Servers:
     """Opens servers. What it opens belongs to the caller, who ends or closes it."""
 
-    def __init__(self, environment: RunnerEnvironment, internal: Sequence[Network], *, max_bytes: int) -> None:
+    def __init__(
+        self, environment: RunnerEnvironment, internal: Sequence[Network], secrets: SecretStore, *, max_bytes: int
+    ) -> None:
         """`max_bytes` bounds one message of a server."""
         self._environment, self._max_bytes, self._internal = environment, max_bytes, internal
+        self._secrets = secrets
         self._addresses, self._resolver = PublicAddresses(internal), SystemResolver()
 
     def sandbox(self) -> Sandbox:
@@ -56,7 +61,11 @@ class Servers:
             raise sandbox_missing(TIER, "no sandbox works on this machine")
         return sandbox
 
-    async def start(self, upstream: UpstreamConfig, owner: Owner) -> ConfinedServer:
+    async def read_secrets(self, upstream: UpstreamConfig, owner: Owner) -> ServerSecrets:
+        """Return the credentials of an MCP server, as they are now for one caller. Raises the errors of credentials."""
+        return await read_secrets(upstream, owner.tenant, self._secrets)
+
+    async def start(self, upstream: UpstreamConfig, owner: Owner, secrets: ServerSecrets) -> ConfinedServer:
         """Start a confined server for one caller and wait until it has listed its tools.
 
         Raises ServerLostError and the errors of requests and sandboxes.
@@ -67,12 +76,14 @@ class Servers:
         hosts = tuple(host.lower() for host in endpoint.allowed_hosts)
         gate = await self._environment.open_egress_to(hosts, _PORTS) if hosts else None
         try:
-            process = await self.sandbox().start(_plan(endpoint, "" if gate is None else gate.path))
+            plan = _plan(endpoint, secrets, "" if gate is None else gate.path)
+            process = await self.sandbox().start(plan)
         except BaseException:
             if gate is not None:
                 await gate.close()
             raise
-        server = ConfinedServer(process, self._environment.heavy_work.share_of(owner), self._max_bytes, gate)
+        share = self._environment.heavy_work.share_of(owner)
+        server = ConfinedServer(process, share, self._max_bytes, gate, secrets)
         try:
             await server.open()
         except BaseException:
@@ -105,11 +116,12 @@ class Servers:
         self._resolver.close()
 
 
-def _plan(endpoint: upstream_pb2.McpStdioEndpoint, egress_socket: str) -> Plan:
+def _plan(endpoint: upstream_pb2.McpStdioEndpoint, secrets: ServerSecrets, egress_socket: str) -> Plan:
     command = tuple(endpoint.command)
+    proxies = PROXY_ENVIRONMENT if egress_socket else {}
     return Plan(
         argv=bridged_command(command) if egress_socket else command,
-        environment={**_ENVIRONMENT, **(PROXY_ENVIRONMENT if egress_socket else {}), **endpoint.environment},
+        environment={**_ENVIRONMENT, **proxies, **endpoint.environment, **secrets.places},
         readable=tuple((mount.path, mount.path) for mount in endpoint.mounts),
         memory_bytes=_MEMORY_BYTES,
         scratch_bytes=_SCRATCH_BYTES,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Iterator, Mapping
-from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
@@ -22,16 +20,13 @@ from services.registry.domain.model import Actor
 from services.registry.domain.namespaces.namespaces import claim_namespace
 from services.registry.domain.ports import Catalogue
 from services.registry.domain.upstreams.apply_report import publish_definition
+from services.registry.domain.upstreams.endpoint_rules import endpoint_violations
 from services.registry.domain.upstreams.ports import Upstreams
 from services.registry.domain.upstreams.publishing import REMOVED, Publisher
 from services.registry.domain.upstreams.upstream import (
     DiscoveredTool,
     Endpoint,
-    GrpcEndpoint,
-    HttpEndpoint,
-    OpenApiEndpoint,
     Overlay,
-    StdioEndpoint,
     ToolState,
     Upstream,
     UpstreamTool,
@@ -39,8 +34,6 @@ from services.registry.domain.upstreams.upstream import (
 
 MAX_UPSTREAMS = 500
 _ATTEMPTS = 5
-# What a sandbox makes itself, or must never see.
-_RESERVED_FOLDERS = ("/proc", "/sys", "/dev", "/run", "/tmp", "/etc")  # noqa: S108
 
 
 async def add_upstream(
@@ -54,7 +47,7 @@ async def add_upstream(
     clock: Clock,
 ) -> Upstream:
     """Add an upstream, or return the stored one if it is the same."""
-    if violations := [*_endpoint_violations(endpoint), *_overlay_violations(overlays)]:
+    if violations := [*endpoint_violations(endpoint), *_overlay_violations(overlays)]:
         raise upstream_invalid(violations)
     if len(await upstreams.revisions()) >= MAX_UPSTREAMS:
         raise too_many_upstreams(MAX_UPSTREAMS)
@@ -139,63 +132,6 @@ async def _require(upstream_id: str, upstreams: Upstreams) -> Upstream:
     if upstream is None:
         raise upstream_not_found(upstream_id)
     return upstream
-
-
-def _endpoint_violations(endpoint: Endpoint) -> Iterator[Violation]:
-    if isinstance(endpoint, HttpEndpoint):
-        yield from _url_violations("endpoint.mcp_http.url", endpoint.url)
-    elif isinstance(endpoint, OpenApiEndpoint):
-        yield from _openapi_violations(endpoint)
-    elif isinstance(endpoint, GrpcEndpoint):
-        yield from _grpc_violations(endpoint)
-    else:
-        yield from _stdio_violations(endpoint)
-
-
-def _openapi_violations(endpoint: OpenApiEndpoint) -> Iterator[Violation]:
-    for path, url in (("endpoint.openapi.url", endpoint.url), ("endpoint.openapi.server", endpoint.server)):
-        if url:
-            yield from _url_violations(path, url)
-    if len({scheme for scheme, _ in endpoint.secrets}) < len(endpoint.secrets):
-        yield Violation("endpoint.openapi.secrets", "secrets.unique", "names a security scheme for the second time")
-
-
-def _grpc_violations(endpoint: GrpcEndpoint) -> Iterator[Violation]:
-    if not 0 < int(endpoint.address.rpartition(":")[2]) < 65536:
-        yield Violation("endpoint.grpc.address", "address.port", "has no usable port")
-    if endpoint.plaintext and (endpoint.ca_file or endpoint.certificate_file):
-        yield Violation("endpoint.grpc.plaintext", "address.plaintext", "excludes the certificates of TLS")
-    if endpoint.plaintext and endpoint.secrets:
-        yield Violation("endpoint.grpc.secrets", "secrets.plaintext", "are not sent without TLS")
-    if len({each.key for each in endpoint.secrets}) < len(endpoint.secrets):
-        yield Violation("endpoint.grpc.secrets", "secrets.unique", "names a key for the second time")
-
-
-def _url_violations(path: str, url: str) -> Iterator[Violation]:
-    try:
-        parts = urlsplit(url)
-        if not parts.hostname or parts.port == 0:
-            yield Violation(path, "url.host", "has no host or no usable port")
-    except ValueError:
-        yield Violation(path, "url.form", "is not a URL")
-
-
-def _stdio_violations(endpoint: StdioEndpoint) -> Iterator[Violation]:
-    texts = (*endpoint.command, *endpoint.environment.values())
-    if any("\0" in text for text in texts):
-        yield Violation("endpoint.mcp_stdio", "text.no_null", "holds the null character")
-    if not endpoint.command[0].startswith("/"):
-        yield Violation("endpoint.mcp_stdio.command[0]", "command.absolute", "is not an absolute path")
-    for index, mount in enumerate(endpoint.mounts):
-        path = f"endpoint.mcp_stdio.mounts[{index}].path"
-        if mount.path != posixpath.normpath(mount.path):
-            yield Violation(path, "mount.normal", "is not in its shortest form")
-        elif mount.path == "/" or any(_is_within(mount.path, folder) for folder in _RESERVED_FOLDERS):
-            yield Violation(path, "mount.reserved", "is a folder that a sandbox makes itself")
-
-
-def _is_within(path: str, folder: str) -> bool:
-    return path == folder or (path.startswith(folder + "/") and folder != "/tmp" and folder != "/run")  # noqa: S108
 
 
 def _overlay_violations(overlays: tuple[Overlay, ...]) -> Iterator[Violation]:

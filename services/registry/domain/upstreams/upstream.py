@@ -34,6 +34,21 @@ class Mount(Struct, frozen=True):
     path: str
 
 
+class EnvironmentSecret(Struct, frozen=True):
+    """A secret in the environment of a confined server."""
+
+    variable: str
+    secret: str
+
+
+class MetadataSecret(Struct, frozen=True):
+    """A secret in the metadata of gRPC calls, or in a header of an MCP server."""
+
+    key: str
+    secret: str
+    prefix: str = ""
+
+
 class StdioEndpoint(Struct, frozen=True, tag="mcp_stdio"):
     """An MCP server that executors run in a sandbox."""
 
@@ -43,12 +58,14 @@ class StdioEndpoint(Struct, frozen=True, tag="mcp_stdio"):
     allowed_hosts: tuple[str, ...] = ()
     package: str = ""
     lock_digest: str = ""
+    secrets: tuple[EnvironmentSecret, ...] = ()
 
 
 class HttpEndpoint(Struct, frozen=True, tag="mcp_http"):
     """An MCP server over Streamable HTTP."""
 
     url: str
+    secrets: tuple[MetadataSecret, ...] = ()
 
 
 class OpenApiEndpoint(Struct, frozen=True, tag="openapi"):
@@ -62,14 +79,6 @@ class OpenApiEndpoint(Struct, frozen=True, tag="openapi"):
     """Patterns of operation ids or tags; none means all."""
     secrets: tuple[tuple[str, str], ...] = ()
     """The security schemes, each with the reference of its secret."""
-
-
-class MetadataSecret(Struct, frozen=True):
-    """A secret in the metadata of gRPC calls."""
-
-    key: str
-    secret: str
-    prefix: str = ""
 
 
 class GrpcEndpoint(Struct, frozen=True, tag="grpc"):

@@ -12,6 +12,7 @@ import typer
 from toolmesh_sdk.cli.commands.upstreams.adding import Id, ReadOnly, add_and_wait, default_id, print_connected
 from toolmesh_sdk.cli.commands.upstreams.connect_grpc import grpc
 from toolmesh_sdk.cli.commands.upstreams.connect_openapi import openapi
+from toolmesh_sdk.cli.commands.upstreams.secret_options import environment_secrets, file_secrets, header_secrets
 from toolmesh_sdk.cli.exits import FAILED
 from toolmesh_sdk.cli.failures import report_errors
 from toolmesh_sdk.cli.inputs.target import Target
@@ -33,6 +34,9 @@ _VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 
 Mounts = Annotated[list[Path] | None, typer.Option("--mount", help="A path that the server may read; repeatable.")]
 Hosts = Annotated[list[str] | None, typer.Option("--allow-host", help="A host that it may reach; repeatable.")]
+Secrets = Annotated[
+    list[str] | None, typer.Option("--secret", help="VARIABLE=NAME or HEADER=NAME of a stored secret; repeatable.")
+]
 Variables = Annotated[list[str] | None, typer.Option("--env", help="NAME=VALUE, never a secret; repeatable.")]
 
 
@@ -47,6 +51,7 @@ def mcp(
     mount: Mounts = None,
     allow_host: Hosts = None,
     env: Variables = None,
+    secret: Secrets = None,
     read_only: ReadOnly = None,
     *,
     target: Target,
@@ -58,13 +63,16 @@ def mcp(
     without network, and with the paths of --mount alone. A tool whose server does not say that it only
     reads counts as one that changes something for good, so its calls need approval.
 
+    A secret is a variable of a confined server, or a header of one at a URL; authorization is sent as a bearer
+    token. `toolmesh secrets set NAME` stores it, bound to the hosts and the id of this server.
+
     \b
     Example:
       toolmesh connect mcp pypi:mcp-server-time
       toolmesh connect mcp pypi:mcp-server-git --mount ~/project -- --repository ~/project
       toolmesh connect mcp npm:@modelcontextprotocol/server-everything
       toolmesh connect mcp --id notes -- ./venv/bin/notes-server --quiet
-      toolmesh connect mcp https://mcp.example.com/mcp
+      toolmesh connect mcp https://mcp.example.com/mcp --secret authorization=example_key
     """
     from toolmesh.registry.v1 import upstream_pb2 as upb
 
@@ -72,10 +80,12 @@ def mcp(
     if server[0].startswith(("https://", "http://")):
         if len(server) > 1 or mount or allow_host or env:
             raise typer.BadParameter("a URL takes no arguments, --mount, --allow-host or --env", param_hint="SERVER")
-        endpoint = upb.UpstreamEndpoint(mcp_http=upb.McpHttpEndpoint(url=server[0]))
+        remote = upb.McpHttpEndpoint(url=server[0], secrets=header_secrets(secret or []))
+        endpoint = upb.UpstreamEndpoint(mcp_http=remote)
     else:
-        installed = _install(tuple(server), target)
-        endpoint = _stdio(installed, mount or [], allow_host or [], _variables(env or []))
+        secrets, variables = environment_secrets(secret or []), _variables(env or [])
+        endpoint = _stdio(_install(tuple(server), target), mount or [], allow_host or [], variables)
+        endpoint.mcp_stdio.secrets.extend(secrets)
     upstream = add_and_wait(named, endpoint, read_only or [], target)
     print_connected(upstream, as_json=as_json)
 
@@ -91,8 +101,8 @@ def connect_file(
 ) -> None:
     """Connect every server of an `mcpServers` file.
 
-    Each server becomes an upstream of its own name. One that needs environment variables is left out: they
-    may be secrets. Connect it by itself, with --env for what is none.
+    Each server becomes an upstream of its own name. One with other environment variables or headers than
+    secret://NAME is left out: they may be secrets. Connect it by itself, with --env for what is none.
 
     \b
     Example:
@@ -112,12 +122,13 @@ def _connect_entry(name: str, entry: Any, target: Target) -> tuple[dict[str, Any
     from toolmesh_sdk.errors import ToolmeshError
 
     try:
-        if unsupported := sorted({"env", "headers"} & {key for key, value in entry.items() if value}):
-            raise InstallError(f"it has {' and '.join(unsupported)}, which may hold secrets")
+        variables, headers = file_secrets(entry, "env"), file_secrets(entry, "headers")
         if url := entry.get("url"):
-            endpoint = upb.UpstreamEndpoint(mcp_http=upb.McpHttpEndpoint(url=str(url)))
+            remote = upb.McpHttpEndpoint(url=str(url), secrets=header_secrets(headers))
+            endpoint = upb.UpstreamEndpoint(mcp_http=remote)
         else:
             endpoint = _stdio(_install(_words_of(entry), target), [], [], {})
+            endpoint.mcp_stdio.secrets.extend(environment_secrets(variables))
         upstream = add_and_wait(default_id(name), endpoint, [], target)
     except (InstallError, typer.BadParameter, ToolmeshError) as error:
         output.err().print(output.text(f"{name} is not connected: {error}"))

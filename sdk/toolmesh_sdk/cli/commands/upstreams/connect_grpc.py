@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from toolmesh_sdk.cli.commands.upstreams.adding import Id, ReadOnly, add_and_wait, default_id, print_connected
+from toolmesh_sdk.cli.commands.upstreams.secret_options import metadata_secrets
 from toolmesh_sdk.cli.failures import report_errors
 from toolmesh_sdk.cli.inputs.target import Target
 from toolmesh_sdk.cli.inputs.target_options import add_operator_options
 
-if TYPE_CHECKING:
-    from toolmesh.registry.v1 import upstream_pb2 as upb
-
 WAIT_SECONDS = 120.0
 _ADDRESS = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
-_SECRET = re.compile(r"([a-z0-9_.-]{1,64})=(?:secret://)?([a-z][a-z0-9_-]{0,62})")
-_AUTHORIZATION = "authorization"
 
 
 @report_errors
@@ -67,7 +63,7 @@ def grpc(
         plaintext=plaintext,
         descriptor_set=_file(descriptor_set, "--descriptor-set", target),
         methods=only or [],
-        secrets=_secrets(secret or []),
+        secrets=metadata_secrets(secret or []),
         ca_file=_file(server_ca, "--server-ca", target),
         certificate_file=_file(client_cert, "--client-cert", target),
     )
@@ -86,19 +82,3 @@ def _file(path: Path | None, option: str, target: Target) -> str:
     if not found.is_file():
         raise typer.BadParameter(f"there is no file {path}", param_hint=option)
     return str(found)
-
-
-def _secrets(texts: list[str]) -> list[upb.MetadataSecret]:
-    from toolmesh.registry.v1 import upstream_pb2 as upb
-
-    matches = [_SECRET.fullmatch(text) for text in texts]
-    if not all(matches):
-        advice = "is not KEY=NAME, with the name of `toolmesh secrets set NAME`"
-        raise typer.BadParameter(advice, param_hint="--secret")
-    return [
-        upb.MetadataSecret(
-            key=match[1], secret=f"secret://{match[2]}", prefix="Bearer " if match[1] == _AUTHORIZATION else ""
-        )
-        for match in matches
-        if match is not None
-    ]

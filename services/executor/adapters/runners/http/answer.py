@@ -11,11 +11,10 @@ from typing import Any
 import httpcore
 
 from libs.common.errors import MeshError
-from libs.common.json.jsonio import dump, parse, refuse_many_values
+from libs.common.json.jsonio import parse, refuse_many_values
 from services.executor.adapters.runners.worker.frames import MAX_VALUES
 from services.executor.domain import errors
 
-_REDACTED = b"[redacted]"
 _MAX_SHOWN = 2000
 _LONGEST_DELAY = 86_400.0
 # The service says that it did not serve the request.
@@ -99,14 +98,6 @@ async def read_answer(response: httpcore.Response, limit: int, now: datetime) ->
         retry_after=parse_retry_after(headers.get(b"retry-after", ""), now),
         body=bytes(body),
     )
-
-
-def remove_values(content: bytes, secrets: Sequence[str]) -> bytes:
-    """Return the content without the values, also as JSON spells them."""
-    for value in secrets:
-        for spelled in {value.encode(), dump(value)[1:-1]}:
-            content = content.replace(spelled, _REDACTED)
-    return content
 
 
 def parse_retry_after(text: str, now: datetime) -> float | None:

@@ -14,13 +14,14 @@ import httpcore
 from libs.common.errors import MeshError, Reason
 from libs.common.runtime.clock import Clock
 from libs.common.url_template import UrlTemplateError, origin_of, parse_url_template
-from services.executor.adapters.runners.http.answer import HttpAnswer, read_answer, remove_values
+from services.executor.adapters.runners.http.answer import HttpAnswer, read_answer
 from services.executor.adapters.runners.http.connections import (
     ForbiddenAddressError,
     HttpConnections,
     UnresolvedHostError,
 )
 from services.executor.adapters.runners.http.secret_headers import BoundSecrets
+from services.executor.adapters.secrets.remove_values import remove_values
 from services.executor.domain import errors
 from services.executor.domain.arguments.hosts import Hosts
 from services.executor.domain.http.build_request import HttpRequest

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
-from libs.common.secret_store.secret import Secret
-from services.executor.domain import errors
-from services.executor.domain.arguments.hosts import Hosts
+from services.executor.adapters.secrets.binding import require_bound
 from services.executor.domain.http.endpoint import HttpEndpoint, Place
 from services.executor.domain.ports import SecretStore
 from services.executor.domain.tool import Tool
@@ -32,7 +30,7 @@ async def bind_secrets(endpoint: HttpEndpoint, tool: Tool, tenant: str, store: S
     values: list[str] = []
     for use in endpoint.secrets:
         secret = await store.get(use.secret, tenant)
-        _check_binding(secret, endpoint, tool)
+        require_bound(secret, tool.qualified.rpartition(".")[0], (endpoint.url.host,))
         value = use.prefix + secret.value
         values.append(secret.value)
         if use.place is Place.HEADER:
@@ -43,11 +41,3 @@ async def bind_secrets(endpoint: HttpEndpoint, tool: Tool, tenant: str, store: S
             values.append(encoded)
     names = tuple(use.secret for use in endpoint.secrets)
     return BoundSecrets(tuple(headers), tuple(query), tuple(dict.fromkeys(values)), names)
-
-
-def _check_binding(secret: Secret, endpoint: HttpEndpoint, tool: Tool) -> None:
-    namespace = tool.qualified.rpartition(".")[0]
-    if namespace not in secret.binding.namespaces:
-        raise errors.credential_not_bound(secret.name, namespace)
-    if endpoint.url.host not in Hosts(secret.binding.hosts):
-        raise errors.credential_not_bound(secret.name, endpoint.url.host)

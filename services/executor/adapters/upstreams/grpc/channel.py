@@ -14,7 +14,8 @@ from libs.common.egress.public_addresses import PublicAddresses
 from services.executor.adapters.upstreams.mcp.transport import ServerLostError
 
 Resolve = Callable[[str], Awaitable[Sequence[str]]]
-_MAX_ADDRESSES, _MAX_PEM_BYTES, _MAX_SENT_BYTES = 4, 64 * 1024, 4 * 1024 * 1024
+MAX_SENT_BYTES = 4 * 1024 * 1024
+_MAX_ADDRESSES, _MAX_PEM_BYTES = 4, 64 * 1024
 _CONNECT_SECONDS = 10.0
 
 
@@ -34,7 +35,7 @@ async def open_channel(
         ("grpc.enable_http_proxy", 0),
         ("grpc.enable_retries", 0),
         ("grpc.max_receive_message_length", max_bytes),
-        ("grpc.max_send_message_length", _MAX_SENT_BYTES),
+        ("grpc.max_send_message_length", MAX_SENT_BYTES),
         ("grpc.default_authority", endpoint.address),
         ("grpc.use_local_subchannel_pool", 1),
     ]

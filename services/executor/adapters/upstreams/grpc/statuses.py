@@ -21,16 +21,20 @@ _BROKEN = frozenset(
         grpc.StatusCode.CANCELLED,
     }
 )
+# How grpcio reports an answer beyond `grpc.max_receive_message_length`: with the status of a server that is overloaded.
+_TOO_LARGE = "CLIENT: Received message larger than max"
 _PUSHBACK = "grpc-retry-pushback-ms"
 _UNAUTHORIZED = 401
 _MAX_DELAY = 86_400.0
 
 
-def error_of(failure: grpc.aio.AioRpcError, origin: str, secrets: Sequence[str]) -> MeshError:
-    """Return the error of a failed call."""
+def error_of(failure: grpc.aio.AioRpcError, origin: str, secrets: Sequence[str], limit: int) -> MeshError:
+    """Return the error of a failed call. `limit` is the size of the largest answer."""
     code = failure.code()
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return errors.external_timeout(origin, "unknown")
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and _TOO_LARGE in (failure.details() or ""):
+        return errors.result_too_large(limit, limit)
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
         return errors.external_rate_limited(origin, _delay(failure))
     if code is grpc.StatusCode.UNAUTHENTICATED and secrets:

@@ -8,7 +8,6 @@ import ssl
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,10 +15,12 @@ import httpcore
 
 from libs.common.egress.public_addresses import PublicAddresses
 from libs.common.json.jsonio import dump
+from services.executor.adapters.upstreams.mcp.secrets import NO_SECRETS, ServerSecrets
 from services.executor.adapters.upstreams.mcp.session import Definition, McpSession
 from services.executor.adapters.upstreams.mcp.transport import (
     AnswerTooLargeError,
     CallClient,
+    CredentialRefusedError,
     Message,
     Params,
     RpcError,
@@ -36,6 +37,7 @@ _CONNECTIONS = 16
 _MAX_ERROR_BYTES = 64 * 1024
 _MAX_SESSION_ID = 1024
 _INVALID_REQUEST = -32600
+_UNAUTHORIZED = 401
 # A server without a handshake, or without this endpoint, answers `initialize` with one of these.
 _NOT_SERVED = frozenset({400, 404, 405, 406, 415})
 _NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
@@ -99,6 +101,8 @@ class HttpTransport:
         self._revision = self._session_id = ""
         self._modern = False
         self.list_changed = asyncio.Event()
+        self.secrets = NO_SECRETS
+        """What later requests carry as headers."""
         self._pool = httpcore.AsyncConnectionPool(
             ssl_context=ssl.create_default_context(), max_connections=_CONNECTIONS, network_backend=backend
         )
@@ -110,9 +114,11 @@ class HttpTransport:
         if client is not None:
             params = {**params, "_meta": {**params.get("_meta", {}), "progressToken": number}}
         message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+        # Those of this request: another call may come with newer ones meanwhile.
+        secrets = self.secrets
         try:
-            async with self._post(message) as response:
-                answer = await self._read_answer(response, number, client)
+            async with self._post(message, secrets) as response:
+                answer = await self._read_answer(response, number, client, secrets)
                 if method == "initialize":
                     self._keep_session(response)
         except (
@@ -128,7 +134,7 @@ class HttpTransport:
     async def notify(self, method: str, params: Params) -> None:
         """Implement `Transport.notify`. A server may ignore it."""
         try:
-            async with self._post({"jsonrpc": "2.0", "method": method, "params": params}):
+            async with self._post({"jsonrpc": "2.0", "method": method, "params": params}, self.secrets):
                 pass
         except (
             httpcore.NetworkError,
@@ -151,7 +157,7 @@ class HttpTransport:
         """Close every connection."""
         await self._pool.aclose()
 
-    def _post(self, message: dict[str, Any]) -> Any:
+    def _post(self, message: dict[str, Any], secrets: ServerSecrets) -> Any:
         headers = [
             (b"host", self._host.encode()),
             (b"content-type", b"application/json"),
@@ -167,34 +173,37 @@ class HttpTransport:
             named_by = _NAMED_BY.get(message["method"])
             if named_by is not None:
                 headers.append((b"mcp-name", _header_text(str(message["params"][named_by]))))
+        headers += [(name.encode(), value.encode()) for name, value in secrets.places.items()]
         body = dump(message)
         headers.append((b"content-length", str(len(body)).encode()))
         timeouts = {"connect": _CONNECT_SECONDS, "pool": _CONNECT_SECONDS}
         return self._pool.stream("POST", self._url, headers=headers, content=body, extensions={"timeout": timeouts})
 
-    async def _read_answer(self, response: httpcore.Response, number: int, client: CallClient | None) -> Message:
+    async def _read_answer(
+        self, response: httpcore.Response, number: int, client: CallClient | None, secrets: ServerSecrets
+    ) -> Message:
         kind = _header(response, b"content-type").partition(";")[0].strip().lower()
         if response.status != 200:
-            return await self._read_refusal(response, kind)
+            return await self._read_refusal(response, kind, secrets)
         if kind == "text/event-stream":
             async for payload in self._events(response):
-                message = await self._parse(payload)
+                message = await self._parse(payload, secrets)
                 if message.id == number and message.method is None:
                     return message
-                await self._take(message, client)
+                await self._take(message, client, secrets)
             raise ServerLostError("the server closed the connection before it answered")
         if kind != "application/json":
             raise ServerLostError("the server answered with something else than a message")
-        return await self._parse(await _read_all(response.aiter_stream(), self._max_bytes))
+        return await self._parse(await _read_all(response.aiter_stream(), self._max_bytes), secrets)
 
-    async def _take(self, message: Message, client: CallClient | None) -> None:
+    async def _take(self, message: Message, client: CallClient | None, secrets: ServerSecrets) -> None:
         """Take what a server sends before its answer: notifications, and requests to its client."""
         params = message.fields.get("params")
         if message.method == "notifications/tools/list_changed":
             self.list_changed.set()
         if message.method is not None and message.id is not None:
             answer = await answer_to(client, message.method, params)
-            async with self._post({"jsonrpc": "2.0", "id": message.id, **answer}):
+            async with self._post({"jsonrpc": "2.0", "id": message.id, **answer}, secrets):
                 pass
         elif client is not None and isinstance(params, dict):
             if message.method == "notifications/progress":
@@ -202,16 +211,22 @@ class HttpTransport:
             elif message.method == "notifications/message":
                 client.log(params)
 
-    async def _parse(self, payload: bytes) -> Message:
-        return await self._share.run_if_large(len(payload), partial(read_message, payload, self._max_bytes))
+    async def _parse(self, payload: bytes, secrets: ServerSecrets) -> Message:
+        def parse() -> Message:
+            # A server may repeat what it was sent.
+            return read_message(secrets.remove_from(payload), self._max_bytes)
 
-    async def _read_refusal(self, response: httpcore.Response, kind: str) -> Message:
+        return await self._share.run_if_large(len(payload), parse)
+
+    async def _read_refusal(self, response: httpcore.Response, kind: str, secrets: ServerSecrets) -> Message:
         status = response.status
+        if status == _UNAUTHORIZED and secrets.names:
+            raise CredentialRefusedError(secrets.names[0], status)
         if status == 404 and self._session_id:
             raise SessionExpiredError
         if kind == "application/json":
             with suppress(AnswerTooLargeError, ServerLostError):
-                message = await self._parse(await _read_all(response.aiter_stream(), _MAX_ERROR_BYTES))
+                message = await self._parse(await _read_all(response.aiter_stream(), _MAX_ERROR_BYTES), secrets)
                 if isinstance(message.fields.get("error"), dict):
                     return message
         if status in _NOT_SERVED:

@@ -11,6 +11,7 @@ from typing import Any
 from libs.common.json.jsonio import dump
 from services.executor.adapters.sandbox.egress.listener import EgressListener
 from services.executor.adapters.sandbox.port import ExitReport, SandboxedProcess
+from services.executor.adapters.upstreams.mcp.secrets import NO_SECRETS, ServerSecrets
 from services.executor.adapters.upstreams.mcp.session import McpSession
 from services.executor.adapters.upstreams.mcp.transport import (
     AnswerTooLargeError,
@@ -37,9 +38,9 @@ _CANCELED, _LIST_CHANGED, _PROGRESS, _LOG = (
 class StdioTransport:
     """Implements Transport. A server that sends something else than messages, or too much, is lost."""
 
-    def __init__(self, process: SandboxedProcess, share: WorkShare, max_bytes: int) -> None:
-        """Large messages are parsed in the share of the owner."""
-        self._process, self._share, self._max_bytes = process, share, max_bytes
+    def __init__(self, process: SandboxedProcess, share: WorkShare, max_bytes: int, secrets: ServerSecrets) -> None:
+        """Large messages are parsed in the share of the owner. What the server repeats of its secrets is removed."""
+        self._process, self._share, self._max_bytes, self._secrets = process, share, max_bytes, secrets
         self._writing = asyncio.Lock()
         self._pending: dict[int, asyncio.Future[Message]] = {}
         self._clients: dict[int, CallClient] = {}
@@ -119,7 +120,7 @@ class StdioTransport:
             yield chunk
 
     async def _take(self, line: bytes) -> None:
-        message = await self._share.run_if_large(len(line), partial(read_message, line, self._max_bytes))
+        message = await self._share.run_if_large(len(line), partial(self._parse, line))
         if message.method is None:
             self._answer(message)
         elif message.id is not None:
@@ -130,6 +131,9 @@ class StdioTransport:
             self._report_progress(message.fields.get("params"))
         elif message.method == _LOG:
             self._report_line(message.fields.get("params"))
+
+    def _parse(self, line: bytes) -> Message:
+        return read_message(self._secrets.remove_from(line), self._max_bytes)
 
     def _answer(self, message: Message) -> None:
         answer = self._pending.get(message.id) if type(message.id) is int else None
@@ -177,11 +181,16 @@ class ConfinedServer:
     """A server in its sandbox, from its start to its end. It serves one call at a time."""
 
     def __init__(
-        self, process: SandboxedProcess, share: WorkShare, max_bytes: int, gate: EgressListener | None = None
+        self,
+        process: SandboxedProcess,
+        share: WorkShare,
+        max_bytes: int,
+        gate: EgressListener | None = None,
+        secrets: ServerSecrets = NO_SECRETS,
     ) -> None:
         self.calls = 0
         self.gate = gate
-        self.transport = StdioTransport(process, share, max_bytes)
+        self.transport = StdioTransport(process, share, max_bytes, secrets)
         self.session = McpSession(self.transport, share)
         self._process = process
         self._ended = asyncio.create_task(process.wait(), name="mcp-server-ended")

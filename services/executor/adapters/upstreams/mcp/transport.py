@@ -23,6 +23,14 @@ class ServerLostError(Exception):
     """The server ended, closed the connection or broke the protocol. The text is the executor's own."""
 
 
+class CredentialRefusedError(ServerLostError):
+    """The server does not accept a credential. The request was not served."""
+
+    def __init__(self, name: str, status: int) -> None:
+        super().__init__(f"the server refused the credential secret://{name} with HTTP status {status}")
+        self.name, self.status = name, status
+
+
 class AnswerTooLargeError(Exception):
     """An answer has more bytes than the limit."""
 

@@ -63,15 +63,16 @@ class Upstreams:
     def __init__(self, folder: Path, *, internal: Any = LOOPBACK) -> None:
         self.heavy_work = HeavyWork(threads=1)
         self._environment = RunnerEnvironment({}, LOG, heavy_work=self.heavy_work)
-        self.servers = Servers(self._environment, internal, max_bytes=MIB)
-        self._directory = UpstreamDirectory(grpc.aio.insecure_channel("127.0.0.1:1"), LOG)
         self.secrets = folder / "secrets"
         self.secrets.mkdir()
+        store = FolderSecrets([MountedFolder(self.secrets)], SystemClock())
+        self.servers = Servers(self._environment, internal, store, max_bytes=MIB)
+        self._directory = UpstreamDirectory(grpc.aio.insecure_channel("127.0.0.1:1"), LOG)
         self.circuits, self.checks = Recorded(), list[str]()
         self.runner = GrpcRunner(
             self._directory,
             self.servers,
-            FolderSecrets([MountedFolder(self.secrets)], SystemClock()),
+            store,
             self.circuits,
             self.heavy_work,
             LOG,
@@ -195,6 +196,14 @@ async def test_a_stream_of_the_server_is_one_result(upstreams: Upstreams, server
 async def test_an_endless_stream_ends_at_the_limit_of_results(upstreams: Upstreams, server: Server) -> None:
     tool = await upstreams.tool("Endless", server[1])
     assert (await upstreams.failure(tool)).reason is Reason.RESULT_TOO_LARGE
+
+
+async def test_an_answer_beyond_the_limit_is_too_large_and_no_fault_of_the_service(
+    upstreams: Upstreams, server: Server
+) -> None:
+    tool = await upstreams.tool("Get", server[1])
+    assert (await upstreams.failure(tool, id="x" * (2 * MIB))).reason is Reason.RESULT_TOO_LARGE
+    assert upstreams.circuits.outcomes == [CallOutcome.SUCCESS]
 
 
 async def test_arguments_without_a_form_are_refused_before_anything_is_sent(

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 from mcp.server.mcpserver import MCPServer
 from msgspec.structs import replace
 
@@ -23,7 +21,7 @@ from services.executor.domain.validation_cost import INLINE_BYTES
 from services.executor.tests.held_thread import offloaded
 from services.executor.tests.memory_channel import MemoryChannel
 from services.executor.tests.packing import work
-from services.executor.tests.upstreams import Upstreams
+from services.executor.tests.upstreams import Upstreams, served
 from services.executor.tests.waiting import until
 from tests.harness.mcp_server import tool as definition
 
@@ -203,20 +201,6 @@ async def test_a_confined_server_reaches_the_hosts_that_it_may_and_no_other(
         allowed, other = url.replace("127.0.0.1", "localhost"), url
         assert await upstreams.value(fetch, text=allowed) == {"content": [{"type": "text", "text": "reached"}]}
         assert (await upstreams.failure(fetch, text=other)).reason is Reason.NETWORK_POLICY_VIOLATION
-
-
-@asynccontextmanager
-async def served(application: Any) -> AsyncIterator[str]:
-    config = uvicorn.Config(application, port=0, log_level="error", lifespan="on")
-    server = uvicorn.Server(config)
-    task = asyncio.create_task(server.serve())
-    await until(lambda: server.started)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    try:
-        yield f"http://127.0.0.1:{port}/mcp"
-    finally:
-        server.should_exit = True
-        await task
 
 
 async def remote_tool(upstreams: Upstreams, url: str) -> Tool:

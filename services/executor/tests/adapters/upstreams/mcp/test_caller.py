@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from libs.common.errors import MeshError, Reason
 from services.executor.adapters.upstreams.mcp.passed_methods import METHODS, passed_methods
+from services.executor.adapters.upstreams.mcp.secrets import NO_SECRETS
 from services.executor.domain.model import RunResult
 from services.executor.domain.scheduling.heavy_work import Principal
 from services.executor.domain.tool import Tool
@@ -115,7 +116,7 @@ async def offered(upstreams: Upstreams, name: str) -> Tool:
     config = upstreams._directory.get("fix")
     assert config is not None
     if config.endpoint.WhichOneof("kind") == "mcp_stdio":
-        confined = await upstreams._servers.start(config, OWNER)
+        confined = await upstreams._servers.start(config, OWNER, NO_SECRETS)
         found = confined.session.definitions[name].digest
         await confined.end()
         return upstreams.tool(name, found)
