@@ -1,4 +1,4 @@
-"""Generate stubs, the error table and the comments of the contract under gen/, and the pages of docs/ made from them.
+"""Generate stubs, the error table and the comments of the contract under gen/, pages of docs/ and seccomp profiles.
 
 `--check` writes into a scratch folder instead and fails when the committed files differ, so stale output cannot land.
 """
@@ -17,13 +17,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tools import contract_comments, errordocs, errortable, manifest_docs, protodeps, settings_docs  # noqa: E402  (needs the root on the path when run as a script)
+from tools import contract_comments, errordocs, errortable, manifest_docs, protodeps, seccomp_profiles, settings_docs  # noqa: E402  (needs the root on the path when run as a script)
 
 PROTODEPS = ROOT / ".cache" / "protodeps"
 DOCUMENTS = {
     "docs/errors.md": errordocs.render,
     "docs/manifest.md": manifest_docs.render,
     "docs/settings.md": settings_docs.render,
+    **seccomp_profiles.documents(),
 }
 
 

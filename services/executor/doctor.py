@@ -23,6 +23,7 @@ from services.executor.adapters.sandbox.bounds import bounds_with
 from services.executor.adapters.sandbox.bubblewrap.sandbox import BubblewrapSandbox
 from services.executor.adapters.sandbox.gvisor.runsc import BUILT, HOW_TO_GET, find_runsc
 from services.executor.adapters.sandbox.gvisor.sandbox import GvisorSandbox
+from services.executor.adapters.sandbox.host_checks import INSIDE_GVISOR, runs_inside_gvisor
 from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import CgroupHierarchy, CgroupPolicy
 from services.executor.adapters.sandbox.port import Sandbox
 from services.executor.adapters.sandbox.seccomp import bpf
@@ -54,10 +55,20 @@ def run_checks() -> Iterator[DoctorCheck]:
             "sandboxes", WARN, f"not available on {platform.system()}", "Tools run in sandboxes on Linux only."
         )
         return
+    yield check_host()
     yield check_seccomp()
     yield check_cgroups()
     yield check_bubblewrap()
     yield check_gvisor()
+
+
+def check_host() -> DoctorCheck:
+    """Check that this process can start sandboxes at all."""
+    if runs_inside_gvisor():
+        return DoctorCheck("host", FAIL, "this process runs inside gVisor", _sentence(INSIDE_GVISOR))
+    return DoctorCheck(
+        "host", OK, f"Linux {os.uname().release} as {'root' if os.geteuid() == 0 else 'an ordinary user'}"
+    )
 
 
 def check_seccomp() -> DoctorCheck:

@@ -21,6 +21,7 @@ from services.executor.adapters.sandbox.bubblewrap.sandbox import BubblewrapSand
 from services.executor.adapters.sandbox.egress.proxy import EgressProxy
 from services.executor.adapters.sandbox.gvisor.sandbox import GvisorSandbox
 from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import CgroupPolicy
+from services.executor.adapters.sandbox.orphan_reaper import OrphanReaper
 from services.executor.adapters.sandbox.port import Sandbox
 from services.executor.config import Settings
 from services.executor.domain.ports import AuditTrail, CommitLog, Runner
@@ -56,13 +57,14 @@ def build_runners(
     sandboxed = build_sandboxed_runners(settings, log, heavy_work)
     http = build_http_runner(settings, clock, log, trail, heavy_work)
     upstreams = build_upstreams(settings, registry, sandboxed, http, heavy_work, log)
-    announcer = build_announcer(settings, registry, sandboxed, log)
+    announcer, reaper = build_announcer(settings, registry, sandboxed, log), OrphanReaper(log)
     return Runners(
         DispatchingRunner({"builtin": builtin, "http": http.runner, **upstreams.runners, **sandboxed.by_kind}),
         sandboxed.volumes,
         announcer,
         sandboxed.environment.tiers.describe,
         [
+            Resource(reaper.start, reaper.stop),
             Resource(sandboxed.start, sandboxed.stop),
             *http.resources,
             *upstreams.resources,
@@ -105,6 +107,9 @@ def build_announcer(
 
     def capabilities() -> Capabilities:
         confined = sandboxed.capabilities()
+        # The probe runs once, when the process starts.
+        for state in sandboxed.environment.tiers.describe().splitlines():
+            log.info("sandbox", state=state)
         return replace(confined, runners=("builtin", "http", "mcp", "grpc", *confined.runners))
 
     return RunnerAnnouncer(registry, instance_id(settings), capabilities, log)

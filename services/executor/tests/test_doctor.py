@@ -22,7 +22,7 @@ def _asked(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_json_and_text_output_agree() -> None:
     ran = _asked("--json")
     results = {result["name"]: result for result in json.loads(ran.stdout)}
-    assert set(results) == {"seccomp", "cgroups", "sandbox:bubblewrap", "sandbox:gvisor"}
+    assert set(results) == {"host", "seccomp", "cgroups", "sandbox:bubblewrap", "sandbox:gvisor"}
     assert all(result["advice"] for result in results.values() if result["status"] != "ok")
     assert ran.returncode == int(any(result["status"] == "fail" for result in results.values()))
     for_people = _asked()
@@ -119,3 +119,10 @@ def test_a_named_program_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatc
     result = doctor.check_gvisor()
     assert result.status == "warn"
     assert str(tmp_path / "absent") in result.detail
+
+
+@pytest.mark.parametrize(("inside", "status"), [(True, "fail"), (False, "ok")])
+def test_an_executor_inside_gvisor_is_a_failure(monkeypatch: pytest.MonkeyPatch, inside: bool, status: str) -> None:
+    monkeypatch.setattr(doctor, "runs_inside_gvisor", lambda: inside)
+    result = doctor.check_host()
+    assert (result.status, bool(result.advice)) == (status, inside)

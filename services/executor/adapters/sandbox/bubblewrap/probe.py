@@ -10,6 +10,7 @@ from typing import Any
 
 from services.executor.adapters.sandbox.bubblewrap.launcher_client import ExitFacts, request_start, spawn_launcher
 from services.executor.adapters.sandbox.exit_report import diagnose
+from services.executor.adapters.sandbox.host_checks import explain
 from services.executor.adapters.sandbox.launcher.main import MESSAGE_BYTES, SHUTDOWN
 from services.executor.adapters.sandbox.port import ExitKind, Plan
 from services.executor.adapters.sandbox.rootfs import interpreter_path
@@ -47,7 +48,7 @@ def probe(config: dict[str, Any]) -> str:
     if report.kind is ExitKind.EXITED and report.code == 0:
         return ""
     detail = report.stderr_tail.strip().rpartition("\n")[2][:200] or report.kind.value
-    return f"the bubblewrap probe failed: {'; '.join((*_disabling_sysctls(), detail))}"
+    return explain(f"the bubblewrap probe failed: {'; '.join((*_disabling_sysctls(), detail))}")
 
 
 def _run(config: dict[str, Any], plan: Plan) -> ExitFacts:

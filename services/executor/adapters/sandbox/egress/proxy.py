@@ -29,8 +29,8 @@ from services.executor.adapters.sandbox.egress.listener import (
 from services.executor.adapters.sandbox.scratch.locked_tempdir import LockedTempDir
 from services.executor.domain.errors import network_forbidden, traffic_exceeded
 
-# A unix socket path has at most 107 bytes, of which the directory and file name need 52.
-_MAX_PARENT_LENGTH = 50
+# A unix socket path has at most 107 bytes, of which the directory and file name need up to 81.
+_MAX_PARENT_LENGTH = 26
 
 
 class EgressProxy:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from services.executor.adapters.sandbox.gvisor.oci_bundle import write_bundle
 from services.executor.adapters.sandbox.gvisor.runsc import HOW_TO_GET, PLATFORMS, Runsc, find_runsc
+from services.executor.adapters.sandbox.host_checks import INSIDE_GVISOR, explain, runs_inside_gvisor
 from services.executor.adapters.sandbox.launcher.cgroup import Cgroup
 from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import CgroupHierarchy, CgroupPolicy
 from services.executor.adapters.sandbox.port import (
@@ -121,6 +122,8 @@ def prepare_environment(
 ) -> GvisorEnvironment:
     """Prepare the environment and probe it with one container; containers show further `folders`. Raises
     EnvironmentUnavailableError."""
+    if runs_inside_gvisor():
+        raise EnvironmentUnavailableError(INSIDE_GVISOR)
     program = find_runsc(runsc)
     if program is None:
         raise EnvironmentUnavailableError(HOW_TO_GET)
@@ -165,7 +168,7 @@ def _first_working(candidates: list[GvisorEnvironment]) -> GvisorEnvironment:
         reason = _probe(environment)
         if not reason:
             return environment
-    raise EnvironmentUnavailableError(f"the gVisor probe failed: {reason}")
+    raise EnvironmentUnavailableError(explain(f"the gVisor probe failed: {reason}"))
 
 
 def _probe(environment: GvisorEnvironment) -> str:
