@@ -16,7 +16,8 @@ from bench.environment.envoy import Upstream, passing
 from bench.environment.machine import family
 from bench.floors.durable_echo import DATABASE
 from bench.floors.echo import ECHO, EMPTY
-from bench.load.generator import Target
+from bench.load.generator import Body, Target
+from bench.load.mcp_calls import STATELESS, mcp_call
 from tests.harness.mesh import Mesh, running_mesh
 from tests.harness.stores import free_port, wait_until
 
@@ -92,6 +93,12 @@ class Stage:
         headers = {"authorization": f"Bearer {self.token}", "content-type": "application/json"}
         return Target(self.mesh.url, "/rpc", kind="json", headers=headers)
 
+    def mcp(self) -> tuple[Target, list[Body]]:
+        """Return the endpoint of MCP behind Envoy as a target, and a call without a session."""
+        headers, bodies = mcp_call(STATELESS, "core__echo")
+        front = self.json_rpc()
+        return replace(front, path="/mcp", headers=headers | front.headers), bodies
+
 
 @dataclass(frozen=True)
 class Fronted:
@@ -119,7 +126,7 @@ def fronted(stage: Stage) -> Iterator[Fronted]:
     """Run the floors behind Envoy."""
     port = free_port()
     with ExitStack() as stack:
-        pid = stack.enter_context(_served("bench.floors.asgi_bridge", port, str(stage.floor_port), str(stage.pki)))
+        pid = stack.enter_context(served("bench.floors.asgi_bridge", port, str(stage.floor_port), str(stage.pki)))
         upstreams = {"grpc": Upstream(stage.floor_port, "executor", True), "json": Upstream(port, "gateway", False)}
         ports, envoy = stack.enter_context(passing(stage.folder, stage.pki, upstreams))
         yield Fronted(stage, ports, envoy, pid)
@@ -141,7 +148,8 @@ def durable(stage: Stage) -> Iterator[tuple[Target, list[int]]]:
         yield target, [log_pid, pid, *stage.pids("postgres")]
 
 
-def _listens(port: int) -> bool:
+def is_listening(port: int) -> bool:
+    """Return whether a program listens on a port."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
@@ -151,7 +159,7 @@ def listening(command: Sequence[str], port: int, name: str, **environ: str) -> I
     """Run a program that listens on a port; yield its process once it does."""
     process = subprocess.Popen(command, env={**os.environ, **environ})
     try:
-        wait_until(lambda: process.poll() is not None or _listens(port), f"the start of {name}", 60)
+        wait_until(lambda: process.poll() is not None or is_listening(port), f"the start of {name}", 60)
         assert process.poll() is None, f"{name} ended at once"
         yield process.pid
     finally:
@@ -160,7 +168,7 @@ def listening(command: Sequence[str], port: int, name: str, **environ: str) -> I
 
 
 @contextmanager
-def _served(module: str, port: int, *arguments: str) -> Iterator[int]:
+def served(module: str, port: int, *arguments: str) -> Iterator[int]:
     """Run a module of the bench that listens on a port; yield its process once it does."""
     with listening([sys.executable, "-m", module, str(port), *arguments], port, module) as pid:
         yield pid
@@ -175,5 +183,5 @@ def stage(folder: Path) -> Iterator[Stage]:
     """Run a mesh and the floor."""
     with running_mesh(folder / "state", **_UNLIMITED) as mesh:
         port = free_port()
-        with _served("bench.floors.echo", port, str(mesh.state / "pki")) as pid:
+        with served("bench.floors.echo", port, str(mesh.state / "pki")) as pid:
             yield Stage(mesh, port, pid, folder)

@@ -47,7 +47,7 @@ class Target:
     """Where calls go and how they are made."""
 
     address: str
-    """http://host:port for HTTP/1.1, h2c://host:port, or h2://host:port with TLS."""
+    """http://host:port for HTTP/1.1, https:// for that with TLS, h2c://host:port, or h2://host:port with TLS."""
     path: str
     kind: str = "grpc"
     headers: dict[str, str] = field(default_factory=dict)

@@ -29,7 +29,7 @@ type caller struct {
 func newCaller(o options) (*caller, error) {
 	scheme, place, ok := strings.Cut(o.target, "://")
 	if !ok {
-		return nil, errors.New("the target needs a scheme: http, h2c or h2")
+		return nil, errors.New("the target needs a scheme: http, https, h2c or h2")
 	}
 	c := &caller{grpc: o.kind == "grpc", headers: http.Header{}}
 	var given map[string]string
@@ -46,7 +46,7 @@ func newCaller(o options) (*caller, error) {
 		c.headers.Set("Te", "trailers")
 	}
 	c.url = "http://" + place + o.path
-	if scheme == "h2" {
+	if scheme == "h2" || scheme == "https" {
 		c.url = "https://" + place + o.path
 	}
 	for range max(1, o.connections) {
@@ -66,6 +66,11 @@ func newTransport(o options, scheme string) (*http.Transport, error) {
 	case "http":
 		protocols.SetHTTP1(true)
 		return t, nil
+	case "https":
+		protocols.SetHTTP1(true)
+		config, err := tlsConfig(o)
+		t.TLSClientConfig = config
+		return t, err
 	case "h2c":
 		protocols.SetUnencryptedHTTP2(true)
 		return t, nil

@@ -10,18 +10,25 @@ a call was due.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
+from bench.environment.lone_gateway import lone_gateway
 from bench.environment.machine import MEGABYTE
 from bench.environment.mesh import Fronted, Stage, fronted
 from bench.floors.echo import ECHO
 from bench.load.calls import ENTRY, LARGE, MESSAGE, entry, message
 from bench.load.generator import Body, Target, in_turns, offer
+from bench.load.mcp_calls import STATELESS, mcp_call
 from bench.report.measurement import Row
 from bench.suites.floor import BARE, BEHIND_ASGI
 
 STRAIGHT = "governed echo, gRPC"
 THROUGH_ENVOY = "governed echo, gRPC through Envoy"
 JSON = "governed echo, JSON-RPC through Envoy"
+MCP = "governed echo, MCP through Envoy"
+ASGI_ALONE = "ASGI server, bare echo, without Envoy"
+JSON_ALONE = "gateway alone, JSON-RPC, bare echo as its executor"
+MCP_ALONE = "gateway alone, MCP, bare echo as its executor"
 CONCURRENCIES = (1, 16, 64, 128)
 # So many calls may be under way at a fixed rate; fewer would hold back what is due.
 OPEN = 256
@@ -36,9 +43,11 @@ def run(stage: Stage) -> Iterator[Row]:
             for row in _flat_out(ways, at):
                 most[row.case] = max(most.get(row.case, 0.0), row.rps)
                 yield row
+        yield from _beside_grpc(ways)
         yield from _large(ways)
         yield from _at_half(ways.bare, ways.straight, BARE, STRAIGHT, most)
         yield from _at_half(ways.asgi, ways.json, BEHIND_ASGI, JSON, most)
+    yield from _alone(stage)
     yield memory(stage, "gateway")
 
 
@@ -63,6 +72,10 @@ class _Ways:
 
     def json(self, at: int, bodies: Sequence[Body] = ENTRY, *, rate: float = 0.0, case: str = JSON) -> Row:
         return self._governed(case, self._stage.json_rpc(), bodies, at, rate)
+
+    def mcp(self, at: int) -> Row:
+        target, bodies = self._stage.mcp()
+        return self._governed(MCP, target, bodies, at, 0.0)
 
     def _governed(self, case: str, target: Target, bodies: Sequence[Body], at: int, rate: float) -> Row:
         seconds = 3.0 if rate else 2.5
@@ -89,6 +102,38 @@ def _flat_out(ways: _Ways, at: int) -> Iterator[Row]:
     yield floor
     json = json.against(floor)
     yield json.aimed("rps", ">=", 0.5) if at in (16, 64) else json
+
+
+def _beside_grpc(ways: _Ways, at: int = 16) -> Iterator[Row]:
+    """JSON-RPC and MCP beside the same call over gRPC, all of them governed and through Envoy."""
+    for way in (ways.json, ways.mcp):
+        plain, row = in_turns(lambda: ways.through_envoy(at), lambda way=way: way(at), rounds=3, by="rps")  # type: ignore[misc]
+        row = row.against(plain)
+        yield replace(row, case=f"{row.case}, beside gRPC").aimed("rps", ">=", 0.6)
+
+
+def _alone(stage: Stage, at: int = 16) -> Iterator[Row]:
+    """The gateway by itself: its processor time beside that of an ASGI server that only passes on."""
+    headers, call = mcp_call(STATELESS, "core__echo")
+    with lone_gateway(stage) as lone:
+
+        def measure(case: str, target: Target, bodies: Sequence[Body], pid: int) -> Row:
+            return offer("gateway", case, target, bodies, concurrency=at, pids=[pid], seconds=2.5)
+
+        def floor() -> Row:
+            return measure(ASGI_ALONE, lone.floor(), ENTRY, lone.floor_pid)
+
+        def json() -> Row:
+            return measure(JSON_ALONE, lone.target("/rpc", {}), ENTRY, lone.pid)
+
+        def mcp() -> Row:
+            return measure(MCP_ALONE, lone.target("/mcp", headers), call, lone.pid)
+
+        plain, row = in_turns(floor, json, rounds=3, by="cpu_us_per_call")
+        yield plain
+        yield row.against(plain)
+        plain, row = in_turns(floor, mcp, rounds=3, by="cpu_us_per_call")
+        yield row.against(plain)
 
 
 def _large(ways: _Ways, at: int = 16) -> Iterator[Row]:

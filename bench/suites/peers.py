@@ -23,18 +23,17 @@ from bench.environment.mesh import Stage, listening
 from bench.environment.virtualenvs import environment, python_from
 from bench.load.calls import ENTRY, TEXT
 from bench.load.generator import SPAN, Body, Target, in_turns, offer
+from bench.load.mcp_calls import call_body, mcp_call
 from bench.peers import contextforge
 from bench.report.measurement import Row
-from bench.suites.gateway import JSON
+from bench.suites.gateway import JSON, MCP
 from tests.harness.stores import free_port
 
 PEERS = Path(__file__).parents[1] / "peers"
 FASTMCP, MCP_SDK = "FastMCP, nothing governed", "MCP Python SDK, nothing governed"
 CONTEXTFORGE = "ContextForge, governed"
-MCP = "governed echo, MCP through Envoy"
 AGENT_GOVERNANCE = "agent-governance-toolkit, in process, nothing durable"
 _UVICORN = "uvicorn with uvloop and httptools, 1 process; stateless HTTP with JSON answers"
-_META = "io.modelcontextprotocol/"
 
 
 def run(stage: Stage) -> Iterator[Row]:
@@ -88,24 +87,9 @@ def _faster(port: int, pids: list[int], case: str, told: dict[str, Any]) -> Call
     return lambda at: measure(best, at)
 
 
-def _way(port: int, generation: str, name: str = "echo") -> tuple[Target, list[Body]]:
-    params: dict[str, Any] = {"name": name, "arguments": TEXT}
-    headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
-    headers["mcp-protocol-version"] = generation
-    if generation >= "2026":
-        headers |= {"mcp-method": "tools/call", "mcp-name": name}
-        about = {
-            "protocolVersion": generation,
-            "clientInfo": {"name": "bench", "version": "1"},
-            "clientCapabilities": {},
-        }
-        params["_meta"] = {_META + name: value for name, value in about.items()}
-    target = Target(f"http://127.0.0.1:{port}", "/mcp", kind="json", headers=headers)
-    return target, [_call(params)]
-
-
-def _call(params: dict[str, Any]) -> Body:
-    return Body(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode())
+def _way(port: int, generation: str) -> tuple[Target, list[Body]]:
+    headers, bodies = mcp_call(generation)
+    return Target(f"http://127.0.0.1:{port}", "/mcp", kind="json", headers=headers), bodies
 
 
 def _ours(stage: Stage, at: int) -> Row:
@@ -113,9 +97,7 @@ def _ours(stage: Stage, at: int) -> Row:
 
 
 def _ours_as_mcp(stage: Stage, at: int) -> Row:
-    target, bodies = _way(0, "2026-07-28", "core__echo")
-    front = stage.json_rpc()
-    target = replace(front, path="/mcp", headers=target.headers | front.headers)
+    target, bodies = stage.mcp()
     return offer("peers", MCP, target, bodies, concurrency=at, pids=stage.members(), seconds=2.5)
 
 
@@ -137,7 +119,7 @@ def _contextforge(stage: Stage) -> Iterator[Row]:
         def theirs(at: int) -> Row:
             pids, bodies = (
                 {"contextforge": family(gateway.pid), "echo": [behind]},
-                [_call({"name": "echo", "arguments": TEXT})],
+                [call_body({"name": "echo", "arguments": TEXT})],
             )
             pids["postgres"] = stage.pids("postgres")
             row = offer("peers", CONTEXTFORGE, gateway.target(), bodies, concurrency=at, pids=pids, seconds=4.0)
