@@ -27,6 +27,19 @@ async def test_pieces_are_put_together() -> None:
     assert await read_body(receiving(b"ab", b"", b"cd"), {}, 4, None) == b"abcd"
 
 
+async def test_a_body_that_is_not_there_yet_is_waited_for_and_nothing_is_lost() -> None:
+    events, arrived = receiving(b"ab", b"cd"), asyncio.Event()
+
+    async def late() -> Any:
+        await arrived.wait()
+        return await events()
+
+    reading = asyncio.create_task(read_body(late, {}, 4, None))
+    await asyncio.sleep(0)
+    arrived.set()
+    assert await reading == b"abcd"
+
+
 @pytest.mark.parametrize("parts", [(b"abcde",), (b"abc", b"de")])
 async def test_the_count_decides_whatever_was_declared(parts: tuple[bytes, ...]) -> None:
     with pytest.raises(MeshError) as caught:
