@@ -2,8 +2,8 @@
 
 A turn is the processor time of the loop's thread between two passes through the selector, so a busy machine does not
 lengthen it. Other calls wait for at most one turn. The second column is the longest time that a thread of the service
-kept the interpreter's lock: a long hold stops the loop from another thread. Inputs are made from a seed;
-`LOOP_BUDGET_SEED` chooses another one.
+kept the interpreter's lock: a long hold stops the loop from another thread. The third is the longest run of the garbage
+collector. Inputs are made from a seed; `LOOP_BUDGET_SEED` chooses another one.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ SEED = int(os.environ.get("LOOP_BUDGET_SEED", "25"))
 ROUNDS = int(os.environ.get("LOOP_BUDGET_ROUNDS", "3"))
 AGENT = "did:web:toolmesh.local:agents:mallory"
 PATIENCE = 30.0
+KINDS = ("turn", "hold", "collection")
 HOOKS = [
     {"name": f"{phase}-all", "phase": phase, "tools": ["*"], "kind": "plugin", "timeout_ms": 20_000,
      "on_error": "open", "entry_point": "tests.harness.passing_hook:let_pass"}
@@ -56,7 +57,7 @@ class Driver:
 
     def reset(self) -> None:
         """Forget what was read so far."""
-        self.longest = {service: {"turn": (0.0, "", [""]), "hold": (0.0, "", [""])} for service in SERVICES}
+        self.longest = {service: {kind: (0.0, "", [""]) for kind in KINDS} for service in SERVICES}
         self.sent, self.answered = 0, set[str]()
 
     @property
@@ -80,10 +81,12 @@ class Driver:
 
     def table(self) -> str:
         """Return the longest turn and hold of each service."""
-        lines = [f"seed {SEED}, {self.sent} inputs", f"{'service':<10}{'turn':>9}  {'hold':>9}  longest turn caused by"]
+        lines = [f"seed {SEED}, {self.sent} inputs"]
+        lines.append(f"{'service':<10}{'turn':>9}  {'hold':>9}  {'collection':>10}  longest turn caused by")
         for service, kinds in self.longest.items():
-            turn, hold = kinds["turn"], kinds["hold"]
-            lines.append(f"{service:<10}{turn[0] * 1e3:6.1f} ms {hold[0] * 1e3:7.1f} ms  {turn[1]} (hold: {hold[1]})")
+            turn, hold, collection = (kinds[kind] for kind in KINDS)
+            figures = f"{turn[0] * 1e3:6.1f} ms {hold[0] * 1e3:7.1f} ms {collection[0] * 1e3:8.1f} ms"
+            lines.append(f"{service:<10}{figures}  {turn[1]} (hold: {hold[1]})")
             lines += [f"{'':<10}{place}" for place in hold[2] if hold[0] > LONGEST_TURN and "/lib/python" not in place]
         return "\n".join(lines)
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
-import gc
 import os
 import resource
 import signal
@@ -16,6 +14,7 @@ from typing import Protocol, TypeVar
 
 import uvloop
 
+from libs.common.runtime.garbage import FullCollections, freeze_startup_objects
 from libs.common.runtime.settings import ProcessSettings, SettingsError, describe, load
 from libs.common.runtime.start_error import StartError
 from libs.common.telemetry.log import Log
@@ -102,23 +101,16 @@ async def _run_until_stopped(
     except Exception as error:
         log.error("could not start", cause=error)
         return 1
-    _freeze_memory()
+    freeze_startup_objects()
+    collecting = asyncio.create_task(FullCollections().run())
     log.info("ready")
     await stopping
     log.info("stopping")
+    collecting.cancel()
     code = await _stop(application, settings, log)
     await _send_spans(tracing)
     log.info("stopped")
     return code
-
-
-def _freeze_memory() -> None:
-    """Exclude start-up objects from garbage collection, and return free memory to the system."""
-    gc.collect()
-    gc.freeze()
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
 
 
 async def _start(

@@ -8,6 +8,7 @@ lock: work in a thread that does not release it stops the loop as well. Lines of
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import selectors
@@ -47,6 +48,7 @@ class Turns:
         self._thread = threading.get_ident()
         self._began = self._began_wall = time.thread_time()
         self._stack: list[str] = []
+        self._collection = 0.0
 
     def begin(self) -> None:
         self._stack = []
@@ -60,6 +62,13 @@ class Turns:
     def write(self, kind: str, seconds: float, stack: list[str]) -> None:
         line = {"kind": kind, "at": time.monotonic(), "seconds": round(seconds, 4), "stack": stack}
         self._output.write(json.dumps(line) + "\n")
+
+    def collecting(self, phase: str, facts: dict[str, int]) -> None:
+        """Measure one run of the garbage collector, which holds the interpreter's lock; gc calls this."""
+        if phase == "start":
+            self._collection = time.thread_time()
+        elif (taken := time.thread_time() - self._collection) >= SHORTEST:
+            self.write("collection", taken, [f"generation {facts['generation']}", threading.current_thread().name])
 
     def watch(self) -> None:
         """Look at the process every few milliseconds: where a long turn is, and how long the lock was held."""
@@ -94,6 +103,7 @@ def _measure(service: str, folder: str) -> None:
     def new_event_loop() -> asyncio.AbstractEventLoop:
         turns = Turns(f"{folder}/{service}.log")
         threading.Thread(target=turns.watch, name="loop-turns", daemon=True).start()
+        gc.callbacks.append(turns.collecting)
         return asyncio.SelectorEventLoop(TurnSelector(turns))
 
     uvloop.new_event_loop = new_event_loop  # type: ignore[assignment]
