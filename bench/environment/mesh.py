@@ -181,7 +181,7 @@ _UNLIMITED = {"TOOLMESH_EDGE_RATE": "1000000", "TOOLMESH_EDGE_BURST": "1000000"}
 @contextmanager
 def stage(folder: Path) -> Iterator[Stage]:
     """Run a mesh and the floor."""
-    with running_mesh(folder / "state", **_UNLIMITED) as mesh:
+    with running_mesh(folder / "state", TOOLMESH_EGRESS_INTERNAL="127.0.0.0/8", **_UNLIMITED) as mesh:
         port = free_port()
         with served("bench.floors.echo", port, str(mesh.state / "pki")) as pid:
             yield Stage(mesh, port, pid, folder)

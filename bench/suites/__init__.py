@@ -18,6 +18,7 @@ from bench.suites import (
     peers,
     registry,
     soak,
+    upstreams,
     workloads,
 )
 
@@ -27,6 +28,7 @@ SUITES: dict[str, Callable[[Stage], Iterator[Row]]] = {
     "peers": peers.run,
     "workloads": workloads.run,
     "executor": executor.run,
+    "upstreams": upstreams.run,
     "jobs": jobs.run,
     "approvals": approvals.run,
     "authz": authz.run,
