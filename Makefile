@@ -53,7 +53,7 @@ test-browser: setup  ## Decide approvals in a real browser; screenshots are in b
 	@$(BIN)/python tools/find_chromium.py .toolmesh > /dev/null
 	@$(BIN)/pytest -m browser tests/browser $(PYTEST_ARGS)
 
-test-upstreams: setup  ## Connect a public document from npm, pinned by hash; needs Node.
+test-upstreams: setup  ## Connect public servers and a public document, pinned by hash; needs Node and git.
 	@$(BIN)/pytest -s -m upstreams tests/upstreams $(PYTEST_ARGS)
 
 test-typescript: setup  ## Run the official MCP clients for TypeScript, pinned by hash, under a Node from a wheel.

@@ -1,6 +1,7 @@
 """A service that fails, hangs, is slow, answers garbage, breaks off and limits: what two executors send to it.
 
-The service counts its requests by call. The histogram says how many requests each call made.
+The service counts its requests by call. The histogram says how many requests each call made. Both executors open and
+close the circuit of a service together.
 """
 
 from __future__ import annotations
@@ -12,12 +13,18 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar
 
+import grpc
 import pytest
 
-from tests.harness.mesh import Mesh, cli, running_mesh
+from libs.common.rpc.status import from_rpc_error
+from tests.harness.mesh import Mesh, cli, invoke, running_mesh
 from tests.harness.stores import wait_until
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800)]
@@ -34,6 +41,8 @@ FAULTS = {
     "limit": "EXTERNAL_RATE_LIMITED",
 }
 RETRIED = frozenset({"fail", "half", "limit"})
+FAILURES, OPEN_SECONDS, ARRIVALS = 5, 10, 60
+_HELD_SECONDS = 240
 
 
 class Faulty(socketserver.StreamRequestHandler):
@@ -41,6 +50,9 @@ class Faulty(socketserver.StreamRequestHandler):
 
     seen: ClassVar[Counter[tuple[str, str]]] = Counter()
     guard = threading.Lock()
+    # What `switch` does: it fails, or holds its requests until they are released.
+    is_well = True
+    released = threading.Event()
 
     def handle(self) -> None:
         method, target, _ = self.rfile.readline().decode().split()
@@ -55,6 +67,10 @@ class Faulty(socketserver.StreamRequestHandler):
             time.sleep(4)
         elif fault == "slow":
             time.sleep(0.3)
+        elif fault == "switch":
+            fault = "good" if self.is_well else "fail"
+            if self.is_well:
+                self.released.wait(timeout=_HELD_SECONDS)
         self.wfile.write(_ANSWERS[fault])
 
 
@@ -186,3 +202,116 @@ def test_retries_stay_within_the_budget_of_each_tenant_and_nothing_unsafe_is_rep
     assert sum(spent) <= EXECUTORS * (FIRST + EARNED * calls)
     assert blue == (3 if fault in RETRIED else 1)
     assert set(posts.values()) == {1}
+
+
+@dataclass(frozen=True)
+class Executors:
+    """The replicas, called without the edge."""
+
+    channels: tuple[grpc.Channel, ...]
+    token: str
+
+    def reason(self, executor: int, call: str) -> str:
+        """Call the service that can be switched, and return the reason of the failure."""
+        arguments = json.dumps({"call": call}).encode()
+        try:
+            invoke(self.channels[executor], "switch-get.switch_get", arguments, token=self.token, timeout=_HELD_SECONDS)
+        except grpc.RpcError as error:
+            return from_rpc_error(error).reason.name  # type: ignore[arg-type]
+        return "none"
+
+
+@pytest.fixture
+def executors(mesh: Mesh, port: int, tmp_path: Path) -> Iterator[Executors]:
+    document = manifest(port, "switch", "get")
+    document["interface"] = {"safety": {"concurrency_safe": True, "read_only": True, "non_destructive": True}}
+    document["execution"] |= {"timeout_class": "long_running", "timeout_default": f"{_HELD_SECONDS}s"}
+    document["execution"]["circuit_breaker"] = {"failure_threshold": FAILURES, "open_time": f"{OPEN_SECONDS}s"}
+    del document["execution"]["retry_policy"]
+    (tmp_path / "switch.json").write_text(json.dumps(document))
+    cli("tools", "register", str(tmp_path), state=mesh.state)
+    with mesh.direct_channel("executor") as first, mesh.direct_channel("executor-2") as second:
+        made = Executors((first, second), mesh.token(scopes="tools:call,tools:read"))
+        Faulty.released.set()
+        for number in range(EXECUTORS):
+            wait_until(lambda number=number: made.reason(number, "ready") == "none", "the tool", 240)  # type: ignore[misc]
+        yield made
+        Faulty.released.set()
+
+
+def test_two_executors_open_together_let_a_tenth_pass_and_close_together(executors: Executors) -> None:
+    """An answer that begins after either executor refused one is a refusal, whichever executor it is from."""
+    Faulty.is_well = False
+    with ThreadPoolExecutor(EXECUTORS) as pool:
+        calls = [each for loop in pool.map(partial(call_until_open, executors), range(EXECUTORS)) for each in loop]
+    first = min(call.ended for call in calls if call.reason == "CIRCUIT_OPEN")
+    late = {call.reason for call in calls if first < call.started and call.ended < first + OPEN_SECONDS}
+    # A loop that took longer than the open time met a half-open circuit.
+    canaries = int((max(call.ended for call in calls) - first) / OPEN_SECONDS)
+    opened = [min(each.ended for each in calls if each.executor == n and each.reason == "CIRCUIT_OPEN") for n in (0, 1)]
+    failed = sum(requests_of("GET switch", "open-").values())
+    sys.stdout.write(f"\nopened after {failed} failures, {abs(opened[0] - opened[1]):.3f} s apart\n")
+    assert late <= {"CIRCUIT_OPEN"}
+    assert FAILURES <= failed <= FAILURES + EXECUTORS - 1 + canaries
+
+    Faulty.is_well = True
+    with ThreadPoolExecutor(ARRIVALS) as pool, released_at_the_end():
+        begun = begin_half_open(executors, pool)
+        started = time.monotonic()
+        waiting = [pool.submit(executors.reason, n % EXECUTORS, f"half-{n}") for n in range(1, ARRIVALS)]
+
+        def passed() -> int:
+            return len(requests_of("GET switch", "half-"))
+
+        wait_until(lambda: sum(each.done() for each in waiting) + passed() == ARRIVALS, "all calls", _HELD_SECONDS)
+        seconds = time.monotonic() - started
+        sys.stdout.write(f"half open: {passed()} of {ARRIVALS} calls passed in {seconds:.1f} s\n")
+        # A circuit without a result for the open time lets another one pass.
+        assert passed() <= ARRIVALS // 10 + int(seconds / OPEN_SECONDS)
+        assert {each.result() for each in waiting if each.done()} == {"CIRCUIT_OPEN"}
+    assert Counter(each.result() for each in (begun, *waiting))["none"] == passed()
+    for number in range(EXECUTORS):
+        wait_until(lambda n=number: executors.reason(n, "closed") == "none", "a closed circuit", 240)  # type: ignore[misc]
+
+
+@contextmanager
+def released_at_the_end() -> Iterator[None]:
+    """Let the service hold its requests until the test goes on, or fails."""
+    Faulty.released.clear()
+    try:
+        yield
+    finally:
+        Faulty.released.set()
+
+
+@dataclass(frozen=True)
+class TimedCall:
+    """A call of one executor."""
+
+    executor: int
+    started: float
+    ended: float
+    reason: str
+
+
+def call_until_open(executors: Executors, executor: int) -> list[TimedCall]:
+    """Call a failing service until this executor has refused three calls."""
+    calls: list[TimedCall] = []
+    while sum(call.reason == "CIRCUIT_OPEN" for call in calls) < 3:
+        started = time.monotonic()
+        reason = executors.reason(executor, f"open-{executor}-{len(calls)}")
+        calls.append(TimedCall(executor, started, time.monotonic(), reason))
+    return calls
+
+
+def begin_half_open(executors: Executors, pool: ThreadPoolExecutor) -> Future[str]:
+    """Call until the circuit lets one pass, and return that call. The service holds it."""
+    found: list[Future[str]] = []
+
+    def is_held() -> bool:
+        if not found or found[0].done():
+            found[:] = [pool.submit(executors.reason, 0, "half-0")]
+        return bool(requests_of("GET switch", "half-0"))
+
+    wait_until(is_held, "a half-open circuit", 240)
+    return found[0]
