@@ -94,7 +94,9 @@ async def kill_at_a_random_moment(label: str, moments: random.Random) -> tuple[i
     assert executor.returncode is None, "an executor ended by itself"
     family = descendants(executor.pid)
     executor.send_signal(signal.SIGKILL)
-    await executor.wait()
+    # Its pipes end with the last process that has them: one that outlives it is a failure.
+    async with asyncio.timeout(120):
+        await executor.wait()
     return executor.pid, family
 
 

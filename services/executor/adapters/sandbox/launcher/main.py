@@ -203,7 +203,17 @@ class Launcher:
             os.waitpid(pid, 0)
 
     def _report(self) -> None:
-        """Report sandboxes that started or ended, and clean up after those that ended."""
+        """Report sandboxes that started or ended, and clean up after those that ended.
+
+        Reaping for one may find the end of another that was already looked at. No further event announces it, so it
+        looks again until none has ended.
+        """
+        while self._report_changes():
+            continue
+
+    def _report_changes(self) -> bool:
+        """Return whether a sandbox had ended."""
+        running = len(self._running)
         for number, sandbox in list(self._running.items()):
             if number not in self._reported and sandbox.start_known:
                 self._reported.add(number)
@@ -219,6 +229,7 @@ class Launcher:
                     self._unremoved_cgroups.append(sandbox.group)
                 self._unremoved_cgroups = [group for group in self._unremoved_cgroups if not group.remove()]
                 self._send({"ended": number, "facts": facts})
+        return len(self._running) < running
 
     def _clean_up_after_crash(self) -> None:
         """Remove the cgroups of a killed executor. Its locks are released when it has ended."""

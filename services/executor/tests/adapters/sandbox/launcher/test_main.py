@@ -9,6 +9,7 @@ import resource
 import select
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -187,3 +188,25 @@ def kill_sixty_while_starting(control: socket.socket, marker: str) -> None:
         while "ended" not in receive(control):
             continue
         assert processes_with(marker) == []
+
+
+LATE_END = """
+import socket
+from types import SimpleNamespace
+from services.executor.adapters.sandbox.launcher.main import Launcher
+
+ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+launcher = Launcher(theirs, {"users": None, "groups": {}, "filters": []})
+def sandbox(finished):
+    return SimpleNamespace(finished=finished, start_known=True, inner_pid=1, group=None, facts=dict)
+late, ended = sandbox(False), sandbox(True)
+launcher._running = {1: late, 2: ended}
+# Reaping for the second finds the end of the first.
+launcher._reap = lambda: setattr(late, "finished", True)
+launcher._report()
+assert launcher._running == {}, launcher._running
+"""
+
+
+def test_an_end_that_is_found_while_another_is_reported_is_reported_too() -> None:
+    subprocess.run([sys.executable, "-c", LATE_END], check=True, timeout=120)
