@@ -19,6 +19,8 @@ LOOK_SECONDS = 1.0
 _DUE_COLLECTIONS = 10
 # Calls of ordinary size allocate less than this while they run.
 QUIET_BLOCKS = 100_000
+# A collection of an idle service takes about 15 ms.
+SHORTEST_DELAY_SECONDS = 60.0
 LONGEST_DELAY_SECONDS = 300.0
 _NEVER = 2**31 - 1
 
@@ -37,9 +39,10 @@ class FullCollections:
         """Collect if that is due and no large data is alive, or was due for long. Return whether it collected."""
         allocated = self._allocated()
         self._least = min(self._least, allocated)
-        if gc.get_count()[2] < _DUE_COLLECTIONS:
+        delay = self._now() - self._last
+        if delay < SHORTEST_DELAY_SECONDS or gc.get_count()[2] < _DUE_COLLECTIONS:
             return False
-        if allocated - self._least > QUIET_BLOCKS and self._now() - self._last < LONGEST_DELAY_SECONDS:
+        if allocated - self._least > QUIET_BLOCKS and delay < LONGEST_DELAY_SECONDS:
             return False
         gc.collect()
         self._least, self._last = self._allocated(), self._now()

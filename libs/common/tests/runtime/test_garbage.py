@@ -9,7 +9,12 @@ import weakref
 
 import pytest
 
-from libs.common.runtime.garbage import LONGEST_DELAY_SECONDS, QUIET_BLOCKS, FullCollections
+from libs.common.runtime.garbage import (
+    LONGEST_DELAY_SECONDS,
+    QUIET_BLOCKS,
+    SHORTEST_DELAY_SECONDS,
+    FullCollections,
+)
 
 MANY_LISTS = """
 import gc
@@ -18,7 +23,7 @@ freeze_startup_objects()
 before = gc.get_stats()[2]["collections"]
 alive = [[] for _ in range(500_000)]
 amid = gc.get_stats()[2]["collections"]
-collections = FullCollections()
+collections = FullCollections(now=iter((0, 60, 60)).__next__)
 alive.clear()
 collections.collect_if_due()
 print(amid - before, gc.get_stats()[2]["collections"] - amid)
@@ -36,6 +41,7 @@ class Process:
     def __init__(self) -> None:
         self.allocated, self.time = 1_000, 0.0
         self.collections = FullCollections(lambda: self.allocated, lambda: self.time)
+        self.time = SHORTEST_DELAY_SECONDS
 
 
 @pytest.fixture
@@ -77,6 +83,16 @@ def test_data_that_stays_delays_a_collection_once_and_not_for_ever(process: Proc
     assert not process.collections.collect_if_due()
     process.time = LONGEST_DELAY_SECONDS
     assert process.collections.collect_if_due()
+    process.time += SHORTEST_DELAY_SECONDS
+    assert process.collections.collect_if_due()
+
+
+@pytest.mark.usefixtures("due")
+def test_collections_keep_a_distance(process: Process) -> None:
+    assert process.collections.collect_if_due()
+    process.time += SHORTEST_DELAY_SECONDS - 1
+    assert not process.collections.collect_if_due()
+    process.time += 1
     assert process.collections.collect_if_due()
 
 
