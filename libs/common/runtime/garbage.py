@@ -7,7 +7,6 @@ spreads full collections itself and ignores the threshold that is set here.
 
 from __future__ import annotations
 
-import asyncio
 import ctypes
 import gc
 import sys
@@ -35,6 +34,10 @@ class FullCollections:
         self._least = allocated()
         self._last = now()
 
+    async def step(self) -> None:
+        """Look once; a PeriodicTask does so again and again."""
+        self.collect_if_due()
+
     def collect_if_due(self) -> bool:
         """Collect if that is due and no large data is alive, or was due for long. Return whether it collected."""
         allocated = self._allocated()
@@ -47,12 +50,6 @@ class FullCollections:
         gc.collect()
         self._least, self._last = self._allocated(), self._now()
         return True
-
-    async def run(self) -> None:
-        """Look again and again, until canceled."""
-        while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            self.collect_if_due()
 
 
 def freeze_startup_objects() -> None:

@@ -14,9 +14,10 @@ from typing import Protocol, TypeVar
 
 import uvloop
 
-from libs.common.runtime.garbage import FullCollections, freeze_startup_objects
+from libs.common.runtime.garbage import LOOK_SECONDS, FullCollections, freeze_startup_objects
 from libs.common.runtime.settings import ProcessSettings, SettingsError, describe, load
 from libs.common.runtime.start_error import StartError
+from libs.common.runtime.tasks import PeriodicTask
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 
@@ -102,11 +103,12 @@ async def _run_until_stopped(
         log.error("could not start", cause=error)
         return 1
     freeze_startup_objects()
-    collecting = asyncio.create_task(FullCollections().run())
+    collections = PeriodicTask("garbage-collection", FullCollections().step, log, interval=LOOK_SECONDS)
+    await collections.start()
     log.info("ready")
     await stopping
     log.info("stopping")
-    collecting.cancel()
+    await collections.stop()
     code = await _stop(application, settings, log)
     await _send_spans(tracing)
     log.info("stopped")

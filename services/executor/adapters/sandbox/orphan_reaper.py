@@ -12,6 +12,7 @@ from contextlib import suppress
 
 from libs.common.runtime.tasks import PeriodicTask
 from libs.common.telemetry.log import Log
+from services.executor.adapters.sandbox.launcher.process_identity import start_time
 from services.executor.adapters.sandbox.launcher.process_tree import children
 from services.executor.adapters.sandbox.launcher.syscalls import become_subreaper
 
@@ -37,7 +38,7 @@ class OrphanReaper:
 
     def reap(self) -> list[int]:
         """Reap what had already ended at the last call, and return it. A PID is not used again before it is reaped."""
-        ended = {pid for pid in children(os.getpid()) if _has_ended(pid)}
+        ended = {pid for pid in children(os.getpid()) if not start_time(pid)}
         orphans = sorted(ended & self._ended)
         for pid in orphans:
             with suppress(ChildProcessError):
@@ -47,9 +48,3 @@ class OrphanReaper:
 
     async def _step(self) -> None:
         await asyncio.to_thread(self.reap)
-
-
-def _has_ended(pid: int) -> bool:
-    with suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
-        return file.read().rpartition(b")")[2].split()[0] == b"Z"
-    return False

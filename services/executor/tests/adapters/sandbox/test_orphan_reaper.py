@@ -1,4 +1,4 @@
-"""Orphans of sandboxes are reaped, and children that somebody waits for are left to them."""
+"""Orphans of sandboxes are reaped; children that this process waits for are not."""
 
 from __future__ import annotations
 

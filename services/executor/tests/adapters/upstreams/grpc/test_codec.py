@@ -101,7 +101,7 @@ def test_an_answer_of_too_many_bytes_or_of_none_of_its_message_is_refused(series
     assert reason_of(series, b"\x22" + bytes(LIMIT)) is Reason.RESULT_TOO_LARGE
     assert reason_of(series, b"\xff no message") is Reason.RESULT_INVALID
     unknown: Any = GetMessageClass(series)()
-    unknown.packed.add(type_url="type.googleapis.com/nobody.Knows", value=b"x")
+    unknown.packed.add(type_url="type.googleapis.com/example.Unknown", value=b"x")
     assert reason_of(series, unknown.SerializeToString()) is Reason.RESULT_INVALID
 
 
