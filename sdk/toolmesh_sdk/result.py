@@ -73,7 +73,7 @@ class Result:
 
     @property
     def source(self) -> str:
-        """The origin of the result: computed, cache or replay."""
+        """The origin of the result: computed, cache, replay, or stale_cache if the service did not answer."""
         return enum_label(pb.ResultSource, self.envelope.provenance.source, "RESULT_SOURCE_")
 
     @property

@@ -120,6 +120,8 @@ class Invocation:
     result_id: str = field(init=False, default="")
     retrieved: datetime | None = field(init=False, default=None)
     """When a cached result was computed, where one is used."""
+    stale: bool = field(init=False, default=False)
+    """True if that result is used because the service failed."""
     replayed: bool = field(init=False, default=False)
     reason: Reason | None = field(init=False, default=None)
     closed: bool = field(init=False, default=False)

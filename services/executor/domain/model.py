@@ -61,6 +61,7 @@ class Source(StrEnum):
     COMPUTED = "COMPUTED"
     CACHE = "CACHE"
     REPLAY = "REPLAY"
+    STALE_CACHE = "STALE_CACHE"
 
 
 class Caller(Struct, frozen=True):

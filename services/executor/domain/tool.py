@@ -228,6 +228,8 @@ class Tool:
     """True if a run reports progress. What others report is left out."""
     cache_seconds: float = 0.0
     """How long a result may be cached; 0 for never."""
+    stale_seconds: float = 0.0
+    """How long after that a result may answer calls whose service fails; 0 for never."""
     persists: bool = True
     """False if large results must not be stored."""
     argument_spec: ArgumentSpec | None = None

@@ -25,6 +25,7 @@ SERVER_META = {SERVER_INFO_META_KEY: SERVER_INFO}
 INVOCATION_META_KEY = "dev.toolmesh/invocation"
 TRACE_META_KEY = "dev.toolmesh/trace"
 REPLAYED_META_KEY = "dev.toolmesh/replayed"
+STALE_META_KEY = "dev.toolmesh/staleSince"
 ERROR_META_KEY = "dev.toolmesh/error"
 TOOL_META_KEY, DIGEST_META_KEY = "dev.toolmesh/tool", "dev.toolmesh/digest"
 

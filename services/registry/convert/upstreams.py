@@ -51,6 +51,7 @@ def endpoint_of(message: upstream_pb2.UpstreamEndpoint) -> Endpoint:
             server=message.openapi.server.rstrip("/"),
             operations=tuple(message.openapi.operations),
             secrets=tuple((each.scheme, each.secret) for each in message.openapi.secrets),
+            failover=tuple(origin.lower() for origin in message.openapi.failover_origins),
         )
     if message.WhichOneof("kind") == "grpc":
         return _grpc_of(message.grpc)
@@ -209,6 +210,7 @@ def _openapi(endpoint: OpenApiEndpoint) -> upstream_pb2.OpenApiEndpoint:
         server=endpoint.server,
         operations=endpoint.operations,
         secrets=[upstream_pb2.SchemeSecret(scheme=scheme, secret=secret) for scheme, secret in endpoint.secrets],
+        failover_origins=endpoint.failover,
     )
     if endpoint.url:
         message.url = endpoint.url

@@ -123,6 +123,8 @@ class _ResultSourceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ResultSo
     """A result of a read-only tool was reused."""
     RESULT_SOURCE_REPLAY: _ResultSource.ValueType  # 3
     """The stored result of the same idempotency key."""
+    RESULT_SOURCE_STALE_CACHE: _ResultSource.ValueType  # 4
+    """An older result of a read-only tool was used because its service failed. `retrieve_time` says how old it is."""
 
 class ResultSource(_ResultSource, metaclass=_ResultSourceEnumTypeWrapper):
     """Says how a result was obtained."""
@@ -135,6 +137,8 @@ RESULT_SOURCE_CACHE: ResultSource.ValueType  # 2
 """A result of a read-only tool was reused."""
 RESULT_SOURCE_REPLAY: ResultSource.ValueType  # 3
 """The stored result of the same idempotency key."""
+RESULT_SOURCE_STALE_CACHE: ResultSource.ValueType  # 4
+"""An older result of a read-only tool was used because its service failed. `retrieve_time` says how old it is."""
 Global___ResultSource: _TypeAlias = ResultSource  # noqa: Y015
 
 class _RedactionState:

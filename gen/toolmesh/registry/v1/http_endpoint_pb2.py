@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(toolmesh/registry/v1/http_endpoint.proto\x12\x14toolmesh.registry.v1\x1a\x1b\x62uf/validate/validate.proto\"\x8f\x03\n\x0cHttpEndpoint\x12<\n\x06method\x18\x01 \x01(\x0e\x32 .toolmesh.registry.v1.HttpMethodB\n\xbaH\x07\x82\x01\x04\x10\x01 \x00\x12\x64\n\x03url\x18\x02 \x01(\tBW\xbaHTrR\x18\x80\x10\x32M^https?://[A-Za-z0-9._-]+(:[0-9]{1,5})?(/[A-Za-z0-9._~!$&\'()*+,;=:@%{}/-]*)?$\x12\x41\n\nparameters\x18\x03 \x03(\x0b\x32#.toolmesh.registry.v1.HttpParameterB\x08\xbaH\x05\x92\x01\x02\x10@\x12\x1f\n\rbody_argument\x18\x04 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\x12;\n\x07secrets\x18\x05 \x03(\x0b\x32 .toolmesh.registry.v1.HttpSecretB\x08\xbaH\x05\x92\x01\x02\x10\x08\x12:\n\x12idempotency_header\x18\x06 \x01(\tB\x1e\xbaH\x1br\x19\x32\x17^([A-Za-z0-9-]{1,64})?$\"\xc2\x01\n\rHttpParameter\x12\x1c\n\x08\x61rgument\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x01\x12:\n\x05place\x18\x02 \x01(\x0e\x32\x1f.toolmesh.registry.v1.HttpPlaceB\n\xbaH\x07\x82\x01\x04\x10\x01 \x00\x12\x16\n\x04name\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\x12?\n\x0b\x61rray_style\x18\x04 \x01(\x0e\x32 .toolmesh.registry.v1.ArrayStyleB\x08\xbaH\x05\x82\x01\x02\x10\x01\"\xe3\x01\n\nHttpSecret\x12\x37\n\x06secret\x18\x01 \x01(\tB\'\xbaH$r\"2 ^secret://[a-z][a-z0-9_-]{0,62}$\x12:\n\x05place\x18\x02 \x01(\x0e\x32\x1f.toolmesh.registry.v1.HttpPlaceB\n\xbaH\x07\x82\x01\x04\x10\x01 \x00\x12,\n\x04name\x18\x03 \x01(\tB\x1e\xbaH\x1br\x19\x32\x17^[A-Za-z0-9_.-]{1,128}$\x12\x32\n\x06prefix\x18\x04 \x01(\tB\"\xbaH\x1fr\x1d\x32\x1b^([A-Za-z0-9_=-]{1,32} ?)?$*\xae\x01\n\nHttpMethod\x12\x1b\n\x17HTTP_METHOD_UNSPECIFIED\x10\x00\x12\x13\n\x0fHTTP_METHOD_GET\x10\x01\x12\x14\n\x10HTTP_METHOD_HEAD\x10\x02\x12\x14\n\x10HTTP_METHOD_POST\x10\x03\x12\x13\n\x0fHTTP_METHOD_PUT\x10\x04\x12\x15\n\x11HTTP_METHOD_PATCH\x10\x05\x12\x16\n\x12HTTP_METHOD_DELETE\x10\x06*T\n\tHttpPlace\x12\x1a\n\x16HTTP_PLACE_UNSPECIFIED\x10\x00\x12\x14\n\x10HTTP_PLACE_QUERY\x10\x01\x12\x15\n\x11HTTP_PLACE_HEADER\x10\x02*\x87\x01\n\nArrayStyle\x12\x1b\n\x17\x41RRAY_STYLE_UNSPECIFIED\x10\x00\x12\x18\n\x14\x41RRAY_STYLE_REPEATED\x10\x01\x12\x15\n\x11\x41RRAY_STYLE_COMMA\x10\x02\x12\x15\n\x11\x41RRAY_STYLE_SPACE\x10\x03\x12\x14\n\x10\x41RRAY_STYLE_PIPE\x10\x04\x42*P\x01Z&toolmesh.dev/go/registry/v1;registryv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(toolmesh/registry/v1/http_endpoint.proto\x12\x14toolmesh.registry.v1\x1a\x1b\x62uf/validate/validate.proto\"\xe4\x03\n\x0cHttpEndpoint\x12<\n\x06method\x18\x01 \x01(\x0e\x32 .toolmesh.registry.v1.HttpMethodB\n\xbaH\x07\x82\x01\x04\x10\x01 \x00\x12\x64\n\x03url\x18\x02 \x01(\tBW\xbaHTrR\x18\x80\x10\x32M^https?://[A-Za-z0-9._-]+(:[0-9]{1,5})?(/[A-Za-z0-9._~!$&\'()*+,;=:@%{}/-]*)?$\x12\x41\n\nparameters\x18\x03 \x03(\x0b\x32#.toolmesh.registry.v1.HttpParameterB\x08\xbaH\x05\x92\x01\x02\x10@\x12\x1f\n\rbody_argument\x18\x04 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\x12;\n\x07secrets\x18\x05 \x03(\x0b\x32 .toolmesh.registry.v1.HttpSecretB\x08\xbaH\x05\x92\x01\x02\x10\x08\x12:\n\x12idempotency_header\x18\x06 \x01(\tB\x1e\xbaH\x1br\x19\x32\x17^([A-Za-z0-9-]{1,64})?$\x12S\n\x10\x66\x61ilover_origins\x18\x07 \x03(\tB9\xbaH6\x92\x01\x33\x10\x04\"/r-\x18\xc0\x02\x32(^https?://[A-Za-z0-9._-]+(:[0-9]{1,5})?$\"\xc2\x01\n\rHttpParameter\x12\x1c\n\x08\x61rgument\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x01\x12:\n\x05place\x18\x02 \x01(\x0e\x32\x1f.toolmesh.registry.v1.HttpPlaceB\n\xbaH\x07\x82\x01\x04\x10\x01 \x00\x12\x16\n\x04name\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\x12?\n\x0b\x61rray_style\x18\x04 \x01(\x0e\x32 .toolmesh.registry.v1.ArrayStyleB\x08\xbaH\x05\x82\x01\x02\x10\x01\"\xe3\x01\n\nHttpSecret\x12\x37\n\x06secret\x18\x01 \x01(\tB\'\xbaH$r\"2 ^secret://[a-z][a-z0-9_-]{0,62}$\x12:\n\x05place\x18\x02 \x01(\x0e\x32\x1f.toolmesh.registry.v1.HttpPlaceB\n\xbaH\x07\x82\x01\x04\x10\x01 \x00\x12,\n\x04name\x18\x03 \x01(\tB\x1e\xbaH\x1br\x19\x32\x17^[A-Za-z0-9_.-]{1,128}$\x12\x32\n\x06prefix\x18\x04 \x01(\tB\"\xbaH\x1fr\x1d\x32\x1b^([A-Za-z0-9_=-]{1,32} ?)?$*\xae\x01\n\nHttpMethod\x12\x1b\n\x17HTTP_METHOD_UNSPECIFIED\x10\x00\x12\x13\n\x0fHTTP_METHOD_GET\x10\x01\x12\x14\n\x10HTTP_METHOD_HEAD\x10\x02\x12\x14\n\x10HTTP_METHOD_POST\x10\x03\x12\x13\n\x0fHTTP_METHOD_PUT\x10\x04\x12\x15\n\x11HTTP_METHOD_PATCH\x10\x05\x12\x16\n\x12HTTP_METHOD_DELETE\x10\x06*T\n\tHttpPlace\x12\x1a\n\x16HTTP_PLACE_UNSPECIFIED\x10\x00\x12\x14\n\x10HTTP_PLACE_QUERY\x10\x01\x12\x15\n\x11HTTP_PLACE_HEADER\x10\x02*\x87\x01\n\nArrayStyle\x12\x1b\n\x17\x41RRAY_STYLE_UNSPECIFIED\x10\x00\x12\x18\n\x14\x41RRAY_STYLE_REPEATED\x10\x01\x12\x15\n\x11\x41RRAY_STYLE_COMMA\x10\x02\x12\x15\n\x11\x41RRAY_STYLE_SPACE\x10\x03\x12\x14\n\x10\x41RRAY_STYLE_PIPE\x10\x04\x42*P\x01Z&toolmesh.dev/go/registry/v1;registryv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -45,6 +45,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_HTTPENDPOINT'].fields_by_name['secrets']._serialized_options = b'\272H\005\222\001\002\020\010'
   _globals['_HTTPENDPOINT'].fields_by_name['idempotency_header']._loaded_options = None
   _globals['_HTTPENDPOINT'].fields_by_name['idempotency_header']._serialized_options = b'\272H\033r\0312\027^([A-Za-z0-9-]{1,64})?$'
+  _globals['_HTTPENDPOINT'].fields_by_name['failover_origins']._loaded_options = None
+  _globals['_HTTPENDPOINT'].fields_by_name['failover_origins']._serialized_options = b'\272H6\222\0013\020\004\"/r-\030\300\0022(^https?://[A-Za-z0-9._-]+(:[0-9]{1,5})?$'
   _globals['_HTTPPARAMETER'].fields_by_name['argument']._loaded_options = None
   _globals['_HTTPPARAMETER'].fields_by_name['argument']._serialized_options = b'\272H\007r\005\020\001\030\200\001'
   _globals['_HTTPPARAMETER'].fields_by_name['place']._loaded_options = None
@@ -61,16 +63,16 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_HTTPSECRET'].fields_by_name['name']._serialized_options = b'\272H\033r\0312\027^[A-Za-z0-9_.-]{1,128}$'
   _globals['_HTTPSECRET'].fields_by_name['prefix']._loaded_options = None
   _globals['_HTTPSECRET'].fields_by_name['prefix']._serialized_options = b'\272H\037r\0352\033^([A-Za-z0-9_=-]{1,32} ?)?$'
-  _globals['_HTTPMETHOD']._serialized_start=925
-  _globals['_HTTPMETHOD']._serialized_end=1099
-  _globals['_HTTPPLACE']._serialized_start=1101
-  _globals['_HTTPPLACE']._serialized_end=1185
-  _globals['_ARRAYSTYLE']._serialized_start=1188
-  _globals['_ARRAYSTYLE']._serialized_end=1323
+  _globals['_HTTPMETHOD']._serialized_start=1010
+  _globals['_HTTPMETHOD']._serialized_end=1184
+  _globals['_HTTPPLACE']._serialized_start=1186
+  _globals['_HTTPPLACE']._serialized_end=1270
+  _globals['_ARRAYSTYLE']._serialized_start=1273
+  _globals['_ARRAYSTYLE']._serialized_end=1408
   _globals['_HTTPENDPOINT']._serialized_start=96
-  _globals['_HTTPENDPOINT']._serialized_end=495
-  _globals['_HTTPPARAMETER']._serialized_start=498
-  _globals['_HTTPPARAMETER']._serialized_end=692
-  _globals['_HTTPSECRET']._serialized_start=695
-  _globals['_HTTPSECRET']._serialized_end=922
+  _globals['_HTTPENDPOINT']._serialized_end=580
+  _globals['_HTTPPARAMETER']._serialized_start=583
+  _globals['_HTTPPARAMETER']._serialized_end=777
+  _globals['_HTTPSECRET']._serialized_start=780
+  _globals['_HTTPSECRET']._serialized_end=1007
 # @@protoc_insertion_point(module_scope)

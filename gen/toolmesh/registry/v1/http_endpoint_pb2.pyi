@@ -129,6 +129,7 @@ class HttpEndpoint(_message.Message):
     BODY_ARGUMENT_FIELD_NUMBER: _builtins.int
     SECRETS_FIELD_NUMBER: _builtins.int
     IDEMPOTENCY_HEADER_FIELD_NUMBER: _builtins.int
+    FAILOVER_ORIGINS_FIELD_NUMBER: _builtins.int
     method: Global___HttpMethod.ValueType
     """The method. GET and HEAD requests have no body."""
     url: _builtins.str
@@ -147,6 +148,12 @@ class HttpEndpoint(_message.Message):
     def secrets(self) -> _containers.RepeatedCompositeFieldContainer[Global___HttpSecret]:
         """The credentials that a request carries. They are put in at the executor when the call is made."""
 
+    @_builtins.property
+    def failover_origins(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Other origins of the same service, such as `https://eu.example.com`, tried in order when the one before has an open circuit or takes no
+        connection. Each has a circuit of its own. Their hosts are in the network policy, and secrets are bound to them too.
+        """
+
     def __init__(
         self,
         *,
@@ -156,10 +163,11 @@ class HttpEndpoint(_message.Message):
         body_argument: _builtins.str = ...,
         secrets: _abc.Iterable[Global___HttpSecret] | None = ...,
         idempotency_header: _builtins.str = ...,
+        failover_origins: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body_argument", b"body_argument", "idempotency_header", b"idempotency_header", "method", b"method", "parameters", b"parameters", "secrets", b"secrets", "url", b"url"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body_argument", b"body_argument", "failover_origins", b"failover_origins", "idempotency_header", b"idempotency_header", "method", b"method", "parameters", b"parameters", "secrets", b"secrets", "url", b"url"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1266,6 +1266,7 @@ class ExecutionProfile(_message.Message):
     ACCESS_TIER_FIELD_NUMBER: _builtins.int
     SHARES_WORKERS_FIELD_NUMBER: _builtins.int
     HTTP_FIELD_NUMBER: _builtins.int
+    STALE_TTL_FIELD_NUMBER: _builtins.int
     runner: Global___RunnerKind.ValueType
     """Which runner executes it."""
     entry_point: _builtins.str
@@ -1322,6 +1323,10 @@ class ExecutionProfile(_message.Message):
     def http(self) -> _http_endpoint_pb2.HttpEndpoint:
         """The endpoint of a tool of the runner HTTP; of no other."""
 
+    @_builtins.property
+    def stale_ttl(self) -> _duration_pb2.Duration:
+        """How long after `cache_ttl` a result may still answer a call whose service fails, marked RESULT_SOURCE_STALE_CACHE. Unset means never."""
+
     def __init__(
         self,
         *,
@@ -1343,10 +1348,11 @@ class ExecutionProfile(_message.Message):
         access_tier: Global___AccessTier.ValueType = ...,
         shares_workers: _builtins.bool = ...,
         http: _http_endpoint_pb2.HttpEndpoint | None = ...,
+        stale_ttl: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cache_ttl", b"cache_ttl", "checkpoint", b"checkpoint", "circuit_breaker", b"circuit_breaker", "http", b"http", "network_policy", b"network_policy", "resource_limits", b"resource_limits", "retry_policy", b"retry_policy", "timeout_default", b"timeout_default", "timeout_max", b"timeout_max"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cache_ttl", b"cache_ttl", "checkpoint", b"checkpoint", "circuit_breaker", b"circuit_breaker", "http", b"http", "network_policy", b"network_policy", "resource_limits", b"resource_limits", "retry_policy", b"retry_policy", "stale_ttl", b"stale_ttl", "timeout_default", b"timeout_default", "timeout_max", b"timeout_max"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["access_tier", b"access_tier", "cache_ttl", b"cache_ttl", "cancellation_supported", b"cancellation_supported", "checkpoint", b"checkpoint", "circuit_breaker", b"circuit_breaker", "entry_point", b"entry_point", "external_service", b"external_service", "http", b"http", "max_concurrency", b"max_concurrency", "network_policy", b"network_policy", "progress_supported", b"progress_supported", "resource_limits", b"resource_limits", "retry_policy", b"retry_policy", "runner", b"runner", "shares_workers", b"shares_workers", "timeout_class", b"timeout_class", "timeout_default", b"timeout_default", "timeout_max", b"timeout_max"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["access_tier", b"access_tier", "cache_ttl", b"cache_ttl", "cancellation_supported", b"cancellation_supported", "checkpoint", b"checkpoint", "circuit_breaker", b"circuit_breaker", "entry_point", b"entry_point", "external_service", b"external_service", "http", b"http", "max_concurrency", b"max_concurrency", "network_policy", b"network_policy", "progress_supported", b"progress_supported", "resource_limits", b"resource_limits", "retry_policy", b"retry_policy", "runner", b"runner", "shares_workers", b"shares_workers", "stale_ttl", b"stale_ttl", "timeout_class", b"timeout_class", "timeout_default", b"timeout_default", "timeout_max", b"timeout_max"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -390,6 +390,7 @@ class OpenApiEndpoint(_message.Message):
     SERVER_FIELD_NUMBER: _builtins.int
     OPERATIONS_FIELD_NUMBER: _builtins.int
     SECRETS_FIELD_NUMBER: _builtins.int
+    FAILOVER_ORIGINS_FIELD_NUMBER: _builtins.int
     url: _builtins.str
     """Its address, reached like an MCP server over HTTP."""
     path: _builtins.str
@@ -404,6 +405,10 @@ class OpenApiEndpoint(_message.Message):
     def secrets(self) -> _containers.RepeatedCompositeFieldContainer[Global___SchemeSecret]:
         """The credentials of its security schemes."""
 
+    @_builtins.property
+    def failover_origins(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Other origins of the API, such as `https://eu.example.com`, tried in order when the server cannot be reached."""
+
     def __init__(
         self,
         *,
@@ -412,10 +417,11 @@ class OpenApiEndpoint(_message.Message):
         server: _builtins.str = ...,
         operations: _abc.Iterable[_builtins.str] | None = ...,
         secrets: _abc.Iterable[Global___SchemeSecret] | None = ...,
+        failover_origins: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["document", b"document", "path", b"path", "url", b"url"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["document", b"document", "operations", b"operations", "path", b"path", "secrets", b"secrets", "server", b"server", "url", b"url"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["document", b"document", "failover_origins", b"failover_origins", "operations", b"operations", "path", b"path", "secrets", b"secrets", "server", b"server", "url", b"url"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_document: _TypeAlias = _typing.Literal["url", "path"]  # noqa: Y015
     _WhichOneofArgType_document: _TypeAlias = _typing.Literal["document", b"document"]  # noqa: Y015

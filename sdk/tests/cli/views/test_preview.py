@@ -169,3 +169,12 @@ def test_as_json_the_remarks_are_in_the_document(toolmesh: Any, mesh: Any) -> No
     assert document["compensation"] == {"tool": "tools/acme.undo", "arguments": {"id": "it's"}}
     assert [change["source"] for change in document["argument_changes"]] == ["coercion", "default"]
     assert document["additional_context"] == ["mind the \x1b[31mgap"]
+
+
+def test_a_stale_result_is_marked_with_its_age(toolmesh: Any, mesh: Any) -> None:
+    stale = envelope({"n": 1}, provenance=epb.Provenance(source=epb.RESULT_SOURCE_STALE_CACHE))
+    stale.provenance.retrieve_time.FromJsonString("2027-01-15T08:00:00Z")
+    mesh.answer("Invoke", pb.InvokeResponse(result=stale))
+    ran = toolmesh("call", "acme.read")
+    assert "2027-01-15T08:00:00Z" in ran.stderr
+    assert json.loads(toolmesh("call", "acme.read", "--json").stdout)["source"] == "stale_cache"

@@ -119,6 +119,9 @@ def _print_remarks(loaded: LoadedResult) -> None:
     if result.adjusted_result:
         paths = ", ".join(pointer or "/" for pointer in result.adjusted_result)
         console.print(output.text((f"removed or truncated by policy: {paths}", "yellow")))
+    if result.source == "stale_cache":
+        read = result.envelope.provenance.retrieve_time.ToJsonString()
+        console.print(output.text((f"stale: read at {read}; the service does not answer now", "yellow")))
     if result.deprecation is not None:
         console.print(output.text((_describe_deprecation(result.tool_version, result.deprecation), "yellow")))
     fetched = loaded.available and not result.raw

@@ -135,6 +135,7 @@ def _compile(version: vpb.ToolVersion, name: ToolName, number: str, deprecation:
         cancellation_supported=manifest.execution.cancellation_supported,
         progress_supported=manifest.execution.progress_supported,
         cache_seconds=_seconds(manifest.execution.cache_ttl) if mutation is Mutation.READ_ONLY else 0.0,
+        stale_seconds=_seconds(manifest.execution.stale_ttl) if mutation is Mutation.READ_ONLY else 0.0,
         persists=not manifest.output.persistence_opt_out,
         argument_spec=compile_arguments(manifest, confinement),
         confinement=confinement,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from google.protobuf.duration_pb2 import Duration
 from toolmesh.registry.v1 import http_endpoint_pb2 as hpb
 from toolmesh.registry.v1 import tool_manifest_pb2 as mpb
@@ -26,9 +28,10 @@ def http_endpoint_of(manifest: mpb.ToolManifest) -> HttpEndpoint | None:
     if manifest.execution.runner != mpb.RUNNER_KIND_HTTP:
         return None
     message = manifest.execution.http
+    url = parse_url_template(message.url)
     return HttpEndpoint(
         method=hpb.HttpMethod.Name(message.method).removeprefix("HTTP_METHOD_"),
-        url=parse_url_template(message.url),
+        url=url,
         parameters=tuple(
             Parameter(each.argument, _PLACES[each.place], each.name or each.argument, _STYLES.get(each.array_style))
             for each in message.parameters
@@ -36,6 +39,7 @@ def http_endpoint_of(manifest: mpb.ToolManifest) -> HttpEndpoint | None:
         body_argument=message.body_argument,
         secrets=tuple(_secret_use(each) for each in message.secrets),
         idempotency_header=message.idempotency_header,
+        failover=tuple(replace(parse_url_template(origin), path=url.path) for origin in message.failover_origins),
     )
 
 

@@ -19,10 +19,10 @@ from services.executor.domain.results.cache import CacheHit, CacheKey
 
 lookups = Counter(
     "toolmesh_executor_result_cache_total",
-    "Calls of cacheable tools: fresh (cache hit), shared (waited for another run) or run (cache miss).",
+    "Calls of cacheable tools: fresh (cache hit), shared (waited for another run), run (cache miss) or stale.",
     ["outcome"],
 )
-_FRESH, _SHARED, _RUN = (lookups.labels(outcome) for outcome in ("fresh", "shared", "run"))
+_FRESH, _SHARED, _RUN, _STALE = (lookups.labels(outcome) for outcome in ("fresh", "shared", "run", "stale"))
 _MAX_ENTRIES = 4096
 # Memory of an entry beside its content.
 _ENTRY_OVERHEAD = 512
@@ -32,7 +32,8 @@ _MAX_ENTRY_FRACTION = 8
 
 class _Entry(NamedTuple):
     hit: CacheHit
-    until: float
+    fresh_until: float
+    stale_until: float
     size: int
 
 
@@ -71,6 +72,13 @@ class MemoryResultCache:
         (_RUN if hit is None else _SHARED).inc()
         return self._start_lease(key) if hit is None else hit
 
+    def find_stale(self, key: CacheKey) -> CacheHit | None:
+        """Return a result that is fresh or stale."""
+        hit = self._find(key)
+        if hit is not None:
+            _STALE.inc()
+        return hit
+
     def invalidate(self, tool_digest: str) -> None:
         """Remove every result of a version, and do not cache the results of its active runs."""
         for key in [key for key in self._entries if key.tool_digest == tool_digest]:
@@ -79,13 +87,14 @@ class MemoryResultCache:
             if lease.key.tool_digest == tool_digest:
                 lease.stale = True
 
-    def put(self, key: CacheKey, hit: CacheHit, seconds: float) -> None:
-        """Cache a result for `seconds`, unless it is too large."""
+    def put(self, key: CacheKey, hit: CacheHit, seconds: float, stale_seconds: float = 0.0) -> None:
+        """Cache a result: fresh for `seconds`, then stale for `stale_seconds`. One that is too large is left out."""
         size = len(hit.content) + _ENTRY_OVERHEAD
         self._remove(key)
         if seconds <= 0 or size > min(self._max_bytes // _MAX_ENTRY_FRACTION, MAX_BYTES):
             return
-        self._entries[key] = _Entry(hit, self._clock.monotonic() + seconds, size)
+        fresh_until = self._clock.monotonic() + seconds
+        self._entries[key] = _Entry(hit, fresh_until, fresh_until + stale_seconds, size)
         self._bytes += size
         while self._bytes > self._max_bytes or len(self._entries) > self._max_entries:
             self._remove(next(iter(self._entries)))
@@ -103,9 +112,15 @@ class MemoryResultCache:
 
     def _find_fresh(self, key: CacheKey) -> CacheHit | None:
         entry = self._entries.get(key)
+        if entry is None or (entry.fresh_until <= self._clock.monotonic() < entry.stale_until):
+            return None
+        return self._find(key)
+
+    def _find(self, key: CacheKey) -> CacheHit | None:
+        entry = self._entries.get(key)
         if entry is None:
             return None
-        if entry.until <= self._clock.monotonic():
+        if entry.stale_until <= self._clock.monotonic():
             self._remove(key)
             return None
         self._entries.move_to_end(key)
@@ -128,10 +143,10 @@ class RunLease:
         self.stale = False
         """True once the version changed: the result must not be cached."""
 
-    def keep(self, content: bytes, created: datetime, seconds: float) -> None:
-        """Cache the result for `seconds`."""
+    def keep(self, content: bytes, created: datetime, seconds: float, stale_seconds: float) -> None:
+        """Cache the result: fresh for `seconds`, then stale for `stale_seconds`."""
         if not self.stale and not self.ended.is_set():
-            self._cache.put(self.key, CacheHit(content, created), seconds)
+            self._cache.put(self.key, CacheHit(content, created), seconds, stale_seconds)
 
     def end(self) -> None:
         """End the run and wake the waiting calls."""

@@ -59,6 +59,13 @@ class HttpEndpoint:
     body_argument: str = ""
     secrets: tuple[SecretUse, ...] = ()
     idempotency_header: str = ""
+    failover: tuple[UrlTemplate, ...] = ()
+    """The same address at other origins, in the order in which they are tried."""
+
+    @property
+    def urls(self) -> tuple[UrlTemplate, ...]:
+        """Every address that a request may go to, in order."""
+        return (self.url, *self.failover)
 
     def is_repeatable(self, idempotency_key: str) -> bool:
         """Return whether a request may be sent twice: by its method, or because it carries a key."""

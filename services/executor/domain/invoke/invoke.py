@@ -17,7 +17,7 @@ from services.executor.domain.idempotency.unknown_outcome import UnknownOutcomes
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.model import Claim, ClaimOutcome, Request, Result, RunResult
 from services.executor.domain.phases.pipeline import Pipeline
-from services.executor.domain.results.cache import CacheHit, FlightLease, cache_key_for
+from services.executor.domain.results.cache import CacheHit, FlightLease, allows_stale, cache_key_for
 from services.executor.domain.results.check import VerifiedResult
 from services.executor.domain.results.replay import Replay
 from services.executor.domain.scheduling.time_limit import limit_wait
@@ -130,7 +130,7 @@ class Invoke:
             # Cached as the tool returned it: the obligations of each call depend on its own decision.
             share = self._heavy_work.share_of(invocation.request.caller)
             content = await share.run_unless_light(run.value, partial(dump, run.value))
-            lease.keep(content, self._clock.now(), tool.cache_seconds)
+            lease.keep(content, self._clock.now(), tool.cache_seconds, tool.stale_seconds)
         return verified
 
     async def _run_cached(self, invocation: Invocation, tool: Tool) -> VerifiedResult:
@@ -142,11 +142,20 @@ class Invoke:
             cached = await self._cache.enter(key)
         if isinstance(cached, CacheHit):
             await self._execution.count_cached(invocation)
-            invocation.retrieved = cached.created
-            size, share = len(cached.content), self._heavy_work.share_of(invocation.request.caller)
-            value = await share.run_if_large(size, partial(parse, cached.content, max_bytes=size))
-            return await self._verifier.verify(invocation, tool, RunResult(value))
+            return await self._use_cached(invocation, tool, cached)
         try:
             return await self._run(invocation, tool, cached)
+        except MeshError as error:
+            stale = self._cache.find_stale(key) if allows_stale(tool, error) else None
+            if stale is None:
+                raise
         finally:
             cached.end()
+        invocation.stale = True
+        return await self._use_cached(invocation, tool, stale)
+
+    async def _use_cached(self, invocation: Invocation, tool: Tool, hit: CacheHit) -> VerifiedResult:
+        invocation.retrieved = hit.created
+        size, share = len(hit.content), self._heavy_work.share_of(invocation.request.caller)
+        value = await share.run_if_large(size, partial(parse, hit.content, max_bytes=size))
+        return await self._verifier.verify(invocation, tool, RunResult(value))

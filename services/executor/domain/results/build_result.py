@@ -26,7 +26,7 @@ def build_result(invocation: Invocation, tool: Tool, verified: VerifiedResult, c
         content=verified.content,
         tool_version=tool.name,
         tool_digest=tool.digest,
-        source=Source.COMPUTED if invocation.retrieved is None else Source.CACHE,
+        source=_source_of(invocation),
         created=clock.now(),
         total=invocation.elapsed(),
         phases=tuple(invocation.phases.durations),
@@ -49,3 +49,9 @@ def build_result(invocation: Invocation, tool: Tool, verified: VerifiedResult, c
         rendered=verified.rendered,
         retrieved=invocation.retrieved,
     )
+
+
+def _source_of(invocation: Invocation) -> Source:
+    if invocation.retrieved is None:
+        return Source.COMPUTED
+    return Source.STALE_CACHE if invocation.stale else Source.CACHE

@@ -9,11 +9,21 @@ from __future__ import annotations
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
+from libs.common.errors import MeshError, Reason
 from services.executor.domain.model import Caller
 from services.executor.domain.tool import Mutation, Tool
 
 # The facts about a caller that are part of the cache key.
 _IN_KEY = frozenset({"tenant", "subject"})
+# Failures of the service, which say nothing about the caller or the call.
+_SERVICE_FAILED = frozenset(
+    {
+        Reason.CIRCUIT_OPEN,
+        Reason.EXTERNAL_RATE_LIMITED,
+        Reason.EXTERNAL_TIMEOUT,
+        Reason.EXTERNAL_UNAVAILABLE,
+    }
+)
 
 
 class CacheKey(NamedTuple):
@@ -35,8 +45,11 @@ class CacheHit(NamedTuple):
 class FlightLease(Protocol):
     """The single-flight lease of the one call that computes a result. It must be ended, however the run ends."""
 
-    def keep(self, content: bytes, created: datetime, seconds: float) -> None:
-        """Cache the result for `seconds`. No effect if the version changed meanwhile, or the cache has no room."""
+    def keep(self, content: bytes, created: datetime, seconds: float, stale_seconds: float) -> None:
+        """Cache the result: fresh for `seconds`, then stale for `stale_seconds`.
+
+        No effect if the version changed meanwhile, or the cache has no room.
+        """
         ...
 
     def end(self) -> None:
@@ -55,6 +68,10 @@ class ResultCache(Protocol):
         """
         ...
 
+    def find_stale(self, key: CacheKey) -> CacheHit | None:
+        """Return a result that is fresh or stale; None if there is none."""
+        ...
+
 
 def cache_key_for(tool: Tool, caller: Caller, arguments_digest: str) -> CacheKey | None:
     """Return the cache key of a call; None if its result must not be cached."""
@@ -66,3 +83,8 @@ def cache_key_for(tool: Tool, caller: Caller, arguments_digest: str) -> CacheKey
         # An internal argument differs from call to call, although the caller's arguments are the same.
         return None
     return CacheKey(tool.digest, arguments_digest, caller.tenant, caller.subject)
+
+
+def allows_stale(tool: Tool, error: MeshError) -> bool:
+    """Return whether an older result may answer a call that failed like this."""
+    return tool.stale_seconds > 0 and error.reason in _SERVICE_FAILED

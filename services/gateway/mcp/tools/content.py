@@ -7,7 +7,12 @@ from typing import Any
 from urllib.parse import quote
 
 import orjson
-from toolmesh.executor.v1.result_envelope_pb2 import ContentPart, PersistedResult, ResultEnvelope
+from toolmesh.executor.v1.result_envelope_pb2 import (
+    RESULT_SOURCE_STALE_CACHE,
+    ContentPart,
+    PersistedResult,
+    ResultEnvelope,
+)
 
 from libs.common.errors import MeshError
 from services.gateway.domain.response import envelope
@@ -15,6 +20,7 @@ from services.gateway.mcp.protocol import (
     ERROR_META_KEY,
     INVOCATION_META_KEY,
     REPLAYED_META_KEY,
+    STALE_META_KEY,
     TRACE_META_KEY,
 )
 
@@ -30,7 +36,7 @@ def call_result(result: ResultEnvelope, structured: bytes, *, stateless: bool) -
     content += [_part(part, result.result_id, index) for index, part in enumerate(result.content)]
     for stored in result.persisted:
         content += [_text(stored.preview.decode(errors="replace")), resource_link(stored)]
-    content += [_text(more) for more in result.additional_context]
+    content += _remarks(result)
     shown: dict[str, Any] = {"content": content, "isError": False, "_meta": _meta(result)}
     if structured and (stateless or structured.lstrip()[:1] == b"{"):
         shown["structuredContent"] = orjson.Fragment(structured)
@@ -39,7 +45,7 @@ def call_result(result: ResultEnvelope, structured: bytes, *, stateless: bool) -
 
 def content_result(result: ResultEnvelope, structured: bytes) -> dict[str, Any]:
     """Return the result of a tool of an MCP server that declares no output schema: its content, as it is."""
-    content = orjson.loads(structured)["content"] + [_text(more) for more in result.additional_context]
+    content = orjson.loads(structured)["content"] + _remarks(result)
     return {"content": content, "isError": False, "_meta": _meta(result)}
 
 
@@ -80,7 +86,18 @@ def _meta(result: ResultEnvelope) -> dict[str, Any]:
     meta: dict[str, Any] = {INVOCATION_META_KEY: result.invocation_id, TRACE_META_KEY: result.trace_id}
     if result.replayed:
         meta[REPLAYED_META_KEY] = True
+    if result.provenance.source == RESULT_SOURCE_STALE_CACHE:
+        meta[STALE_META_KEY] = result.provenance.retrieve_time.ToJsonString()
     return meta
+
+
+def _remarks(result: ResultEnvelope) -> list[dict[str, Any]]:
+    """Return what the model reads beside the content of a result."""
+    remarks = [_text(more) for more in result.additional_context]
+    if result.provenance.source == RESULT_SOURCE_STALE_CACHE:
+        read = result.provenance.retrieve_time.ToJsonString()
+        remarks.append(_text(f"This result is from {read}: the service behind the tool does not answer now."))
+    return remarks
 
 
 def _text(text: str) -> dict[str, Any]:

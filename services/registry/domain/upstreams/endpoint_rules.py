@@ -52,6 +52,8 @@ def _openapi_violations(endpoint: OpenApiEndpoint) -> Iterator[Violation]:
     for path, url in (("endpoint.openapi.url", endpoint.url), ("endpoint.openapi.server", endpoint.server)):
         if url:
             yield from _url_violations(path, url)
+    for index, origin in enumerate(endpoint.failover):
+        yield from _url_violations(f"endpoint.openapi.failover_origins[{index}]", origin)
     schemes = [scheme for scheme, _ in endpoint.secrets]
     yield from _unique_violations("endpoint.openapi.secrets", schemes, "a security scheme")
 

@@ -79,6 +79,8 @@ class OpenApiEndpoint(Struct, frozen=True, tag="openapi"):
     """Patterns of operation ids or tags; none means all."""
     secrets: tuple[tuple[str, str], ...] = ()
     """The security schemes, each with the reference of its secret."""
+    failover: tuple[str, ...] = ()
+    """Other origins of the API, in the order in which they are tried."""
 
 
 class GrpcEndpoint(Struct, frozen=True, tag="grpc"):

@@ -304,6 +304,7 @@ async def test_operations_of_a_document_become_http_tools(mesh: Mesh) -> None:
         server="https://api.example/",
         operations=["orders/*"],
         secrets=[upb.SchemeSecret(scheme="key", secret="secret://crm")],
+        failover_origins=["https://eu.example"],
     )
     added = await mesh.add(endpoint=upb.UpstreamEndpoint(openapi=openapi))
     openapi.server = "https://api.example"

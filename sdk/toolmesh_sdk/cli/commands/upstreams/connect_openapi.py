@@ -34,6 +34,9 @@ def openapi(
     secret: Annotated[
         list[str] | None, typer.Option("--secret", help="SCHEME=NAME of a stored secret; repeatable.")
     ] = None,
+    failover: Annotated[
+        list[str] | None, typer.Option("--failover", help="Another origin, https://HOST; repeatable, in order.")
+    ] = None,
     read_only: ReadOnly = None,
     *,
     target: Target,
@@ -50,10 +53,13 @@ def openapi(
       toolmesh connect openapi https://api.example.com/openapi.json
       toolmesh connect openapi petstore.json --only 'pets/*' --server https://pets.example.com/v1
       toolmesh connect openapi crm.json --secret bearerAuth=crm_key
+      toolmesh connect openapi crm.json --failover https://crm-eu.example.com
     """
     from toolmesh.registry.v1 import upstream_pb2 as upb
 
-    endpoint = upb.OpenApiEndpoint(server=server, operations=only or [], secrets=_secrets(secret or []))
+    endpoint = upb.OpenApiEndpoint(
+        server=server, operations=only or [], secrets=_secrets(secret or []), failover_origins=failover or []
+    )
     if document.startswith(("https://", "http://")):
         endpoint.url = document
         named = default_id(document)

@@ -10,7 +10,7 @@ from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.cancelable import run_cancelable
 from services.executor.adapters.runners.http.connections import HttpConnections
 from services.executor.adapters.runners.http.exchange import AttemptError, Exchange
-from services.executor.adapters.runners.http.guarded_exchange import GuardedExchange
+from services.executor.adapters.runners.http.failover import FailoverExchange, build_failover
 from services.executor.adapters.runners.http.secret_headers import bind_secrets
 from services.executor.adapters.runners.worker.answer import log_failure
 from services.executor.adapters.telemetry.http_metrics import http_retries
@@ -61,12 +61,15 @@ class HttpClient:
         until = asyncio.get_running_loop().time() + seconds - min(seconds * _MARGIN, _MOST_MARGIN)
         limit = self._output_bytes if tool.persists else min(self._output_bytes, tool.max_result_bytes)
         share = self._heavy_work.share_of(work)
-        exchange = Exchange(self._connections, tool.confinement, endpoint, request, bound, share, limit, self._clock)
-        request_of = GuardedExchange(exchange, self._circuits, tool, fair=seconds >= _FAIR_SHARE * tool.own_limit)
-        return await run_cancelable(self._attempts(tool, endpoint, work, request_of, until), work)
+        exchange = Exchange(
+            self._connections, tool.confinement, endpoint.url, request, bound, share, limit, self._clock
+        )
+        fair = seconds >= _FAIR_SHARE * tool.own_limit
+        failover = build_failover(exchange, endpoint, self._circuits, tool, seconds, fair=fair)
+        return await run_cancelable(self._attempts(tool, endpoint, work, failover, until), work)
 
     async def _attempts(
-        self, tool: Tool, endpoint: HttpEndpoint, work: RunRequest, exchange: GuardedExchange, until: float
+        self, tool: Tool, endpoint: HttpEndpoint, work: RunRequest, exchange: FailoverExchange, until: float
     ) -> RunResult:
         loop, budget = asyncio.get_running_loop(), self._budget(endpoint, work)
         budget.earn()

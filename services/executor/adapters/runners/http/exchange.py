@@ -13,7 +13,7 @@ import httpcore
 
 from libs.common.errors import MeshError, Reason
 from libs.common.runtime.clock import Clock
-from libs.common.url_template import UrlTemplateError, origin_of, parse_url_template
+from libs.common.url_template import UrlTemplate, UrlTemplateError, origin_of, parse_url_template
 from services.executor.adapters.runners.http.answer import HttpAnswer, read_answer
 from services.executor.adapters.runners.http.connections import (
     ForbiddenAddressError,
@@ -25,7 +25,7 @@ from services.executor.adapters.secrets.remove_values import remove_values
 from services.executor.domain import errors
 from services.executor.domain.arguments.hosts import Hosts
 from services.executor.domain.http.build_request import HttpRequest
-from services.executor.domain.http.endpoint import BODILESS_METHODS, HttpEndpoint
+from services.executor.domain.http.endpoint import BODILESS_METHODS
 from services.executor.domain.scheduling.heavy_work import WorkShare
 from services.executor.domain.tool import Confinement
 
@@ -79,17 +79,19 @@ class Exchange:
 
     connections: HttpConnections
     confinement: Confinement
-    endpoint: HttpEndpoint
+    url: UrlTemplate
     request: HttpRequest
     secrets: BoundSecrets
     share: WorkShare
     """Large answers are handled in it."""
     limit: int
     clock: Clock
+    connect_seconds: float | None = None
+    """The longest wait for a connection; None for all of the call's time."""
 
     async def send(self, until: float) -> Any:
         """Return the result. Raises AttemptError, also when the time is over."""
-        url, origin = self.endpoint.url, self.endpoint.url.origin
+        url, origin = self.url, self.url.origin
         target = Target(url.scheme, url.host, url.port, self._target_with_secrets())
         try:
             async with asyncio.timeout_at(until):
@@ -148,6 +150,7 @@ class Exchange:
             ),
             headers=[(name.encode(), value.encode()) for name, value in headers],
             content=self.request.body,
+            extensions={} if self.connect_seconds is None else {"timeout": {"connect": self.connect_seconds}},
         )
         response = await self.connections.send(target.scheme, message)
         try:

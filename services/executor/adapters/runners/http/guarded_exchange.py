@@ -20,12 +20,12 @@ _SILENT = frozenset({Reason.EXTERNAL_RATE_LIMITED, Reason.NETWORK_POLICY_VIOLATI
 class GuardedExchange:
     """The exchange of one call, behind the circuit that all tools of a namespace share for a service."""
 
-    def __init__(self, exchange: Exchange, circuits: Circuits, tool: Tool, *, fair: bool) -> None:
-        """`fair` is whether the call gives the service the time that the tool declares."""
+    def __init__(self, exchange: Exchange, circuits: Circuits, tool: Tool, service: str, *, fair: bool) -> None:
+        """`service` names the circuit; `fair` is whether the call gives the service the time that the tool declares."""
         self._exchange, self._circuits, self._config, self._fair = exchange, circuits, tool.circuit, fair
-        self._origin = exchange.endpoint.url.origin
+        self._origin = exchange.url.origin
         # By namespace: no publisher can open a circuit that tools of others use.
-        self._name = f"{tool.qualified.rpartition('.')[0]}/{tool.placement.service or self._origin}"
+        self._name = f"{tool.qualified.rpartition('.')[0]}/{service}"
 
     async def send(self, until: float) -> Any:
         """Return the result. Raises AttemptError; with CIRCUIT_OPEN if the request was held back."""

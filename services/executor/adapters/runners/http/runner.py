@@ -49,7 +49,8 @@ class HttpRunner:
         """Return why the endpoint may not be called; empty if it may."""
         if tool.http is None:
             return "its manifest has no HTTP endpoint"
-        if tool.http.url.host not in Hosts(tool.confinement.hosts) or tool.http.url.port not in tool.confinement.ports:
+        hosts = Hosts(tool.confinement.hosts)
+        if any(url.host not in hosts or url.port not in tool.confinement.ports for url in tool.http.urls):
             return "its network policy does not name the host and port of its endpoint"
         return ""
 

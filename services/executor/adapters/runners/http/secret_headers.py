@@ -23,14 +23,15 @@ class BoundSecrets:
 
 async def bind_secrets(endpoint: HttpEndpoint, tool: Tool, tenant: str, store: SecretStore) -> BoundSecrets:
     """Return the endpoint's secrets. Raises the errors of the store, and CREDENTIAL_NOT_FOUND for one that is not
-    bound to the host or to the namespace of the tool.
+    bound to every host of the endpoint and to the namespace of the tool.
     """
+    hosts = [url.host for url in endpoint.urls]
     headers: list[tuple[str, str]] = []
     query: list[str] = []
     values: list[str] = []
     for use in endpoint.secrets:
         secret = await store.get(use.secret, tenant)
-        require_bound(secret, tool.qualified.rpartition(".")[0], (endpoint.url.host,))
+        require_bound(secret, tool.qualified.rpartition(".")[0], hosts)
         value = use.prefix + secret.value
         values.append(secret.value)
         if use.place is Place.HEADER:

@@ -49,6 +49,18 @@ def test_an_endpoint_has_the_places_of_its_manifest() -> None:
     assert (endpoint.body_argument, endpoint.idempotency_header) == ("order", "Idempotency-Key")
 
 
+def test_failover_origins_have_the_path_of_the_endpoint() -> None:
+    manifest = http_manifest()
+    manifest.execution.http.failover_origins.extend(["https://eu.example.com", "https://us.example.com:8443"])
+    endpoint = http_endpoint_of(manifest)
+    assert endpoint is not None
+    assert [(url.origin, url.path) for url in endpoint.urls] == [
+        ("https://api.example.com", "/orders/{id}"),
+        ("https://eu.example.com", "/orders/{id}"),
+        ("https://us.example.com:8443", "/orders/{id}"),
+    ]
+
+
 def test_another_runner_has_no_endpoint() -> None:
     manifest = http_manifest()
     manifest.execution.runner = mpb.RUNNER_KIND_PYTHON

@@ -29,7 +29,7 @@ async def leads(cache: MemoryResultCache, at: CacheKey) -> RunLease:
 
 async def put(cache: MemoryResultCache, at: CacheKey, content: bytes = b"1", seconds: float = 10.0) -> None:
     lease = await leads(cache, at)
-    lease.keep(content, NOW, seconds)
+    lease.keep(content, NOW, seconds, 0.0)
     lease.end()
 
 
@@ -52,6 +52,21 @@ async def test_a_result_is_fresh_for_as_long_as_its_tool_says() -> None:
     assert (len(cache), cache.size) == (0, 0)
 
 
+async def test_a_stale_result_is_found_only_where_it_is_asked_for_and_not_for_ever() -> None:
+    clock = ManualClock(NOW)
+    cache = new_cache(clock)
+    lease = await leads(cache, key())
+    lease.keep(b"1", NOW, 10.0, 30.0)
+    lease.end()
+    clock.advance(10.0)
+    assert not await is_cached(cache, key())
+    assert cache.find_stale(key()) == CacheHit(b"1", NOW)
+    assert cache.find_stale(key(subject="bob")) is None
+    clock.advance(30.0)
+    assert cache.find_stale(key()) is None
+    assert (len(cache), cache.size) == (0, 0)
+
+
 async def test_different_keys_have_different_results() -> None:
     cache = new_cache()
     await put(cache, key())
@@ -66,7 +81,7 @@ async def test_concurrent_identical_calls_run_once() -> None:
     await asyncio.sleep(0)
     assert not any(follower.done() for follower in followers)
     other = await leads(cache, key("b"))
-    leader.keep(b"1", NOW, 10.0)
+    leader.keep(b"1", NOW, 10.0, 0.0)
     leader.end()
     assert await asyncio.gather(*followers) == [CacheHit(b"1", NOW)] * 50
     other.end()
@@ -83,7 +98,7 @@ async def test_a_run_without_result_releases_all_waiters_at_once() -> None:
     # Whichever brings something, it is there for the next.
     for lease in leases:
         assert isinstance(lease, RunLease)
-        lease.keep(b"2", NOW, 10.0)
+        lease.keep(b"2", NOW, 10.0, 0.0)
         lease.end()
         lease.end()
     assert await is_cached(cache, key())
@@ -95,7 +110,7 @@ async def test_a_canceled_waiter_does_not_affect_the_others() -> None:
     left, stays = (asyncio.ensure_future(cache.enter(key())) for _ in range(2))
     await asyncio.sleep(0)
     left.cancel()
-    leader.keep(b"1", NOW, 10.0)
+    leader.keep(b"1", NOW, 10.0, 0.0)
     leader.end()
     assert await stays == CacheHit(b"1", NOW)
 
@@ -107,7 +122,7 @@ async def test_invalidation_removes_results_and_active_runs_cache_nothing() -> N
     await put(cache, key(digest="other"))
     lease = await leads(cache, key("c"))
     cache.invalidate("d")
-    lease.keep(b"1", NOW, 10.0)
+    lease.keep(b"1", NOW, 10.0, 0.0)
     lease.end()
     assert [await is_cached(cache, each) for each in (key(), key("b"), key("c"), key(digest="other"))] == [
         False,
@@ -127,7 +142,7 @@ async def test_invalidation_also_applies_to_runs_after_a_run_without_result() ->
     cache.invalidate("d")
     for lease in leases:
         assert isinstance(lease, RunLease)
-        lease.keep(b"1", NOW, 10.0)
+        lease.keep(b"1", NOW, 10.0, 0.0)
         lease.end()
     assert not await is_cached(cache, key())
     await put(cache, key())

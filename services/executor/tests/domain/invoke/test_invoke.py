@@ -10,6 +10,8 @@ import pytest
 from libs.common.errors import MeshError, Reason
 from libs.common.json.canonical import digest
 from libs.common.json.jsonio import parse
+from libs.common.testing.clock import ManualClock
+from services.executor.domain import errors
 from services.executor.domain.argument_spec import Change
 from services.executor.domain.model import Event, Obligation, PayloadDigest, RunResult, Source, Status, Verdict
 from services.executor.domain.states import State
@@ -259,6 +261,37 @@ async def test_an_earlier_result_is_used_again_for_the_same_caller_only() -> Non
     assert again.retrieved is not None
     assert len(world.runner.calls) == 2
     assert len(world.trail.durable) == 6
+
+
+@pytest.mark.parametrize(
+    ("failure", "stale"),
+    [
+        (errors.external_unavailable("https://api.example.com", "unreachable", "none"), True),
+        (errors.circuit_open("https://api.example.com", 5.0), True),
+        (errors.external_refused("https://api.example.com", 404), False),
+    ],
+    ids=["unavailable", "circuit open", "refused"],
+)
+async def test_an_older_result_answers_while_the_service_fails_and_is_marked(failure: MeshError, stale: bool) -> None:
+    clock = ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
+    world = World(a_tool(cache_seconds=10.0, stale_seconds=60.0), clock=clock)
+    first = await world.invoke.execute(a_request())
+
+    async def fail(arguments: dict[str, Any]) -> Any:
+        raise failure
+
+    world.runner.behave = fail
+    clock.advance(11.0)
+    # Neither another caller nor a call that failed by itself gets it.
+    assert (await world.failure(a_request(caller=a_caller(subject="did:key:bob")))).reason is failure.reason
+    if not stale:
+        assert (await world.failure(a_request())).reason is failure.reason
+        return
+    again = await world.invoke.execute(a_request())
+    assert (again.source, again.content) == (Source.STALE_CACHE, first.content)
+    assert again.retrieved is not None
+    clock.advance(60.0)
+    assert (await world.failure(a_request())).reason is failure.reason
 
 
 async def test_a_tool_that_changed_what_it_may_not_is_out_of_use_and_nothing_is_kept() -> None:

@@ -32,6 +32,9 @@ def check_safety_claims(manifest: Manifest) -> Iterator[Violation]:
         )
     if manifest.mutates and "cache_ttl" in manifest.execution:
         yield Violation("manifest.execution.cache_ttl", "cache.read_only", "only a read-only tool's results are reused")
+    if "stale_ttl" in manifest.execution and (manifest.mutates or "cache_ttl" not in manifest.execution):
+        message = "is for a read-only tool with a cache_ttl"
+        yield Violation("manifest.execution.stale_ttl", "cache.stale", message)
 
 
 def require_idempotency(manifest: Manifest) -> Iterator[Violation]:

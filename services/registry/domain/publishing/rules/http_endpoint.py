@@ -57,6 +57,7 @@ def check_http_endpoint(manifest: Manifest) -> Iterator[Violation]:
         yield Violation(f"{_PATH}.url", "http.url", str(error))
         return
     yield from _check_reach(manifest, url)
+    yield from _check_failover(manifest, endpoint, url)
     yield from _check_method(manifest, endpoint)
     yield from _check_arguments(manifest, endpoint, url)
     yield from _check_headers(endpoint)
@@ -67,17 +68,38 @@ def _check_reach(manifest: Manifest, url: UrlTemplate) -> Iterator[Violation]:
     policy = execution.get("network_policy", {})
     if execution.get("access_tier") not in ("network", "supervised") or policy.get("deny_all_egress"):
         yield Violation("manifest.execution.access_tier", "http.access", "must be network or supervised, with egress")
-    hosts = {str(host).lower() for host in policy.get("allowed_domains", ())}
-    if url.host not in hosts and f"*.{url.host.partition('.')[2]}" not in hosts:
-        message = "does not name the host of the endpoint"
-        yield Violation("manifest.execution.network_policy.allowed_domains", "http.host", message)
-    if url.port not in (policy.get("allowed_ports") or _DEFAULT_PORTS):
-        message = "does not name the port of the endpoint"
-        yield Violation("manifest.execution.network_policy.allowed_ports", "http.port", message)
+    yield from _check_policy(policy, url)
     if execution.get("entry_point"):
         yield Violation("manifest.execution.entry_point", "entry_point.form", "must be empty for the runner http")
     if execution.get("checkpoint", {}).get("enabled"):
         yield Violation("manifest.execution.checkpoint.enabled", "http.checkpoint", "is not possible for one request")
+
+
+def _check_policy(policy: dict[str, Any], url: UrlTemplate) -> Iterator[Violation]:
+    hosts = {str(host).lower() for host in policy.get("allowed_domains", ())}
+    if url.host not in hosts and f"*.{url.host.partition('.')[2]}" not in hosts:
+        message = f"does not name the host of the endpoint, {url.host}"
+        yield Violation("manifest.execution.network_policy.allowed_domains", "http.host", message)
+    if url.port not in (policy.get("allowed_ports") or _DEFAULT_PORTS):
+        message = f"does not name the port of the endpoint, {url.port}"
+        yield Violation("manifest.execution.network_policy.allowed_ports", "http.port", message)
+
+
+def _check_failover(manifest: Manifest, endpoint: dict[str, Any], url: UrlTemplate) -> Iterator[Violation]:
+    origins = {url.origin}
+    for index, text in enumerate(endpoint.get("failover_origins", ())):
+        path = f"{_PATH}.failover_origins[{index}]"
+        try:
+            other = parse_url_template(str(text))
+        except UrlTemplateError as error:
+            yield Violation(path, "http.url", str(error))
+            continue
+        if other.path != "/" or other.origin in origins:
+            yield Violation(path, "http.failover", "is not another origin, such as https://eu.example.com")
+        if other.scheme != url.scheme:
+            yield Violation(path, "http.failover", f"does not begin with {url.scheme}:// as the endpoint does")
+        origins.add(other.origin)
+        yield from _check_policy(manifest.execution.get("network_policy", {}), other)
 
 
 def _check_method(manifest: Manifest, endpoint: dict[str, Any]) -> Iterator[Violation]:

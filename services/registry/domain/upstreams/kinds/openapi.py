@@ -6,6 +6,7 @@ so every part is checked here again.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -30,6 +31,7 @@ from services.registry.domain.upstreams.upstream import OpenApiEndpoint, Upstrea
 _READING, _REPEATABLE = frozenset({"get", "head"}), frozenset({"get", "head", "put", "delete"})
 _METHODS = _REPEATABLE | {"post", "patch"}
 _MAX_URL = 2048
+_PORTS = {"http": 80, "https": 443}
 _OPEN_RESULT = {"$schema": DIALECT}
 
 
@@ -46,6 +48,8 @@ def map_operation(upstream: Upstream, endpoint: OpenApiEndpoint, native_name: st
         raise UnusableDefinitionError(*problems)
     mutation = _mutation_class(upstream, native_name, method)
     http: dict[str, Any] = {"method": method, "url": url, **placed.request, **({"secrets": secrets} if secrets else {})}
+    if endpoint.failover:
+        http["failover_origins"] = list(endpoint.failover)
     document: dict[str, Any] = {
         "schema_version": "0.2.0",
         "tool_id": tool_id(native_name),
@@ -60,7 +64,7 @@ def map_operation(upstream: Upstream, endpoint: OpenApiEndpoint, native_name: st
         "input": {"schema": placed.schema, "argument_mode": "object"},
         "output": {"schema": result},
         "interface": {"safety": safety_of(mutation)},
-        "execution": _execution(upstream, url, http, mutation),
+        "execution": _execution(upstream, (url, *endpoint.failover), http, mutation),
         "permission": {"required_scopes": ["tools:call"], "approval": "by_policy"},
         "mutation_class": mutation.value,
         "observability": {"audit_detail": "summary"},
@@ -109,7 +113,9 @@ def _result_schema(operation: dict[str, Any], notes: list[str], problems: list[V
     return {"$schema": DIALECT, **described["schema"]}
 
 
-def _execution(upstream: Upstream, url: str, http: dict[str, Any], mutation: MutationClass) -> dict[str, Any]:
+def _execution(
+    upstream: Upstream, urls: Sequence[str], http: dict[str, Any], mutation: MutationClass
+) -> dict[str, Any]:
     execution: dict[str, Any] = {
         "runner": "http",
         "http": http,
@@ -117,20 +123,22 @@ def _execution(upstream: Upstream, url: str, http: dict[str, Any], mutation: Mut
         "timeout_default": "60s",
         "external_service": upstream.upstream_id,
         "access_tier": "network",
-        "network_policy": _network(url),
+        "network_policy": _network(urls),
     }
     # Writes are sent once: a caller that repeats one does so under its key.
     return execution | ({"retry_policy": {"max_attempts": 3}} if mutation is MutationClass.READ_ONLY else {})
 
 
-def _network(url: str) -> dict[str, Any]:
+def _network(urls: Sequence[str]) -> dict[str, Any]:
     try:
-        parts = urlsplit(url)
-        host, port = parts.hostname or "", parts.port
+        parts = [urlsplit(url) for url in urls]
+        hosts = dict.fromkeys(each.hostname or "" for each in parts)
+        ports = dict.fromkeys(each.port or _PORTS.get(each.scheme, 443) for each in parts)
+        explicit = any(each.port for each in parts)
     except ValueError:
         message = "is not an address that a request can go to"
         raise UnusableDefinitionError(Violation("server", "openapi.server", message)) from None
-    return {"allowed_domains": [host], **({"allowed_ports": [port]} if port else {})}
+    return {"allowed_domains": [*hosts], **({"allowed_ports": [*ports]} if explicit else {})}
 
 
 def _mapping(operation: dict[str, Any], native_name: str) -> dict[str, Any]:

@@ -164,6 +164,8 @@ def test_each_rule_reports_its_violation_for_a_read_only_tool(spoil: Spoil, path
         (writer, lambda m: setattr(m, "compensation_tool", "Not A Name"), "compensation_tool", "compensation.name"),
         (writer, safety(read_only=True), "interface.safety.read_only", "safety.contradiction"),
         (writer, duration("execution", "cache_ttl", 5), "execution.cache_ttl", "cache.read_only"),
+        (writer, duration("execution", "stale_ttl", 5), "execution.stale_ttl", "cache.stale"),
+        (reader, duration("execution", "stale_ttl", 5), "execution.stale_ttl", "cache.stale"),
         (
             writer,
             lambda m: setattr(m.idempotency, "uncertain_outcome", pb.UNCERTAIN_OUTCOME_RULE_QUERY_STATUS),

@@ -82,6 +82,11 @@ def test_a_whole_endpoint_is_admitted_and_its_document_is_the_message() -> None:
         (lambda m: setattr(m.execution.http.parameters[1], "name", "a b"), "http.header"),
         (lambda m: setattr(m.execution.http.secrets[0], "name", "Transfer-Encoding"), "http.header"),
         (lambda m: setattr(m.execution.http, "idempotency_header", "Accept-Language"), "http.header"),
+        (lambda m: m.execution.http.failover_origins.append("https://eu.example.com"), "http.host"),
+        (lambda m: m.execution.http.failover_origins.append("https://api.example.com:99"), "http.port"),
+        (lambda m: m.execution.http.failover_origins.append("https://api.example.com"), "http.failover"),
+        (lambda m: m.execution.http.failover_origins.append("http://api.example.com"), "http.failover"),
+        (lambda m: m.execution.http.failover_origins.append("https://api.example.com:70000"), "http.url"),
     ],
 )
 def test_each_mistake_has_its_rule(alter: Callable[[pb.ToolManifest], Any], rule: str) -> None:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from libs.common.rpc.validation.violations import violations_of
 from services.registry.adapters.json_schemas import JsonSchemaChecker
@@ -23,8 +24,8 @@ KEY = {"id": "key", "type": "apiKey", "in": "header", "name": "X-Key"}
 ARRAY = {"type": "array", "items": {"type": "string"}}
 
 
-def mapped(overlay: Overlay | None = None, **fields: Any) -> MappedTool:
-    upstream = Upstream("crm", ENDPOINT, "operator", NOW, NOW, (overlay,) if overlay else ())
+def mapped(overlay: Overlay | None = None, endpoint: OpenApiEndpoint = ENDPOINT, **fields: Any) -> MappedTool:
+    upstream = Upstream("crm", endpoint, "operator", NOW, NOW, (overlay,) if overlay else ())
     operation = {"method": "get", "path": "/orders", "server": "https://api.example:8443/v1", "summary": "Orders"}
     definition = {**operation, "parameters": [], "security": [], "result": {"open": True}, **fields}
     return map_definition(upstream, "orders/list", json.dumps(definition).encode())
@@ -67,6 +68,14 @@ def test_the_method_decides_what_an_operation_does(method: str, mutation: Mutati
 def test_the_deployment_knows_better() -> None:
     search = Overlay("orders/list", MutationClass.READ_ONLY)
     assert admitted(method="post", overlay=search).manifest.mutation_class is MutationClass.READ_ONLY
+
+
+def test_other_origins_are_within_the_network_policy() -> None:
+    endpoint = replace(ENDPOINT, failover=("https://eu.example", "https://us.example:9443"))
+    execution = admitted(endpoint=endpoint).manifest.execution
+    assert execution["http"]["failover_origins"] == ["https://eu.example", "https://us.example:9443"]
+    policy = {"allowed_domains": ["api.example", "eu.example", "us.example"], "allowed_ports": [8443, 443, 9443]}
+    assert execution["network_policy"] == policy
 
 
 def test_the_manifest_names_the_operation_and_its_server() -> None:

@@ -1,0 +1,32 @@
+"""Results of the executor as results of `tools/call`."""
+
+from __future__ import annotations
+
+from toolmesh.executor.v1 import result_envelope_pb2 as pb
+
+from services.gateway.mcp.protocol import STALE_META_KEY
+from services.gateway.mcp.tools.content import call_result, content_result
+
+READ = "2026-01-01T00:00:00Z"
+
+
+def result(source: pb.ResultSource.ValueType, structured: bytes = b'{"n":1}') -> pb.ResultEnvelope:
+    envelope = pb.ResultEnvelope(structured_content=structured, provenance=pb.Provenance(source=source))
+    envelope.provenance.retrieve_time.FromJsonString(READ)
+    return envelope
+
+
+def test_a_stale_result_is_marked_for_the_client_and_for_the_model() -> None:
+    stale = call_result(result(pb.RESULT_SOURCE_STALE_CACHE), b'{"n":1}', stateless=True)
+    assert stale["_meta"][STALE_META_KEY] == READ
+    assert READ in stale["content"][-1]["text"]
+    structured = b'{"content":[]}'
+    passed_on = content_result(result(pb.RESULT_SOURCE_STALE_CACHE, structured), structured)
+    assert READ in passed_on["content"][-1]["text"]
+
+
+def test_other_results_have_no_such_mark() -> None:
+    for source in (pb.RESULT_SOURCE_COMPUTED, pb.RESULT_SOURCE_CACHE):
+        shown = call_result(result(source), b'{"n":1}', stateless=True)
+        assert STALE_META_KEY not in shown["_meta"]
+        assert len(shown["content"]) == 1
