@@ -38,5 +38,6 @@ POLICY: Policy = {
     _KEYS + "GetKey": Row(_KEY_READERS, deadline=5.0, idempotent=True, tenancy=Tenancy.OWN),
     _KEYS + "SettleKey": Row(_KEY_ADMINS, deadline=10.0, idempotent=False, tenancy=Tenancy.OWN),
     _PREFIX + "FetchResult": Row(_CALLERS, deadline=60.0, idempotent=True, tenancy=Tenancy.OWN),
+    _PREFIX + "WatchResources": Row(_CALLERS, deadline=None, idempotent=True, tenancy=Tenancy.OWN),
     _LOGS + "ListToolLogs": Row(_LOG_READERS, deadline=10.0, idempotent=True, tenancy=Tenancy.OWN),
 }

@@ -25,6 +25,7 @@ from services.executor.adapters.sandbox.orphan_reaper import OrphanReaper
 from services.executor.adapters.sandbox.port import Sandbox
 from services.executor.config import Settings
 from services.executor.domain.ports import AuditTrail, CommitLog, Runner
+from services.executor.domain.resources.watch_resources import ResourceServers
 from services.executor.domain.scheduling.heavy_work import HeavyWork
 from services.executor.http_wiring import build_http_runner
 from services.executor.upstream_wiring import build_upstreams
@@ -41,6 +42,8 @@ class Runners:
     describe: Callable[[], str]
     """A line for operators per sandbox: what keeps its limits, or why it cannot be used."""
     resources: Sequence[Resource]
+    watched: ResourceServers
+    """The servers whose resources can be watched."""
 
 
 def build_runners(
@@ -70,6 +73,7 @@ def build_runners(
             *upstreams.resources,
             Resource(announcer.start, announcer.stop),
         ],
+        upstreams.watched,
     )
 
 

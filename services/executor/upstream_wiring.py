@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import grpc.aio
 
 from libs.common.rpc.application import Resource
+from libs.common.rpc.stream_slots import StreamLimits
 from libs.common.runtime.process import instance_id
 from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.factory import SandboxedRunners
@@ -17,12 +18,16 @@ from services.executor.adapters.runners.middleware import ErrorMappingRunner, Me
 from services.executor.adapters.runners.worker.pool import PoolLimits, WorkerPool
 from services.executor.adapters.upstreams.directory import UpstreamDirectory
 from services.executor.adapters.upstreams.mcp.stdio import ConfinedServer
+from services.executor.adapters.upstreams.mcp.watched_resources import UpstreamResources
 from services.executor.adapters.upstreams.monitor import UpstreamMonitor
 from services.executor.adapters.upstreams.servers import Servers
 from services.executor.config import Settings
 from services.executor.domain.ports import Runner
 from services.executor.domain.scheduling.heavy_work import HeavyWork
 from services.executor.http_wiring import HttpParts
+
+# Servers that run in a process of the caller's own, which watches its resources.
+_CONFINED_WATCHES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,7 @@ class UpstreamParts:
 
     runners: Mapping[str, Runner]
     resources: list[Resource]
+    watched: UpstreamResources
 
 
 def build_upstreams(
@@ -74,4 +80,9 @@ def build_upstreams(
     return UpstreamParts(
         {kind: MetricsRunner(ErrorMappingRunner(runner, log), kind) for kind, runner in (("mcp", mcp), ("grpc", rpc))},
         [Resource(stop=close_servers), Resource(stop=monitor.stop), Resource(directory.start, directory.stop)],
+        UpstreamResources(
+            directory,
+            servers,
+            StreamLimits(_CONFINED_WATCHES, per_tenant=limits.max_per_tenant, per_process=limits.max_workers),
+        ),
     )

@@ -17,6 +17,7 @@ from libs.common.auth.revocations import RevocationView
 from libs.common.rpc.application import Resource, RpcApplication, channel_resource, engine_resource
 from libs.common.rpc.client import channel_to
 from libs.common.rpc.server import Service
+from libs.common.rpc.stream_slots import StreamLimits, StreamSlots
 from libs.common.runtime.clock import Clock, SystemClock
 from libs.common.sql.engine import engine_for
 from libs.common.telemetry.log import Log
@@ -50,6 +51,7 @@ from services.executor.domain.phases.pipeline import Pipeline, Ports
 from services.executor.domain.phases.supervise import InFlight, Supervisor
 from services.executor.domain.ports import Runner
 from services.executor.domain.preview.preview_invocation import PreviewInvocation
+from services.executor.domain.resources.watch_resources import WatchResources
 from services.executor.domain.results.fetch_result import FetchResult
 from services.executor.domain.results.store import LargeResults
 from services.executor.domain.scheduling.caller_limits import CallerBounds, CallerLimits, LimitedCalls
@@ -67,6 +69,9 @@ from services.executor.migrations import SCHEMA
 from services.executor.policy import POLICY
 from services.executor.runner_wiring import Runners, build_runners
 from services.executor.storage_wiring import Storage, build_storage
+
+# Each holds a connection to its server.
+WATCH_LIMITS = StreamLimits(per_subject=16, per_tenant=64, per_process=256)
 
 
 async def build(settings: Settings, log: Log, tracing: Tracing) -> RpcApplication:
@@ -116,7 +121,7 @@ def compose(
     refused = RefusedCalls(invoke.record_not_started)
     limits = CallerLimits(CallerBounds(subject=settings.subject_calls, tenant=settings.tenant_calls))
     jobs = build_jobs(settings, database, pipeline, limits, refused, verifier, log)
-    calls = build_handlers(pipeline, invoke, refused, storage.results, limits, verifier.view)
+    calls = build_handlers(pipeline, invoke, refused, storage.results, runners, limits, verifier.view)
     keys = KeyHandlers(ListKeys(storage.keys), SettleKey(storage.keys, quarantine, settings.redaction_rules, clock))
     return RpcApplication(
         settings,
@@ -225,6 +230,7 @@ def build_handlers(
     invoke: Invoke,
     refused: RefusedCalls,
     results: PostgresResultStore,
+    runners: Runners,
     limits: CallerLimits,
     revocations: RevocationView,
 ) -> ExecutorHandlers:
@@ -237,11 +243,14 @@ def build_handlers(
     group = InvokeGroup(invoke, ports.tools, ports.clock, ports.heavy_work, revoked=is_revoked)
     preview = PreviewInvocation(pipeline, ports.previews)
     pipeline.gate.preview = preview.execute
+    calls = LimitedCalls(limits, invoke.execute, lambda request: [request], refused)
     return ExecutorHandlers(
-        LimitedCalls(limits, invoke.execute, lambda request: [request], refused),
+        calls,
         LimitedCalls(limits, group.execute, lambda calls: [call.request for call in calls], refused),
         LimitedCalls(limits, preview.execute, lambda request: [request], refused),
         FetchResult(results),
+        WatchResources(calls.execute, runners.watched, is_revoked, ports.clock),
+        StreamSlots(WATCH_LIMITS),
     )
 
 

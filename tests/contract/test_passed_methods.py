@@ -30,9 +30,11 @@ def mapping_of(definition: dict[str, Any]) -> Any:
 
 
 def test_each_passed_method_is_published_under_the_name_that_the_gateway_calls() -> None:
-    capabilities: dict[str, Any] = {"prompts": {}, "resources": {}, "completions": {}}
+    capabilities: dict[str, Any] = {"prompts": {}, "resources": {"subscribe": True}, "completions": {}}
     assert METHODS == PASSED_METHODS
-    for definition in passed_methods(capabilities):
+    definitions = passed_methods(capabilities)
+    assert {each["name"] for each in definitions} == METHODS
+    for definition in definitions:
         mapping = mapping_of(definition)
         assert (mapping.method, mapping.content_result) == (definition["name"], False)
         assert tool_of(View(namespace="acme"), definition["name"]).tool_id == tool_id(definition["name"])

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 _WRITING = threading.Lock()
+# What a server has beside tools, by the name of its list of tools.
+_MORE: dict[str, Any] = {"prompter": {"prompts": {}}, "watched": {"resources": {"subscribe": True}}}
 _ANSWERS: queue.Queue[dict[str, Any]] = queue.Queue()
 
 
@@ -94,7 +96,7 @@ def answer(message: dict[str, Any], tools: Path) -> None:
     if method == "initialize":
         result: dict[str, Any] = {
             "protocolVersion": "2025-11-25",
-            "capabilities": {"tools": {"listChanged": True}, **({"prompts": {}} if "prompter" in tools.name else {})},
+            "capabilities": {"tools": {"listChanged": True}, **_MORE.get(tools.stem, {})},
             "serverInfo": {"name": "fixture", "version": "1.0"},
         }
     elif method == "tools/list":
@@ -104,10 +106,25 @@ def answer(message: dict[str, Any], tools: Path) -> None:
     elif method == "prompts/get" and params["name"] == "greet":
         text = {"type": "text", "text": f"Greet {params['arguments']['who']}."}
         result = {"messages": [{"role": "user", "content": text}]}
+    elif method in ("resources/subscribe", "resources/unsubscribe") and (watched := Path(params["uri"])).is_file():
+        if method == "resources/subscribe":
+            threading.Thread(target=announce_updates, args=(watched,), daemon=True).start()
+        result = {}
     else:
         send({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32601, "message": "unknown method"}})
         return
     send({"jsonrpc": "2.0", "id": message["id"], "result": result})
+
+
+def announce_updates(watched: Path) -> None:
+    """Tell the client whenever a file changes."""
+    known = watched.read_text()
+    while True:
+        time.sleep(0.1)
+        if (current := watched.read_text()) != known:
+            known = current
+            params = {"uri": str(watched)}
+            send({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": params})
 
 
 def announce_changes(tools: Path) -> None:

@@ -109,6 +109,7 @@ ABOUT_CALLER: dict[str, Entry] = {
     "TokenService.ListRevocations": lambda owner: {},
     "ExecutorService.Invoke": lambda owner: fields_of(an_invocation(owner)),
     "ExecutorService.InvokeGroup": lambda owner: {"calls": [executor_pb.GroupCall(request=an_invocation(owner))]},
+    "ExecutorService.WatchResources": lambda owner: {"upstream": "none", "uris": ["file:///a"]},
     "ExecutorService.PreviewInvocation": lambda owner: {"request": an_invocation(owner)},
     "InvocationService.StartInvocation": lambda owner: {
         "request": executor_pb.InvokeRequest(tool="echo", arguments=owner.call["arguments"])

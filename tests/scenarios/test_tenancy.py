@@ -54,8 +54,11 @@ SHOWS_OWN = {
     "AuditService.WatchRecords",
     "UsageService.ListTopUsage",
 }
-# No tool of this mesh can be previewed.
-REFUSED_TO_ALL = {"ExecutorService.PreviewInvocation": Reason.FAILED_PRECONDITION}
+# No tool of this mesh can be previewed, and no server is connected to it.
+REFUSED_TO_ALL = {
+    "ExecutorService.PreviewInvocation": Reason.FAILED_PRECONDITION,
+    "ExecutorService.WatchResources": Reason.TOOL_NOT_FOUND,
+}
 USAGE = "UsageService."
 EVERY_RPC = {rpc.name: rpc for rpc in rpcs()}
 

@@ -14,6 +14,7 @@ from libs.common.auth.coverage import outside_session
 from libs.common.auth.identity import Identity
 from libs.common.auth.tokens import CLOCK_SKEW
 from libs.common.call_context import Call
+from libs.common.json.jsonio import dump
 from services.executor.domain.argument_spec import Change
 from services.executor.domain.model import (
     PLAIN,
@@ -25,6 +26,7 @@ from services.executor.domain.model import (
     Source,
     StoredResult,
 )
+from services.executor.domain.resources.watch_resources import WatchEvent
 from services.executor.domain.results.fetch_result import Piece
 from services.executor.domain.results.size_limits import truncate_effects
 from services.executor.domain.tool import Deprecation, Effect
@@ -32,6 +34,8 @@ from services.executor.domain.tool import Deprecation, Effect
 _SOURCES = {source: epb.ResultSource.Value(f"RESULT_SOURCE_{source}") for source in Source}
 # The unit of every cost in the mesh.
 CURRENCY = "USD"
+# The tool of an upstream that stands for `resources/subscribe`.
+SUBSCRIBE_TOOL = "resources_subscribe"
 _CAPABILITIES = {
     pb.CALLER_CAPABILITY_ELICITATION: "elicitation",
     pb.CALLER_CAPABILITY_SAMPLING: "sampling",
@@ -58,6 +62,19 @@ def request_of(message: pb.InvokeRequest, call: Call) -> Request:
         deadline=call.deadline,
         caller_capabilities=tuple(_CAPABILITIES[each] for each in message.caller_capabilities),
     )
+
+
+def subscriptions_of(message: pb.WatchResourcesRequest, call: Call) -> dict[str, Request]:
+    """Return, for each resource, the call that subscribes to it."""
+    tool = f"{message.upstream}.{SUBSCRIBE_TOOL}"
+    return {uri: request_of(pb.InvokeRequest(tool=tool, arguments=dump({"uri": uri})), call) for uri in message.uris}
+
+
+def watch_response_of(event: WatchEvent) -> pb.WatchResourcesResponse:
+    """Return what a watch reports."""
+    if event.updated:
+        return pb.WatchResourcesResponse(updated_uri=event.updated)
+    return pb.WatchResourcesResponse(watching=pb.WatchedResources(uris=event.watching))
 
 
 def caller_of(identity: Identity, session_id: str, peer: str) -> Caller:

@@ -12,12 +12,14 @@ from toolmesh.executor.v1 import tool_log_service_pb2 as logs_pb
 from toolmesh.executor.v1 import tool_log_service_pb2_grpc as logs_rpc
 
 from libs.common.call_context import serving
+from libs.common.rpc.stream_slots import StreamSlots, stream_holder
 from services.executor.convert import group as convert_group
 from services.executor.convert import invocation as convert
 from services.executor.convert import tool_logs as convert_logs
 from services.executor.domain.invoke_group.invoke_group import GroupOutcome
 from services.executor.domain.invoke_group.plan import GroupCall
 from services.executor.domain.model import PreviewResult, Request, Result
+from services.executor.domain.resources.watch_resources import WatchResources
 from services.executor.domain.results.fetch_result import FetchResult
 from services.executor.domain.scheduling.caller_limits import LimitedCalls
 from services.executor.domain.tool_logs.list_tool_logs import ListToolLogs
@@ -31,6 +33,8 @@ class ExecutorHandlers(rpc.ExecutorServiceServicer):
     group: LimitedCalls[Sequence[GroupCall], tuple[GroupOutcome, ...]]
     preview: LimitedCalls[Request, PreviewResult]
     fetch: FetchResult
+    watch: WatchResources
+    watch_slots: StreamSlots
 
     async def Invoke(self, request: pb.InvokeRequest, context: Any) -> pb.InvokeResponse:
         result = await self.invoke.execute(convert.request_of(request, serving()))
@@ -53,6 +57,14 @@ class ExecutorHandlers(rpc.ExecutorServiceServicer):
             caller, request.ref, request.access_token, offset=request.offset, max_bytes=request.max_bytes
         ):
             yield convert.piece_of(piece)
+
+    async def WatchResources(
+        self, request: pb.WatchResourcesRequest, context: Any
+    ) -> AsyncIterator[pb.WatchResourcesResponse]:
+        subscriptions = convert.subscriptions_of(request, serving())
+        with self.watch_slots.hold(*stream_holder()):
+            async for event in self.watch.stream(request.upstream, subscriptions):
+                yield convert.watch_response_of(event)
 
 
 @dataclass(frozen=True)

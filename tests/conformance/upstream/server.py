@@ -11,12 +11,13 @@ from tests.conformance.upstream.prompts import PROMPTS, get_prompt
 from tests.conformance.upstream.request import InputRequired, Request, RequestError
 from tests.conformance.upstream.resources import RESOURCES, TEMPLATES, read_resource
 from tests.conformance.upstream.tools import Tools
+from tests.conformance.upstream.watches import Watches
 
 _SERVER = {"name": "conformance-fixtures", "version": "1.0"}
 _CAPABILITIES: dict[str, Any] = {
     "tools": {"listChanged": True},
     "prompts": {},
-    "resources": {},
+    "resources": {"subscribe": True},
     "completions": {},
     "logging": {},
 }
@@ -32,6 +33,7 @@ class FixtureServer(ThreadingHTTPServer):
         self.tools = Tools()
         self.authorization = ""
         """Of the last request."""
+        self.watches = Watches()
 
     @property
     def url(self) -> str:
@@ -61,6 +63,8 @@ class FixtureServer(ThreadingHTTPServer):
             }
         if request.method == "tools/call":
             return (yield from self.tools.call(request))
+        if request.method == "subscriptions/listen":
+            return (yield from self.watches.listen(request))
         listings = {
             "tools/list": {"tools": self.tools.listed()},
             "prompts/list": {"prompts": PROMPTS},
@@ -100,9 +104,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("connection", "close")
         self.end_headers()
         self.close_connection = True
-        self._event(first)
-        for each in answers:
-            self._event(each)
+        try:
+            self._event(first)
+            for each in answers:
+                self._event(each)
+        except OSError:
+            answers.close()  # type: ignore[attr-defined]
 
     def _event(self, message: dict[str, Any]) -> None:
         self.wfile.write(b"event: message\ndata: " + json.dumps(message).encode() + b"\n\n")

@@ -499,3 +499,85 @@ class FetchResultResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___FetchResultResponse: _TypeAlias = FetchResultResponse  # noqa: Y015
+
+@_typing.final
+class WatchResourcesRequest(_message.Message):
+    """Asks for changes of resources."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    UPSTREAM_FIELD_NUMBER: _builtins.int
+    URIS_FIELD_NUMBER: _builtins.int
+    upstream: _builtins.str
+    """The id of the upstream."""
+    @_builtins.property
+    def uris(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The addresses of the resources."""
+
+    def __init__(
+        self,
+        *,
+        upstream: _builtins.str = ...,
+        uris: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["upstream", b"upstream", "uris", b"uris"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchResourcesRequest: _TypeAlias = WatchResourcesRequest  # noqa: Y015
+
+@_typing.final
+class WatchResourcesResponse(_message.Message):
+    """Says what is watched, once, and then what changed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WATCHING_FIELD_NUMBER: _builtins.int
+    UPDATED_URI_FIELD_NUMBER: _builtins.int
+    updated_uri: _builtins.str
+    """The address of a resource that changed: a watched one, or one below it."""
+    @_builtins.property
+    def watching(self) -> Global___WatchedResources:
+        """The resources that are watched from now on. Always the first message."""
+
+    def __init__(
+        self,
+        *,
+        watching: Global___WatchedResources | None = ...,
+        updated_uri: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "updated_uri", b"updated_uri", "watching", b"watching"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "updated_uri", b"updated_uri", "watching", b"watching"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["watching", "updated_uri"]  # noqa: Y015
+    _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
+
+Global___WatchResourcesResponse: _TypeAlias = WatchResourcesResponse  # noqa: Y015
+
+@_typing.final
+class WatchedResources(_message.Message):
+    """Resources that are watched."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    URIS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def uris(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The addresses. One that is missing was refused; the audit log says why."""
+
+    def __init__(
+        self,
+        *,
+        uris: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["uris", b"uris"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchedResources: _TypeAlias = WatchedResources  # noqa: Y015

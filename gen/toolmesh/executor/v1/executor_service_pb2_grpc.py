@@ -55,6 +55,11 @@ class ExecutorServiceStub:
                 request_serializer=toolmesh_dot_executor_dot_v1_dot_executor__service__pb2.FetchResultRequest.SerializeToString,
                 response_deserializer=toolmesh_dot_executor_dot_v1_dot_executor__service__pb2.FetchResultResponse.FromString,
                 _registered_method=True)
+        self.WatchResources = channel.unary_stream(
+                '/toolmesh.executor.v1.ExecutorService/WatchResources',
+                request_serializer=toolmesh_dot_executor_dot_v1_dot_executor__service__pb2.WatchResourcesRequest.SerializeToString,
+                response_deserializer=toolmesh_dot_executor_dot_v1_dot_executor__service__pb2.WatchResourcesResponse.FromString,
+                _registered_method=True)
 
 
 class ExecutorServiceServicer:
@@ -115,6 +120,20 @@ class ExecutorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def WatchResources(self, request, context):
+        """Watches resources of an MCP server that is connected as an upstream. Callable like Invoke.
+
+        Each resource is a call of the tool `{upstream}.resources_subscribe`: validated, authorized, limited and recorded as Invoke does it. The first
+        message names the resources that are watched from then on, later ones those that changed; changes that follow one another quickly are one message.
+        The stream ends after ten minutes, so that its caller asks again and is authorized again, and before that with the token.
+
+        Fails like Invoke if no resource may be watched, with RATE_LIMITED when the subject or its tenant has too many streams open here, and with
+        EXTERNAL_UNAVAILABLE when the server ends or does not say when resources change.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ExecutorServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -137,6 +156,11 @@ def add_ExecutorServiceServicer_to_server(servicer, server):
                     servicer.FetchResult,
                     request_deserializer=toolmesh_dot_executor_dot_v1_dot_executor__service__pb2.FetchResultRequest.FromString,
                     response_serializer=toolmesh_dot_executor_dot_v1_dot_executor__service__pb2.FetchResultResponse.SerializeToString,
+            ),
+            'WatchResources': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchResources,
+                    request_deserializer=toolmesh_dot_executor_dot_v1_dot_executor__service__pb2.WatchResourcesRequest.FromString,
+                    response_serializer=toolmesh_dot_executor_dot_v1_dot_executor__service__pb2.WatchResourcesResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -248,6 +272,33 @@ class ExecutorService:
             '/toolmesh.executor.v1.ExecutorService/FetchResult',
             toolmesh_dot_executor_dot_v1_dot_executor__service__pb2.FetchResultRequest.SerializeToString,
             toolmesh_dot_executor_dot_v1_dot_executor__service__pb2.FetchResultResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchResources(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/toolmesh.executor.v1.ExecutorService/WatchResources',
+            toolmesh_dot_executor_dot_v1_dot_executor__service__pb2.WatchResourcesRequest.SerializeToString,
+            toolmesh_dot_executor_dot_v1_dot_executor__service__pb2.WatchResourcesResponse.FromString,
             options,
             channel_credentials,
             insecure,

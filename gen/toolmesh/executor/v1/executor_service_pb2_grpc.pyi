@@ -71,6 +71,16 @@ class ExecutorServiceStub:
     """Reads a result that was stored instead of embedded, piece by piece. Callable like Invoke, with the access token of the reference and by the tenant
     whose result it is. Fails with NOT_FOUND when the reference, the token or the tenant is wrong, or the result expired: the answer does not say which.
     """
+    WatchResources: _grpc.UnaryStreamMultiCallable[_executor_service_pb2.WatchResourcesRequest, _executor_service_pb2.WatchResourcesResponse]
+    """Watches resources of an MCP server that is connected as an upstream. Callable like Invoke.
+
+    Each resource is a call of the tool `{upstream}.resources_subscribe`: validated, authorized, limited and recorded as Invoke does it. The first
+    message names the resources that are watched from then on, later ones those that changed; changes that follow one another quickly are one message.
+    The stream ends after ten minutes, so that its caller asks again and is authorized again, and before that with the token.
+
+    Fails like Invoke if no resource may be watched, with RATE_LIMITED when the subject or its tenant has too many streams open here, and with
+    EXTERNAL_UNAVAILABLE when the server ends or does not say when resources change.
+    """
 
 @_typing.type_check_only
 class ExecutorServiceAsyncStub(ExecutorServiceStub):
@@ -114,6 +124,16 @@ class ExecutorServiceAsyncStub(ExecutorServiceStub):
     FetchResult: _aio.UnaryStreamMultiCallable[_executor_service_pb2.FetchResultRequest, _executor_service_pb2.FetchResultResponse]  # type: ignore[assignment]
     """Reads a result that was stored instead of embedded, piece by piece. Callable like Invoke, with the access token of the reference and by the tenant
     whose result it is. Fails with NOT_FOUND when the reference, the token or the tenant is wrong, or the result expired: the answer does not say which.
+    """
+    WatchResources: _aio.UnaryStreamMultiCallable[_executor_service_pb2.WatchResourcesRequest, _executor_service_pb2.WatchResourcesResponse]  # type: ignore[assignment]
+    """Watches resources of an MCP server that is connected as an upstream. Callable like Invoke.
+
+    Each resource is a call of the tool `{upstream}.resources_subscribe`: validated, authorized, limited and recorded as Invoke does it. The first
+    message names the resources that are watched from then on, later ones those that changed; changes that follow one another quickly are one message.
+    The stream ends after ten minutes, so that its caller asks again and is authorized again, and before that with the token.
+
+    Fails like Invoke if no resource may be watched, with RATE_LIMITED when the subject or its tenant has too many streams open here, and with
+    EXTERNAL_UNAVAILABLE when the server ends or does not say when resources change.
     """
 
 class ExecutorServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -179,6 +199,22 @@ class ExecutorServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_executor_service_pb2.FetchResultResponse], _abc.AsyncIterator[_executor_service_pb2.FetchResultResponse]]:
         """Reads a result that was stored instead of embedded, piece by piece. Callable like Invoke, with the access token of the reference and by the tenant
         whose result it is. Fails with NOT_FOUND when the reference, the token or the tenant is wrong, or the result expired: the answer does not say which.
+        """
+
+    @_abc_1.abstractmethod
+    def WatchResources(
+        self,
+        request: _executor_service_pb2.WatchResourcesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_executor_service_pb2.WatchResourcesResponse], _abc.AsyncIterator[_executor_service_pb2.WatchResourcesResponse]]:
+        """Watches resources of an MCP server that is connected as an upstream. Callable like Invoke.
+
+        Each resource is a call of the tool `{upstream}.resources_subscribe`: validated, authorized, limited and recorded as Invoke does it. The first
+        message names the resources that are watched from then on, later ones those that changed; changes that follow one another quickly are one message.
+        The stream ends after ten minutes, so that its caller asks again and is authorized again, and before that with the token.
+
+        Fails like Invoke if no resource may be watched, with RATE_LIMITED when the subject or its tenant has too many streams open here, and with
+        EXTERNAL_UNAVAILABLE when the server ends or does not say when resources change.
         """
 
 def add_ExecutorServiceServicer_to_server(servicer: ExecutorServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -42,6 +42,9 @@ class CallerClient:
         severity = _SEVERITIES.get(level, "error") if isinstance(level, str) else "info"
         self._channel.log(severity, printable_line(text[:_MAX_LINE]))
 
+    def notified(self, method: str, params: Mapping[str, Any]) -> None:
+        """Implement `CallClient.notified`: nothing else is for the caller of a tool."""
+
     async def answer(self, requests: Requests) -> dict[str, Any]:
         """Implement `CallClient.answer`. Raises the errors of the channel, too."""
         asked = [self._checked(key, request) for key, request in requests.items()]

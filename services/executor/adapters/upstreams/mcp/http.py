@@ -26,6 +26,7 @@ from services.executor.adapters.upstreams.mcp.transport import (
     RpcError,
     ServerLostError,
     answer_to,
+    hand_over,
     read_lines,
     read_message,
 )
@@ -40,6 +41,13 @@ _INVALID_REQUEST = -32600
 _UNAUTHORIZED = 401
 # A server without a handshake, or without this endpoint, answers `initialize` with one of these.
 _NOT_SERVED = frozenset({400, 404, 405, 406, 415})
+_CONNECTION_FAILURES = (
+    httpcore.NetworkError,
+    httpcore.ProtocolError,
+    httpcore.TimeoutException,
+    ssl.SSLError,
+    OSError,
+)
 _NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 
@@ -121,13 +129,7 @@ class HttpTransport:
                 answer = await self._read_answer(response, number, client, secrets)
                 if method == "initialize":
                     self._keep_session(response)
-        except (
-            httpcore.NetworkError,
-            httpcore.ProtocolError,
-            httpcore.TimeoutException,
-            ssl.SSLError,
-            OSError,
-        ) as cause:
+        except _CONNECTION_FAILURES as cause:
             raise _lost(cause) from None
         return answer.result()
 
@@ -136,14 +138,26 @@ class HttpTransport:
         try:
             async with self._post({"jsonrpc": "2.0", "method": method, "params": params}, self.secrets):
                 pass
-        except (
-            httpcore.NetworkError,
-            httpcore.ProtocolError,
-            httpcore.TimeoutException,
-            ssl.SSLError,
-            OSError,
-        ) as cause:
+        except _CONNECTION_FAILURES as cause:
             raise _lost(cause) from None
+
+    async def listen(self, client: CallClient, opened: asyncio.Event) -> None:
+        """Implement `Transport.listen`: the stream of the session."""
+        secrets = self.secrets
+        headers = [*self._headers(secrets), (b"accept", b"text/event-stream")]
+        timeouts = {"connect": _CONNECT_SECONDS, "pool": _CONNECT_SECONDS}
+        try:
+            async with self._pool.stream(
+                "GET", self._url, headers=headers, extensions={"timeout": timeouts}
+            ) as response:
+                if response.status != 200 or not _header(response, b"content-type").startswith("text/event-stream"):
+                    raise ServerLostError("the server has no stream of notifications")
+                opened.set()
+                async for payload in self._events(response):
+                    await self._take(await self._parse(payload, secrets), client, secrets)
+        except _CONNECTION_FAILURES as cause:
+            raise _lost(cause) from None
+        raise ServerLostError("the server ended its stream of notifications")
 
     def adopt(self, revision: str, *, modern: bool) -> None:
         """Implement `Transport.adopt`: later messages name the revision in a header."""
@@ -159,25 +173,28 @@ class HttpTransport:
 
     def _post(self, message: dict[str, Any], secrets: ServerSecrets) -> Any:
         headers = [
-            (b"host", self._host.encode()),
+            *self._headers(secrets),
             (b"content-type", b"application/json"),
             (b"accept", b"application/json, text/event-stream"),
-            (b"user-agent", b"toolmesh"),
         ]
-        if self._revision:
-            headers.append((b"mcp-protocol-version", self._revision.encode()))
-        if self._session_id:
-            headers.append((b"mcp-session-id", self._session_id.encode()))
         if self._modern and "method" in message:
             headers.append((b"mcp-method", str(message["method"]).encode()))
             named_by = _NAMED_BY.get(message["method"])
             if named_by is not None:
                 headers.append((b"mcp-name", _header_text(str(message["params"][named_by]))))
-        headers += [(name.encode(), value.encode()) for name, value in secrets.places.items()]
         body = dump(message)
         headers.append((b"content-length", str(len(body)).encode()))
         timeouts = {"connect": _CONNECT_SECONDS, "pool": _CONNECT_SECONDS}
         return self._pool.stream("POST", self._url, headers=headers, content=body, extensions={"timeout": timeouts})
+
+    def _headers(self, secrets: ServerSecrets) -> list[tuple[bytes, bytes]]:
+        """Return the headers of every request: the session, its revision and the credentials."""
+        headers = [(b"host", self._host.encode()), (b"user-agent", b"toolmesh")]
+        if self._revision:
+            headers.append((b"mcp-protocol-version", self._revision.encode()))
+        if self._session_id:
+            headers.append((b"mcp-session-id", self._session_id.encode()))
+        return headers + [(name.encode(), value.encode()) for name, value in secrets.places.items()]
 
     async def _read_answer(
         self, response: httpcore.Response, number: int, client: CallClient | None, secrets: ServerSecrets
@@ -205,11 +222,8 @@ class HttpTransport:
             answer = await answer_to(client, message.method, params)
             async with self._post({"jsonrpc": "2.0", "id": message.id, **answer}, secrets):
                 pass
-        elif client is not None and isinstance(params, dict):
-            if message.method == "notifications/progress":
-                client.progress(params)
-            elif message.method == "notifications/message":
-                client.log(params)
+        elif client is not None:
+            hand_over(client, message.method, params)
 
     async def _parse(self, payload: bytes, secrets: ServerSecrets) -> Message:
         def parse() -> Message:

@@ -77,6 +77,17 @@ _RESOURCES = (
         },
     ),
 )
+SUBSCRIBE = "resources/subscribe"
+_SUBSCRIPTION = (
+    _definition(
+        SUBSCRIBE,
+        "Subscribe to a resource",
+        "Says whether the server reports changes of a resource. WatchResources calls it, and then reports them.",
+        {"uri": _TEXT},
+        ["uri"],
+        {"type": "object"},
+    ),
+)
 _COMPLETION = (
     _definition(
         "completion/complete",
@@ -102,14 +113,17 @@ _COMPLETION = (
     ),
 )
 _OFFERED_WITH = {"prompts": _PROMPTS, "resources": _RESOURCES, "completions": _COMPLETION}
-METHODS = frozenset(each["name"] for definitions in _OFFERED_WITH.values() for each in definitions)
+METHODS = frozenset(each["name"] for offered in (*_OFFERED_WITH.values(), _SUBSCRIPTION) for each in offered)
 
 
 def passed_methods(capabilities: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the definitions of the methods that a server with these capabilities has."""
-    return [
+    offered = [
         each
         for name, definitions in _OFFERED_WITH.items()
         if isinstance(capabilities.get(name), dict)
         for each in definitions
     ]
+    resources = capabilities.get("resources")
+    subscribable = isinstance(resources, dict) and resources.get("subscribe") is True
+    return [*offered, *_SUBSCRIPTION] if subscribable else offered

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,7 +26,8 @@ from mcp_types.version import (
 from libs.common.errors import MeshError
 from libs.common.json.canonical import digest
 from libs.common.json.jsonio import dump
-from services.executor.adapters.upstreams.mcp.passed_methods import METHODS, passed_methods
+from services.executor.adapters.upstreams.mcp.passed_methods import METHODS, SUBSCRIBE, passed_methods
+from services.executor.adapters.upstreams.mcp.resource_listener import ResourceListener, wait_for_event
 from services.executor.adapters.upstreams.mcp.transport import CallClient, Params, RpcError, ServerLostError, Transport
 from services.executor.domain.scheduling.heavy_work import WorkShare
 
@@ -35,6 +38,7 @@ _MAX_ROUNDS = 16
 # A server with sessions is told once what any caller can be asked for; what this one cannot is refused when it asks.
 _ASKABLE: dict[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {}}
 _LOG_LEVEL = "info"
+_LISTEN, _OPEN_SECONDS = "subscriptions/listen", 2.0
 _CLIENT = {"name": "toolmesh", "version": "1"}
 # How a server without a handshake answers `initialize`.
 _NO_HANDSHAKE = frozenset({UNSUPPORTED_PROTOCOL_VERSION, -32600, -32601, -32602})
@@ -99,6 +103,9 @@ class McpSession:
         A server without sessions that needs something of its caller ends the request with that, and is called again
         with the answers.
         """
+        if definition.method == SUBSCRIBE:
+            await self._try_subscription(arguments["uri"])
+            return {}
         params = arguments if definition.method != "tools/call" else {"name": definition.name, "arguments": arguments}
         result = await self._request(definition.method, params, client)
         for _ in range(_MAX_ROUNDS):
@@ -109,6 +116,43 @@ class McpSession:
             state = {"requestState": result["requestState"]} if "requestState" in result else {}
             result = await self._request(definition.method, {**params, "inputResponses": answers, **state}, client)
         raise ServerLostError("the server asks for input again and again")
+
+    async def watch(self, uris: Sequence[str], listener: ResourceListener) -> None:
+        """Let the server report changes of resources to the listener, which is ready once the server agreed.
+
+        Returns never: raises like a request, and when the server ends it.
+        """
+        if self._modern:
+            await self._request(_LISTEN, {"notifications": {"resourceSubscriptions": list(uris)}}, listener)
+            raise ServerLostError("the server ended the subscription")
+        opened = asyncio.Event()
+        listening = asyncio.create_task(self._transport.listen(listener, opened), name="mcp-listen")
+        try:
+            # Some servers answer with their first notification alone.
+            await wait_for_event(opened, listening, _OPEN_SECONDS)
+            for uri in uris:
+                await self._transport.request(SUBSCRIBE, {"uri": uri})
+            listener.ready.set()
+            await listening
+        finally:
+            listening.cancel()
+            await asyncio.wait({listening})
+
+    async def _try_subscription(self, uri: str) -> None:
+        """Subscribe, and end the subscription at once: whether the server takes it is all that a call can say."""
+        if not self._modern:
+            await self._transport.request(SUBSCRIBE, {"uri": uri})
+            await self._transport.request("resources/unsubscribe", {"uri": uri})
+            return
+        listener = ResourceListener([uri])
+        watching = asyncio.create_task(self.watch([uri], listener), name="mcp-try-subscription")
+        try:
+            await wait_for_event(listener.ready, watching, None)
+            if listener.refusal is not None:
+                raise listener.refusal
+        finally:
+            watching.cancel()
+            await asyncio.wait({watching})
 
     async def _shake_hands(self) -> None:
         params = {"protocolVersion": LATEST_HANDSHAKE_VERSION, "capabilities": _ASKABLE, "clientInfo": _CLIENT}

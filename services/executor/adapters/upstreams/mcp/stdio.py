@@ -20,6 +20,7 @@ from services.executor.adapters.upstreams.mcp.transport import (
     Params,
     ServerLostError,
     answer_to,
+    hand_over,
     read_lines,
     read_message,
 )
@@ -27,12 +28,13 @@ from services.executor.domain.scheduling.heavy_work import WorkShare
 
 _CHUNK_BYTES = 64 * 1024
 _MAX_QUESTIONS = 8
-_CANCELED, _LIST_CHANGED, _PROGRESS, _LOG = (
+_CANCELED, _LIST_CHANGED, _PROGRESS = (
     "notifications/cancelled",
     "notifications/tools/list_changed",
     "notifications/progress",
-    "notifications/message",
 )
+# The number of a client that listens and asks nothing.
+_LISTENER = 0
 
 
 class StdioTransport:
@@ -78,6 +80,16 @@ class StdioTransport:
     async def notify(self, method: str, params: Params) -> None:
         """Implement `Transport.notify`."""
         await self._send({"jsonrpc": "2.0", "method": method, "params": params})
+
+    async def listen(self, client: CallClient, opened: asyncio.Event) -> None:
+        """Implement `Transport.listen`: the standard output, until the server ends."""
+        self._clients[_LISTENER] = client
+        opened.set()
+        try:
+            await asyncio.wait({self._reading})
+        finally:
+            self._clients.pop(_LISTENER, None)
+        raise self._lost or ServerLostError("the server ended")
 
     def adopt(self, revision: str, *, modern: bool) -> None:
         """Implement `Transport.adopt`: every message says it itself."""
@@ -129,8 +141,8 @@ class StdioTransport:
             self.list_changed.set()
         elif message.method == _PROGRESS:
             self._report_progress(message.fields.get("params"))
-        elif message.method == _LOG:
-            self._report_line(message.fields.get("params"))
+        elif (client := self._client()) is not None:
+            hand_over(client, message.method, message.fields.get("params"))
 
     def _parse(self, line: bytes) -> Message:
         return read_message(self._secrets.remove_from(line), self._max_bytes)
@@ -164,11 +176,6 @@ class StdioTransport:
         client = self._clients.get(token) if type(token) is int else None
         if client is not None:
             client.progress(params)
-
-    def _report_line(self, params: Any) -> None:
-        client = self._client()
-        if client is not None and isinstance(params, dict):
-            client.log(params)
 
     def _fail(self, error: Exception) -> None:
         self._lost = self._lost or error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -67,6 +68,10 @@ class CallClient(Protocol):
         """Take the parameters of a log notification."""
         ...
 
+    def notified(self, method: str, params: Mapping[str, Any]) -> None:
+        """Take any other notification."""
+        ...
+
     async def answer(self, requests: Requests) -> dict[str, Any]:
         """Return the result of each request by its key. Raises RpcError for what the caller cannot be asked."""
         ...
@@ -86,6 +91,13 @@ class Transport(Protocol):
 
     async def notify(self, method: str, params: Params) -> None:
         """Send a notification. Raises ServerLostError."""
+        ...
+
+    async def listen(self, client: CallClient, opened: asyncio.Event) -> None:
+        """Hand over what the server sends beside its answers, until it ends that. Sets `opened` once it may send.
+
+        Raises ServerLostError at the end, and where the server sends nothing.
+        """
         ...
 
     def adopt(self, revision: str, *, modern: bool) -> None:
@@ -141,6 +153,18 @@ def read_message(payload: bytes, max_bytes: int) -> Message:
     if not isinstance(fields, dict):
         raise ServerLostError("the server sent something else than a message")
     return Message(fields, is_strict)
+
+
+def hand_over(client: CallClient, method: Any, params: Any) -> None:
+    """Hand a notification to the client of a call; one without parameters says nothing to it."""
+    if not isinstance(params, dict):
+        return
+    if method == "notifications/progress":
+        client.progress(params)
+    elif method == "notifications/message":
+        client.log(params)
+    elif isinstance(method, str):
+        client.notified(method, params)
 
 
 async def answer_to(client: CallClient | None, method: Any, params: Any) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from services.registry.domain.upstreams.upstream import Endpoint, HttpEndpoint, 
 PASSED_METHODS = frozenset(
     (
         *("prompts/list", "prompts/get", "completion/complete"),
-        *("resources/list", "resources/templates/list", "resources/read"),
+        *("resources/list", "resources/templates/list", "resources/read", "resources/subscribe"),
     )
 )
 # The result of a tool without an output schema: the content that the server answers with.

@@ -170,6 +170,7 @@ async def test_each_method_of_a_server_over_http_is_a_tool(upstreams: Upstreams,
         "resources/list": {},
         "resources/templates/list": {},
         "resources/read": {"uri": "test://static-text"},
+        "resources/subscribe": {"uri": "test://static-text"},
         "completion/complete": {
             "ref": {"type": "ref/prompt", "name": "test_prompt_with_arguments"},
             "argument": {"name": "arg1", "value": "par"},
@@ -186,6 +187,7 @@ async def test_each_method_of_a_server_over_http_is_a_tool(upstreams: Upstreams,
         "resources/list": {"resources"},
         "resources/templates/list": {"resourceTemplates"},
         "resources/read": {"contents"},
+        "resources/subscribe": set(),
         "completion/complete": {"completion"},
     }
 
@@ -200,4 +202,6 @@ def test_a_server_has_the_methods_of_its_capabilities() -> None:
     assert passed_methods({"tools": {}}) == []
     assert [each["name"] for each in passed_methods({"prompts": {}})] == ["prompts/list", "prompts/get"]
     everything: dict[str, Any] = {"prompts": {}, "resources": {}, "completions": {}}
+    assert {each["name"] for each in passed_methods(everything)} == METHODS - {"resources/subscribe"}
+    everything["resources"] = {"subscribe": True}
     assert {each["name"] for each in passed_methods(everything)} == METHODS

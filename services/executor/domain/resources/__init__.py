@@ -1,0 +1,1 @@
+"""Resources of connected servers: who watches them."""
