@@ -48,7 +48,9 @@ class Settings(ProcessSettings):
         (), description="OAuth issuers that MCP clients obtain their tokens from, for the metadata of RFC 9728."
     )
     console_keys: SealingKeys | None = Field(
-        None, description="Keys of the console's sessions. Empty: sessions end with the process, and one replica runs."
+        None,
+        description="Keys of the console's sessions, and of what MCP sessions keep in Redis. "
+        "Empty: both end with the process, and one replica runs.",
     )
     console_oidc_issuer: HttpsUrl = Field(
         "", description="OpenID provider for the console's login. Empty: login with a mesh token only."

@@ -67,6 +67,8 @@ MCP_POLICY: Mapping[str, Row] = {
     "resources/list": Row(deadline=30.0, idempotent=True),
     "resources/templates/list": Row(deadline=30.0, idempotent=True),
     "resources/read": Row(deadline=30.0, idempotent=True),
+    "resources/subscribe": Row(deadline=30.0, idempotent=True),
+    "resources/unsubscribe": Row(deadline=5.0, idempotent=True),
     "prompts/list": Row(deadline=30.0, idempotent=True),
     "prompts/get": Row(deadline=30.0, idempotent=True),
     "completion/complete": Row(deadline=30.0, idempotent=True),

@@ -11,6 +11,7 @@ from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 from services.gateway.adapters.jwks_cache import JwksCache
 from services.gateway.adapters.mcp_sessions import RedisSessions
+from services.gateway.adapters.mcp_subscriptions import RedisSubscriptions
 from services.gateway.adapters.peers import Peers
 from services.gateway.adapters.tool_index import ToolIndex
 from services.gateway.authzen.endpoint import EVALUATION, EVALUATIONS_PATH, AuthzenEndpoint
@@ -36,11 +37,13 @@ from services.gateway.mcp.invocations.tasks import Tasks
 from services.gateway.mcp.lifecycle import Lifecycle, ping
 from services.gateway.mcp.logging_level import SetLevel
 from services.gateway.mcp.ports import Sessions
+from services.gateway.mcp.session_changes import SessionChanges
 from services.gateway.mcp.tools.call_tool import CallTool
 from services.gateway.mcp.tools.find_tools import FindTools
 from services.gateway.mcp.tools.list_tools import ListTools
 from services.gateway.mcp.upstreams.passed_methods import PassedMethods
 from services.gateway.mcp.upstreams.resources import Resources
+from services.gateway.mcp.upstreams.subscribe import ResourceFollowers, Subscribe
 from services.gateway.mcp.views import read_views
 from services.gateway.policy import MCP_POLICY, PEERS, POLICY
 from services.gateway.streaming.streamed_call import StreamedCalls
@@ -78,7 +81,10 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> GatewayApplic
     evaluations = {EVALUATION: evaluate.one, EVALUATIONS_PATH: evaluate.many}
     authzen = AuthzenEndpoint(evaluations, in_flight, telemetry, log, dpop_check, settings.trace_sample_ratio)
     keys = JwksCache(peers.fetch_jwks, SystemClock())
-    sessions, streams = RedisSessions(settings.redis_url, running.cancel, log), NotificationStreams(index)
+    seal, changes = settings.console_keys or Seal([os.urandom(KEY_BYTES)]), SessionChanges()
+    sessions = RedisSessions(settings.redis_url, seal, running.cancel, changes, log)
+    subscriptions = RedisSubscriptions(settings.redis_url, seal)
+    streams = NotificationStreams(index, ResourceFollowers(peers.executor, index, subscriptions), changes)
     in_flight.on_drain(streams.end_all)
     views = {} if settings.mcp_views is None else read_views(settings.mcp_views)
     outcomes, answers = ShowOutcome(peers.executor, index), AnswerQuestion(peers.invocations, sessions)
@@ -87,8 +93,10 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> GatewayApplic
     jobs = RunJob(follow, outcomes, answers, tasks)
     call = CallTool(peers.executor, index, FindTools(peers.discovery), outcomes, jobs)
     passed = PassedMethods(peers.executor, index, outcomes, jobs)
+    resources = Resources(peers.executor, passed)
+    handled = _mcp_handlers(peers, index, call, tasks, passed, resources, Subscribe(resources, subscriptions), sessions)
     mcp = McpEndpoint(
-        McpDispatcher(_mcp_handlers(peers, index, call, tasks, passed, sessions), MCP_POLICY, telemetry, rates, log),
+        McpDispatcher(handled, MCP_POLICY, telemetry, rates, log),
         sessions,
         sessions,
         running,
@@ -104,7 +112,6 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> GatewayApplic
         settings.trace_sample_ratio,
     )
     provider, close_provider = _login_provider(settings)
-    seal = settings.console_keys or Seal([os.urandom(KEY_BYTES)])
     console = build_console(
         *(peers.approvals, peers.tokens, seal, provider, in_flight, telemetry, log),
         public_origins=settings.public_origins,
@@ -117,6 +124,7 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> GatewayApplic
     server = HttpServer(settings, app, in_flight, PEERS, log)
 
     async def release() -> None:
+        await subscriptions.close()
         await peers.close()
         await close_provider()
 
@@ -124,10 +132,17 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> GatewayApplic
 
 
 def _mcp_handlers(
-    peers: Peers, index: ToolIndex, call: CallTool, tasks: Tasks, passed: PassedMethods, sessions: Sessions
+    peers: Peers,
+    index: ToolIndex,
+    call: CallTool,
+    tasks: Tasks,
+    passed: PassedMethods,
+    resources: Resources,
+    subscribe: Subscribe,
+    sessions: Sessions,
 ) -> dict[str, McpHandler]:
     """Return the handler of each method of MCP."""
-    lifecycle, resources = Lifecycle(index), Resources(peers.executor, passed)
+    lifecycle = Lifecycle(index)
     return {
         "initialize": lifecycle.initialize,
         "ping": ping,
@@ -143,6 +158,8 @@ def _mcp_handlers(
         "resources/list": resources.list_resources,
         "resources/templates/list": resources.list_templates,
         "resources/read": resources.read_resource,
+        "resources/subscribe": subscribe.subscribe,
+        "resources/unsubscribe": subscribe.unsubscribe,
         "prompts/list": passed.list_prompts,
         "prompts/get": passed.get_prompt,
         "completion/complete": passed.complete,

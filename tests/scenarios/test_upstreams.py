@@ -47,13 +47,19 @@ def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
 
 
 @pytest.fixture(scope="module")
-def view(mesh: Mesh) -> Iterator[str]:
-    """Connect a server that has prompts, resources and tools that ask, and return the address of its view."""
+def fixtures(mesh: Mesh) -> Iterator[FixtureServer]:
+    """Connect a server that has prompts, resources and tools that ask."""
     server = FixtureServer()
     threading.Thread(target=server.serve_forever, daemon=True).start()
     cli("connect", "mcp", server.url, "--id", VIEW, state=mesh.state)
-    yield f"{mesh.url}/mcp/{VIEW}"
+    yield server
     server.shutdown()
+
+
+@pytest.fixture
+def view(mesh: Mesh, fixtures: FixtureServer) -> str:
+    """The address of the view of that server."""
+    return f"{mesh.url}/mcp/{VIEW}"
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from services.gateway.mcp.invocations.task_view import TASKS_EXTENSION
 from services.gateway.mcp.ports import ToolFacts
 from services.gateway.mcp.protocol import SERVER_INFO, SESSION_VERSIONS, STATELESS_VERSIONS, TASKS_VERSION
 from services.gateway.mcp.upstreams.passed_methods import passes
+from services.gateway.mcp.upstreams.subscribe import SUBSCRIBE
 from services.gateway.mcp.views import View
 
 # Only what is built is advertised.
@@ -57,7 +58,8 @@ class Lifecycle:
         passed: dict[str, Any] = {
             name: {} for name, method in _OF_UPSTREAMS.items() if passes(self._facts, view, method)
         }
-        return {**_CAPABILITIES, **passed}
+        resources = {"resources": {"subscribe": True}} if passes(self._facts, view, SUBSCRIBE) else {}
+        return {**_CAPABILITIES, **resources, **passed}
 
 
 async def ping(params: dict[str, Any], context: McpContext) -> Result:

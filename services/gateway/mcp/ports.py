@@ -41,6 +41,22 @@ class PartialAnswers(Protocol):
         ...
 
 
+class Subscriptions(Protocol):
+    """Keeps which resources a session is subscribed to, by upstream. Raises SERVICE_UNAVAILABLE like Sessions."""
+
+    async def add(self, owner: str, session: str, namespace: str, uri: str) -> None:
+        """Add a resource, for every replica. Raises RATE_LIMITED for a session with too many."""
+        ...
+
+    async def remove(self, owner: str, session: str, namespace: str, uri: str) -> None:
+        """Remove a resource, for every replica; without it nothing happens."""
+        ...
+
+    async def list(self, session: str, namespace: str) -> frozenset[str]:
+        """Return the resources of an upstream."""
+        ...
+
+
 class Cancellations(Protocol):
     """Cancels requests wherever they run."""
 

@@ -56,6 +56,8 @@ class Executor(executor_service_pb2_grpc.ExecutorServiceServicer):
         # A call of an earlier test may end later, and counts no longer.
         self._under_way: set[object] = set()
         self.most_at_once = 0
+        self.watches: list[Any] = []
+        self.updates: asyncio.Queue[str] = asyncio.Queue()
 
     @property
     def at_once(self) -> int:
@@ -109,6 +111,15 @@ class Executor(executor_service_pb2_grpc.ExecutorServiceServicer):
                 content=whole[place:until], offset=place, size_bytes=len(whole)
             )
 
+    async def WatchResources(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        """Report what a test puts into `updates`; an empty address loses the watch."""
+        watched = [uri for uri in request.uris if uri != "test://refused"]
+        self.watches.append(request)
+        yield executor_service_pb2.WatchResourcesResponse(watching={"uris": watched})
+        while uri := await self.updates.get():
+            yield executor_service_pb2.WatchResourcesResponse(updated_uri=uri)
+        await context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
+
     async def _act(self, tool: str) -> None:
         if tool == "slow":
             await asyncio.Event().wait()
@@ -138,12 +149,18 @@ class Registry(registry_service_pb2_grpc.RegistryServiceServicer):
         self.canceled = asyncio.Event()
 
     async def WatchTools(self, request: Any, context: Any) -> AsyncIterator[Any]:
-        """Say that the tools changed each time `changed` is set. `core.job` runs as a job."""
+        """Say that the tools changed each time `changed` is set. `core.job` runs as a job, and the server behind
+        `core` takes subscriptions."""
         job = registry_service_pb2.WatchToolsResponse()
         _fill(job.upserted)
         job.upserted.name = "tools/core.job/versions/1.0.0"
         job.upserted.manifest.execution.progress_supported = True
         yield job
+        subscribe = registry_service_pb2.WatchToolsResponse()
+        _fill(subscribe.upserted)
+        subscribe.upserted.name = "tools/core.resources_subscribe/versions/1.0.0"
+        subscribe.upserted.manifest.external_mappings.add().mcp.method = "resources/subscribe"
+        yield subscribe
         yield registry_service_pb2.WatchToolsResponse(
             snapshot_complete=registry_service_pb2.SnapshotComplete(), resume_token="0"
         )
@@ -233,16 +250,24 @@ def _row(*scopes: str) -> Row:
     return Row({"gateway": for_caller(*scopes)}, 30.0, True, Tenancy.OWN)
 
 
-EXECUTOR_POLICY: Policy = {
-    f"/toolmesh.executor.v1.ExecutorService/{rpc}": _row("tools:call")
-    for rpc in ("Invoke", "InvokeGroup", "PreviewInvocation", "FetchResult")
-} | {
-    f"/toolmesh.executor.v1.InvocationService/{rpc}": _row("tools:call")
-    for rpc in (
-        *("StartInvocation", "GetInvocation", "ListInvocations", "WaitInvocation", "CancelInvocation"),
-        *("ResumeInvocation", "StreamInvocation"),
-    )
-}
+EXECUTOR_POLICY: Policy = (
+    {
+        f"/toolmesh.executor.v1.ExecutorService/{rpc}": _row("tools:call")
+        for rpc in ("Invoke", "InvokeGroup", "PreviewInvocation", "FetchResult")
+    }
+    | {
+        "/toolmesh.executor.v1.ExecutorService/WatchResources": Row(
+            {"gateway": for_caller("tools:call")}, None, True, Tenancy.OWN
+        )
+    }
+    | {
+        f"/toolmesh.executor.v1.InvocationService/{rpc}": _row("tools:call")
+        for rpc in (
+            *("StartInvocation", "GetInvocation", "ListInvocations", "WaitInvocation", "CancelInvocation"),
+            *("ResumeInvocation", "StreamInvocation"),
+        )
+    }
+)
 REGISTRY_POLICY: Policy = {
     f"/toolmesh.registry.v1.RegistryService/{rpc}": _row("tools:read")
     for rpc in ("ListTools", "GetTool", "ResolveTool")

@@ -6,7 +6,7 @@ from libs.common.errors import MeshError, Reason
 from services.gateway.mcp import lifecycle
 from services.gateway.mcp.context import Caller, ClientFacts, McpContext, Result
 from services.gateway.mcp.http.envelope import check_session_version, is_stateless
-from services.gateway.mcp.http.notification_streams import NotificationStream, NotificationStreams, session_frames
+from services.gateway.mcp.http.notification_streams import NotificationStream, NotificationStreams
 from services.gateway.mcp.http.replies import Replies, reply_of
 from services.gateway.mcp.http.request import HttpRequest, context_of, no_session, session_id
 from services.gateway.mcp.http.run_request import RunRequest
@@ -72,7 +72,7 @@ class SessionRequests:
         async def alive() -> bool:
             return await self._sessions.get(caller.owner, session) is not None
 
-        return self._streams.open(caller, view, session_frames(), alive)
+        return self._streams.open_session(caller, view, session, alive)
 
     async def delete(self, request: HttpRequest, caller: Caller) -> Reply:
         """End a session."""

@@ -9,15 +9,11 @@ from services.gateway.mcp import lifecycle
 from services.gateway.mcp.context import Caller
 from services.gateway.mcp.dispatch import check_params
 from services.gateway.mcp.http.envelope import check_envelope, check_version
-from services.gateway.mcp.http.notification_streams import (
-    NotificationStream,
-    NotificationStreams,
-    always_alive,
-    subscription_frames,
-)
+from services.gateway.mcp.http.notification_streams import NotificationStream, NotificationStreams
 from services.gateway.mcp.http.replies import Replies
 from services.gateway.mcp.http.request import HttpRequest, context_of
 from services.gateway.mcp.http.run_request import RunRequest
+from services.gateway.mcp.http.stream_frames import SubscriptionFrames
 from services.gateway.mcp.messages import ClientResponse, Message
 from services.gateway.mcp.protocol import VERSION_HEADER, ProtocolError
 from services.gateway.mcp.views import View
@@ -51,5 +47,4 @@ class StatelessRequests:
         if not request.accepts(b"text/event-stream"):
             error = MeshError(Reason.INVALID_REQUEST, message="the client must accept text/event-stream")
             return self._replies.refused(request, error, request_id=message.id, status=406)
-        frames = subscription_frames(message.id, message.params)
-        return self._streams.open(caller, view, frames, always_alive)
+        return self._streams.open_subscription(caller, view, SubscriptionFrames(message.id, message.params))

@@ -29,6 +29,7 @@ _MAY_ASK = frozenset({"prompts/get", "resources/read"})
 _ARGUMENTS = {
     "prompts/get": ("name", "arguments"),
     "resources/read": ("uri",),
+    "resources/subscribe": ("uri",),
     "completion/complete": ("ref", "argument", "context"),
 }
 

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 import grpc.aio
 from mcp_types.jsonrpc import INVALID_PARAMS
-from toolmesh.executor.v1.executor_service_pb2 import FetchResultRequest
+from toolmesh.executor.v1.executor_service_pb2 import FetchResultRequest, FetchResultResponse
 
 from libs.common.errors import MeshError, Reason
 from services.gateway.mcp.context import McpContext, Result
@@ -58,8 +58,20 @@ class Resources:
         uri = params["uri"]
         if uri.startswith(RESULT_URI) or not self._passed.offers(context.view, "resources/read"):
             return await self._read_stored(uri, context)
+        return await self._pass_on("resources/read", params, context)
+
+    async def check_subscription(self, params: dict[str, Any], context: McpContext) -> None:
+        """Check that the caller may watch a resource of the server, or that a stored result is there."""
+        uri = params["uri"]
+        if uri.startswith(RESULT_URI) or not self._passed.offers(context.view, "resources/subscribe"):
+            await self._fetch_stored(uri, context, 1)
+            return
+        await self._pass_on("resources/subscribe", params, context)
+
+    async def _pass_on(self, method: str, params: dict[str, Any], context: McpContext) -> Result:
+        uri = params["uri"]
         try:
-            return await self._passed.call("resources/read", params, context)
+            return await self._passed.call(method, params, context)
         except ProtocolError as error:
             raise _not_found(uri, context) if error.code == INVALID_PARAMS else error from None
         except MeshError as error:
@@ -67,21 +79,24 @@ class Resources:
             raise _not_found(uri, context) if missing else error from None
 
     async def _read_stored(self, uri: str, context: McpContext) -> Result:
-        match = _URI.fullmatch(uri)
-        token = unquote(match.group(2)) if match else ""
-        if match is None or not token or len(token) > 512:
-            raise _not_found(uri, context)
-        request = FetchResultRequest(ref=f"results/{match.group(1)}", access_token=token, max_bytes=MAX_READ_BYTES + 1)
-        try:
-            pieces = [piece async for piece in self._executor.FetchResult(request)]
-        except grpc.aio.AioRpcError as failure:
-            error = peer_error(failure)
-            raise _not_found(uri, context) if error.reason is Reason.NOT_FOUND else error from None
+        pieces = await self._fetch_stored(uri, context, MAX_READ_BYTES + 1)
         if pieces and pieces[0].size_bytes > MAX_READ_BYTES:
             raise MeshError(Reason.RESULT_TOO_LARGE, metadata={"limit_bytes": str(MAX_READ_BYTES)})
         content = b"".join(piece.content for piece in pieces)
         media_type = (pieces[0].media_type if pieces else "") or "application/json"
         return {"contents": [_contents(uri, media_type, content)]}
+
+    async def _fetch_stored(self, uri: str, context: McpContext, max_bytes: int) -> list[FetchResultResponse]:
+        match = _URI.fullmatch(uri)
+        token = unquote(match.group(2)) if match else ""
+        if match is None or not token or len(token) > 512:
+            raise _not_found(uri, context)
+        request = FetchResultRequest(ref=f"results/{match.group(1)}", access_token=token, max_bytes=max_bytes)
+        try:
+            return [piece async for piece in self._executor.FetchResult(request)]
+        except grpc.aio.AioRpcError as failure:
+            error = peer_error(failure)
+            raise _not_found(uri, context) if error.reason is Reason.NOT_FOUND else error from None
 
 
 def _contents(uri: str, media_type: str, content: bytes) -> dict[str, str]:

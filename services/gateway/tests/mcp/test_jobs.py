@@ -11,10 +11,12 @@ import httpx
 import orjson
 import pytest
 import pytest_asyncio
+import redis.asyncio
 from mcp_types import CreateTaskResult, GetTaskResult, ListTasksResult
 from mcp_types.methods import validate_server_result
 from toolmesh.executor.v1.executor_service_pb2 import CALLER_CAPABILITY_SAMPLING
 
+from libs.common.sealing import new_key
 from services.gateway.tests.conftest import Mesh, run_mesh
 from services.gateway.tests.mcp.test_endpoint import META, NEW, OLD, McpClient
 
@@ -34,7 +36,8 @@ async def both(
     folder = tmp_path_factory.mktemp("jobs")
     for name in ("a", "b"):
         (folder / name).mkdir()
-    chosen = {"TOOLMESH_REDIS_URL": valkey_url}
+    (folder / "1.key").write_bytes(new_key())
+    chosen = {"TOOLMESH_REDIS_URL": valkey_url, "TOOLMESH_CONSOLE_KEYS": str(folder)}
     async with run_mesh(pki, signer, folder / "a", **chosen) as a:
         shared = a.peers.addresses()
         async with run_mesh(pki, signer, folder / "b", **chosen, **shared) as b:
@@ -325,7 +328,9 @@ async def test_a_request_of_a_server_reaches_a_session_as_it_is(a: Mesh, b: Mesh
     assert list(job.start.request.caller_capabilities) == [CALLER_CAPABILITY_SAMPLING]
 
 
-async def test_a_session_answers_several_requests_of_a_server_one_by_one_at_any_replica(a: Mesh, b: Mesh) -> None:
+async def test_a_session_answers_several_requests_of_a_server_one_by_one_at_any_replica(
+    a: Mesh, b: Mesh, valkey_url: str
+) -> None:
     client = await opened(a, {"sampling": {}, "roots": {}})
     headers = {"mcp_session_id": client.session, "mcp_protocol_version": OLD}
     there = McpClient(b)
@@ -339,6 +344,10 @@ async def test_a_session_answers_several_requests_of_a_server_one_by_one_at_any_
         second = await call.message()
         assert [first["method"], second["method"]] == ["sampling/createMessage", "roots/list"]
         assert await reply(client, first["id"], {"role": "assistant"}) == 202
+        # What a client said is kept, and unreadable where it is kept.
+        store = await dump(valkey_url)
+        assert b"toolmesh:mcp:answers:" in store
+        assert b"assistant" not in store
         assert await reply(there, first["id"] + "z", {}) == 400
         # A stream that was cut between the two asks for both again.
         resume = {"mcp-session-id": client.session, "accept": "text/event-stream", "last-event-id": cut}
@@ -349,6 +358,13 @@ async def test_a_session_answers_several_requests_of_a_server_one_by_one_at_any_
         answered = (await call.message())["result"]["structuredContent"]["answer"]
     assert answered == {"x": {"role": "assistant"}, "ü y": {"roots": []}}
     assert await reply(there, second["id"], {"roots": []}) == 400
+
+
+async def dump(valkey_url: str) -> bytes:
+    """Return every key of the store and its value."""
+    async with redis.asyncio.Redis.from_url(valkey_url) as client:
+        keys = [key async for key in client.scan_iter()]
+        return b"\n".join([key + b" " + (await client.dump(key) or b"") for key in keys])
 
 
 async def test_a_stateless_client_answers_all_requests_of_a_server_together(a: Mesh, b: Mesh) -> None:
