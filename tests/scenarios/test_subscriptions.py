@@ -57,13 +57,16 @@ class SessionClient:
 
     @asynccontextmanager
     async def stream(self) -> AsyncIterator[AsyncIterator[Any]]:
+        """Open the stream of the session, once the edge knows that the gateway is there."""
         headers = {**self._headers, "accept": "text/event-stream"}
-        async with (
-            httpx.AsyncClient(timeout=SECONDS, trust_env=False) as http,
-            http.stream("GET", self.url, headers=headers) as response,
-        ):
-            assert response.status_code == 200
-            yield updates(response)
+        async with asyncio.timeout(SECONDS), httpx.AsyncClient(timeout=SECONDS, trust_env=False) as http:
+            while True:
+                async with http.stream("GET", self.url, headers=headers) as response:
+                    if response.status_code != 503:
+                        assert response.status_code == 200
+                        yield updates(response)
+                        return
+                await asyncio.sleep(0.2)
 
 
 async def updates(response: httpx.Response) -> AsyncIterator[Any]:
