@@ -115,7 +115,7 @@ class Executor(executor_service_pb2_grpc.ExecutorServiceServicer):
         """Report what a test puts into `updates`; an empty address loses the watch."""
         watched = [uri for uri in request.uris if uri != "test://refused"]
         self.watches.append(request)
-        yield executor_service_pb2.WatchResourcesResponse(watching={"uris": watched})
+        yield executor_service_pb2.WatchResourcesResponse(watching=executor_service_pb2.WatchedResources(uris=watched))
         while uri := await self.updates.get():
             yield executor_service_pb2.WatchResourcesResponse(updated_uri=uri)
         await context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
