@@ -1134,6 +1134,7 @@ COMMENTS: dict[str, str] = {
     'toolmesh.registry.v1.WatchToolsResponse.removed': 'The resource name of a version that is gone.',
     'toolmesh.registry.v1.WatchToolsResponse.resume_token': 'Where to resume after this step.',
     'toolmesh.registry.v1.WatchToolsResponse.snapshot_complete': 'The snapshot is complete; drop every version that it did not mention.',
+    'toolmesh.registry.v1.WatchToolsResponse.trusts': 'The trust in these tools is new or changed; apply it to every version. A watch that resumes begins with the trust in all tools.',
     'toolmesh.registry.v1.WatchToolsResponse.upserted': 'A version exists or changed; apply it by its name.',
     'toolmesh.registry.v1.WatchUpstreamsResponse.heartbeat': 'Nothing changed.',
     'toolmesh.registry.v1.WatchUpstreamsResponse.removed': 'An upstream is gone, by its resource name.',

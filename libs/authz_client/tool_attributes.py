@@ -4,17 +4,20 @@ everywhere.
 
 from __future__ import annotations
 
+from datetime import UTC
+
 from toolmesh.authz.v1.authz_service_pb2 import CallFacts
 from toolmesh.registry.v1 import tool_manifest_pb2 as pb
+from toolmesh.registry.v1.tool_trust_pb2 import ToolTrust
 from toolmesh.registry.v1.tool_version_pb2 import ToolVersion
+from toolmesh.registry.v1.trust_service_pb2 import CONTRIBUTION_STAGE_UNSPECIFIED, ContributionStage
 
-# Built-in tools are trusted like the executor itself; other tools have no trust yet.
-BUILTIN_TRUST = 100
+_FIRST_STAGE = "submitted"
 
 
-def tool_attributes(version: ToolVersion) -> CallFacts:
-    """Return the attributes that every call of a version has."""
-    manifest = version.manifest
+def tool_attributes(version: ToolVersion, now: float) -> CallFacts:
+    """Return the attributes that every call of a version has at a time, in seconds since 1970."""
+    manifest, trust = version.manifest, version.trust
     return CallFacts(
         tool_version=version.name,
         tool_digest=version.digest,
@@ -25,11 +28,26 @@ def tool_attributes(version: ToolVersion) -> CallFacts:
         approval_always=manifest.permission.approval == pb.APPROVAL_REQUIREMENT_ALWAYS,
         impact_scope=manifest.permission.impact_scope,
         closed_world=manifest.interface.safety.closed_world,
-        tool_trust=trust_in(manifest),
+        tool_trust=trust.score,
+        tool_trust_age_hours=trust_age_hours(computed_at(trust), now),
+        tool_stage=stage_name(trust),
+        publisher_verified=trust.publisher_verified,
         result_labels=manifest.permission.result_labels,
     )
 
 
-def trust_in(manifest: pb.ToolManifest) -> int:
-    """Return the trust in a tool, 0 to 100."""
-    return BUILTIN_TRUST if manifest.execution.runner == pb.RUNNER_KIND_BUILTIN else 0
+def computed_at(trust: ToolTrust) -> float | None:
+    """Return when a score was computed, in seconds since 1970; None if none was."""
+    return trust.compute_time.ToDatetime(tzinfo=UTC).timestamp() if trust.HasField("compute_time") else None
+
+
+def trust_age_hours(computed: float | None, now: float) -> int:
+    """Return the whole hours since a score was computed; 0 if none was, because the score is then 0 as well."""
+    return 0 if computed is None else max(int((now - computed) // 3600), 0)
+
+
+def stage_name(trust: ToolTrust) -> str:
+    """Return the contribution stage as policies spell it. A tool of unknown stage is submitted."""
+    if trust.stage == CONTRIBUTION_STAGE_UNSPECIFIED:
+        return _FIRST_STAGE
+    return ContributionStage.Name(trust.stage).removeprefix("CONTRIBUTION_STAGE_").lower()

@@ -93,7 +93,8 @@ async def build(
     acts = ActRecorder(ActEncoder(SCHEMA.name))
     catalogue = PostgresCatalogue(engine, acts)
     scorer = TrustScorer(catalogue, PostgresTrustStore(engine, acts), usage, clock)
-    trust_scores, wakeup = CachedTrustScores(engine, log), changes.wakeup
+    trust_scores, wakeup = CachedTrustScores(engine, log, on_change=changes.cache.clear), changes.wakeup
+    usability = AuthzUsability(authz, trust_scores, clock)
     sweep = partial(sweep_lifecycle, histories=histories, catalogue=catalogue, usage=usage, wakeup=wakeup, clock=clock)
     due = partial(sweep, force=settings.removal_policy == "force")
     tasks: dict[str, Task] = {"lifecycle": lambda: _sweep_and_log(due(), log), "trust": lambda: sweep_scores(scorer)}
@@ -112,7 +113,7 @@ async def build(
         policy=POLICY,
         verifier=verifier_from(authz, settings, log),
         services=_services(
-            _catalog(settings, catalogue, changes, AuthzUsability(authz), announcements, clock, log),
+            _catalog(settings, catalogue, changes, usability, trust_scores, announcements, clock, log),
             LifecycleHandlers(
                 catalogue=catalogue, histories=histories, usage=usage, wakeup=wakeup, clock=clock, journal=log
             ),
@@ -164,6 +165,7 @@ def _catalog(
     catalogue: PostgresCatalogue,
     changes: _Changes,
     usability: AuthzUsability,
+    trust: CachedTrustScores,
     runners: PostgresAnnouncements,
     clock: Clock,
     log: Log,
@@ -176,6 +178,7 @@ def _catalog(
         schemas=JsonSchemaChecker(),
         usability=usability,
         runners=runners,
+        trust=trust,
         wakeup=changes.wakeup,
         clock=clock,
         journal=log,

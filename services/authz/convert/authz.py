@@ -69,6 +69,9 @@ def call_facts(call: pb.CallFacts) -> CallFacts:
         resources=_texts(call.resources),
         closed_world=call.closed_world,
         tool_trust=call.tool_trust,
+        tool_trust_age_hours=call.tool_trust_age_hours,
+        tool_stage=call.tool_stage or "submitted",
+        publisher_verified=call.publisher_verified,
         result_labels=_texts(call.result_labels),
         risk=tuple(call.risk.items()) if call.risk else (),
     )

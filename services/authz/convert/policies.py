@@ -118,6 +118,9 @@ def _call_message(request: DecisionRequest) -> authz_pb.CallFacts:
         invocation_id=call.invocation_id,
         closed_world=call.closed_world,
         tool_trust=call.tool_trust,
+        tool_trust_age_hours=call.tool_trust_age_hours,
+        tool_stage=call.tool_stage,
+        publisher_verified=call.publisher_verified,
         result_labels=call.result_labels,
         risk=dict(call.risk),
     )

@@ -160,6 +160,10 @@ class CallFacts(Struct, frozen=True):
     invocation_id: str = ""
     closed_world: bool = False
     tool_trust: int = 0
+    """The score of the tool in the registry, 0 to 100."""
+    tool_trust_age_hours: int = 0
+    tool_stage: str = "submitted"
+    publisher_verified: bool = False
     result_labels: tuple[str, ...] = ()
     """Labels of the results, as declared by the tool."""
     risk: tuple[tuple[str, int], ...] = ()

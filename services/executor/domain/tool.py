@@ -40,6 +40,19 @@ class TimeoutClass(StrEnum):
     ASYNC = "async"
 
 
+@dataclass(frozen=True, slots=True)
+class ToolTrust:
+    """The trust in a tool, as the registry last reported it."""
+
+    score: int = 0
+    """0 to 100; 0 until one was computed."""
+    computed_at: float | None = None
+    """In seconds since 1970."""
+    stage: str = "submitted"
+    """The contribution stage."""
+    publisher_verified: bool = False
+
+
 class Access(StrEnum):
     """The access level of a sandboxed run. Each level includes those before it."""
 
@@ -194,8 +207,7 @@ class Tool:
     impact_scope: int = 0
     closed_world: bool = False
     """True if it accesses only the resources that its arguments name."""
-    trust: int = 0
-    """The trust score, 0 to 100; 0 without attestations."""
+    trust: ToolTrust = ToolTrust()
     result_labels: tuple[str, ...] = ()
     resources: Callable[[Any], tuple[str, ...]] | None = None
     """Extracts the resources that arguments name; None if the schema declares none."""

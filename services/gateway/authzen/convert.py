@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -64,7 +65,7 @@ def _subject(subject: Mapping[str, Any]) -> pb.SubjectFacts:
 
 def _call_facts(evaluation: Evaluation, version: ToolVersion) -> pb.CallFacts:
     context = evaluation.context
-    facts = tool_attributes(version)
+    facts = tool_attributes(version, time.time())
     facts.session_id = context.get("session_id", "")
     facts.risk.update(context.get("risk", {}))
     if "arguments" in context:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 
 from toolmesh.registry.v1 import registry_service_pb2 as pb
-from toolmesh.registry.v1 import tool_pb2, tool_version_pb2
+from toolmesh.registry.v1 import tool_pb2, tool_trust_pb2, tool_version_pb2
+from toolmesh.registry.v1.trust_service_pb2 import ContributionStage
 
 from libs.common.call_context import Call
 from libs.common.json.jsonio import parse
@@ -14,15 +16,23 @@ from services.registry.convert.manifest import manifest_of, message_of
 from services.registry.convert.shared import state_of, timestamp
 from services.registry.domain.catalog.list_tool_versions import VersionPage
 from services.registry.domain.catalog.list_tools import ListedTool, Selection, ToolPage
-from services.registry.domain.catalog.watch_tools import Event, Heartbeat, VersionRemoved, VersionUpserted
+from services.registry.domain.catalog.watch_tools import (
+    Event,
+    Heartbeat,
+    TrustChanged,
+    VersionRemoved,
+    VersionUpserted,
+)
 from services.registry.domain.compatibility.check_compatibility import Compatibility
 from services.registry.domain.compatibility.differences import Difference
 from services.registry.domain.compatibility.negotiate_schema import Expectations, Negotiation
-from services.registry.domain.model import Actor, Deprecation, LifecycleState, Tool, ToolVersion
+from services.registry.domain.model import Actor, Deprecation, LifecycleState, Tool, ToolVersion, VersionHead
 from services.registry.domain.publishing.manifest import Manifest
 from services.registry.domain.publishing.register_tool import Registration
 from services.registry.domain.runners.announcement import RunnerSet
 from services.registry.domain.runners.need import need_of
+from services.registry.domain.trust.ports import TrustScores
+from services.registry.domain.trust.tool_trust import ToolTrust, is_known_publisher
 
 
 def actor_of(call: Call) -> Actor:
@@ -33,9 +43,9 @@ def selection_of(request: pb.ListToolsRequest) -> Selection:
     return Selection(request.namespace, tuple(request.tags), request.usable_only)
 
 
-def register_response(registration: Registration, runners: RunnerSet) -> pb.RegisterToolResponse:
+def register_response(registration: Registration, runners: RunnerSet, trust: TrustScores) -> pb.RegisterToolResponse:
     return pb.RegisterToolResponse(
-        version=tool_version(registration.version, runners),
+        version=tool_version(registration.version, trust, runners),
         created=registration.created,
         warnings=[pb.ScanFinding(path=w.path, rule=w.rule, message=w.message) for w in registration.warnings],
     )
@@ -79,13 +89,13 @@ def states_of(request: pb.ListToolVersionsRequest) -> frozenset[LifecycleState]:
     return frozenset(LifecycleState[name] for name in names)
 
 
-def versions_response(page: VersionPage) -> pb.ListToolVersionsResponse:
-    versions = [tool_version(version) for version in page.versions]
+def versions_response(page: VersionPage, trust: TrustScores) -> pb.ListToolVersionsResponse:
+    versions = [tool_version(version, trust) for version in page.versions]
     return pb.ListToolVersionsResponse(versions=versions, next_page_token=page.next_token)
 
 
-def list_response(page: ToolPage, runners: RunnerSet) -> pb.ListToolsResponse:
-    tools = [_listed_tool(item, runners) for item in page.tools]
+def list_response(page: ToolPage, runners: RunnerSet, trust: TrustScores) -> pb.ListToolsResponse:
+    tools = [_listed_tool(item, runners, trust) for item in page.tools]
     return pb.ListToolsResponse(tools=tools, next_page_token=page.next_token)
 
 
@@ -110,8 +120,10 @@ def response_expiry(versions: Iterable[ToolVersion | None]) -> float:
     return min((d.sunset_time.timestamp() for d in announced if d and d.sunset_time), default=math.inf)
 
 
-def tool_version(version: ToolVersion, runners: RunnerSet | None = None) -> tool_version_pb2.ToolVersion:
-    """Convert a version; `no_runner` is set only where the runners are given."""
+def tool_version(
+    version: ToolVersion, trust: TrustScores | None = None, runners: RunnerSet | None = None
+) -> tool_version_pb2.ToolVersion:
+    """Convert a version; `trust` and `no_runner` are set only where the scores and the runners are given."""
     head, standing = version.head, version.head.standing
     missing = runners.missing(need_of(version.manifest)) if runners is not None and version.manifest else None
     return tool_version_pb2.ToolVersion(
@@ -127,13 +139,34 @@ def tool_version(version: ToolVersion, runners: RunnerSet | None = None) -> tool
         registered_by=head.registered_by,
         aliases=tool_version_pb2.AliasSet(tool_ids=version.aliases) if version.aliases is not None else None,
         no_runner=missing.message if missing else "",
+        trust=_version_trust(head, trust) if trust is not None else None,
     )
 
 
-def watch_response(event: Event) -> pb.WatchToolsResponse:
+def _version_trust(head: VersionHead, trust: TrustScores) -> tool_trust_pb2.ToolTrust:
+    """Convert the trust in a tool. The registrar of a new version is known before the scores of its tool are."""
+    held = trust.trust_in(head.tool)
+    known = held.publisher_verified or is_known_publisher(head.registered_by, identity_verified=False)
+    return tool_trust(replace(held, publisher_verified=known))
+
+
+def tool_trust(trust: ToolTrust) -> tool_trust_pb2.ToolTrust:
+    return tool_trust_pb2.ToolTrust(
+        tool=trust.tool.resource,
+        score=trust.score,
+        compute_time=timestamp(trust.compute_time) if trust.compute_time else None,
+        stage=ContributionStage.Value(f"CONTRIBUTION_STAGE_{trust.stage.name}"),
+        publisher_verified=trust.publisher_verified,
+    )
+
+
+def watch_response(event: Event, trust: TrustScores) -> pb.WatchToolsResponse:
     token = event.at.token() if event.at else ""
     if isinstance(event, VersionUpserted):
-        return pb.WatchToolsResponse(upserted=tool_version(event.version), resume_token=token)
+        return pb.WatchToolsResponse(upserted=tool_version(event.version, trust), resume_token=token)
+    if isinstance(event, TrustChanged):
+        trusts = tool_trust_pb2.ToolTrusts(tools=[tool_trust(changed) for changed in event.trusts])
+        return pb.WatchToolsResponse(trusts=trusts, resume_token=token)
     if isinstance(event, VersionRemoved):
         return pb.WatchToolsResponse(removed=event.name, resume_token=token)
     if isinstance(event, Heartbeat):
@@ -146,8 +179,9 @@ def _difference(difference: Difference) -> pb.CompatibilityFinding:
     return pb.CompatibilityFinding(path=difference.path, rule=difference.rule, kind=kind, message=difference.message)
 
 
-def _listed_tool(item: ListedTool, runners: RunnerSet) -> pb.ListedTool:
-    return pb.ListedTool(tool=tool(item.tool), version=tool_version(item.version, runners) if item.version else None)
+def _listed_tool(item: ListedTool, runners: RunnerSet, trust: TrustScores) -> pb.ListedTool:
+    version = tool_version(item.version, trust, runners) if item.version else None
+    return pb.ListedTool(tool=tool(item.tool), version=version)
 
 
 def _deprecation(deprecation: Deprecation) -> tool_version_pb2.Deprecation:

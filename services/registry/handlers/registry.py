@@ -26,6 +26,7 @@ from services.registry.domain.ports import Catalogue, ChangeFeed, ChangeLog, Sch
 from services.registry.domain.publishing.register_tool import register_tool
 from services.registry.domain.publishing.scan.policy import DEFAULT_POLICY, ScanPolicy
 from services.registry.domain.runners.ports import Announcements
+from services.registry.domain.trust.ports import TrustScores
 from services.registry.handlers.response_cache import ResponseCache
 
 
@@ -42,13 +43,14 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
         schemas: SchemaChecker,
         usability: Usability,
         runners: Announcements,
+        trust: TrustScores,
         wakeup: Wakeup,
         clock: Clock,
         journal: Log,
         scan_policy: ScanPolicy = DEFAULT_POLICY,
     ) -> None:
         self._scan_policy = scan_policy
-        self._journal, self._runners = journal, runners
+        self._journal, self._runners, self._trust = journal, runners, trust
         self._catalogue, self._cache, self._log, self._feed = catalogue, cache, log, feed
         self._schemas, self._usability, self._wakeup, self._clock = schemas, usability, wakeup, clock
 
@@ -66,12 +68,12 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
         )
         head, created = registration.version.head, registration.created
         self._journal.info("registered", version=head.name, created=created, request_id=request.request_id)
-        return convert.register_response(registration, self._runners.current())
+        return convert.register_response(registration, self._runners.current(), self._trust)
 
     async def GetTool(self, request: pb.GetToolRequest, context: Any) -> pb.GetToolResponse:
         tool, versions = await get_tool(request.name, catalogue=self._catalogue)
         runners = self._runners.current()
-        shown = [convert.tool_version(version, runners) for version in versions]
+        shown = [convert.tool_version(version, self._trust, runners) for version in versions]
         return pb.GetToolResponse(tool=convert.tool(tool), versions=shown)
 
     async def ListTools(self, request: pb.ListToolsRequest, context: Any) -> Any:
@@ -79,12 +81,12 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
             if serving().identity is None:
                 raise caller_required()
             usable = await only_usable(await self._page(request), self._usability)
-            return convert.list_response(usable, self._runners.current())
+            return convert.list_response(usable, self._runners.current(), self._trust)
         return await self._cache.get_or_create("ListTools", request, lambda: self._create_list(request))
 
     async def _create_list(self, request: pb.ListToolsRequest) -> tuple[pb.ListToolsResponse, float]:
         page = await self._page(request)
-        response = convert.list_response(page, self._runners.current())
+        response = convert.list_response(page, self._runners.current(), self._trust)
         return response, convert.response_expiry(listed.version for listed in page.tools)
 
     async def _page(self, request: pb.ListToolsRequest) -> ToolPage:
@@ -103,14 +105,14 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
         version = await resolve_tool(
             request.tool, request.version_constraint, catalogue=self._catalogue, clock=self._clock
         )
-        shown = convert.tool_version(version, self._runners.current())
+        shown = convert.tool_version(version, self._trust, self._runners.current())
         return pb.ResolveToolResponse(version=shown), convert.response_expiry([version])
 
     async def ListToolVersions(self, request: pb.ListToolVersionsRequest, context: Any) -> pb.ListToolVersionsResponse:
         page = await list_tool_versions(
             request.tool, convert.states_of(request), request.page_size, request.page_token, catalogue=self._catalogue
         )
-        return convert.versions_response(page)
+        return convert.versions_response(page, self._trust)
 
     async def CheckCompatibility(
         self, request: pb.CheckCompatibilityRequest, context: Any
@@ -132,6 +134,7 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
         return convert.negotiation_response(negotiation)
 
     async def WatchTools(self, request: pb.WatchToolsRequest, context: Any) -> AsyncIterator[pb.WatchToolsResponse]:
-        async with aclosing(watch_tools(request.resume_token, log=self._log, feed=self._feed)) as events:
+        watch = watch_tools(request.resume_token, log=self._log, feed=self._feed, trust=self._trust)
+        async with aclosing(watch) as events:
             async for event in events:
-                yield convert.watch_response(event)
+                yield convert.watch_response(event, self._trust)

@@ -16,7 +16,9 @@ class WatchClient:
     versions: dict[str, Any] = field(default_factory=dict)
     token: str = ""
     kinds: list[str] = field(default_factory=list)
-    """The kind of every event of the current watch, including heartbeats."""
+    """The kind of every event of the current watch, including heartbeats, but for trust."""
+    trusts: dict[str, Any] = field(default_factory=dict)
+    """The trust in each tool that was reported by itself."""
     applied: list[str] = field(default_factory=list)
     """The names of all versions from changes, not from snapshots."""
     aliases: dict[str, list[str]] = field(default_factory=dict)
@@ -37,12 +39,17 @@ class WatchClient:
         """Apply one event."""
         kind = step.WhichOneof("event")
         assert kind is not None
-        self.kinds.append(kind)
         self.token = step.resume_token
+        if kind == "trusts":
+            self.trusts |= {trust.tool: trust for trust in step.trusts.tools}
+            return
+        self.kinds.append(kind)
         if kind == "upserted":
-            # Only watches carry aliases, so they are kept separately; the rest equals other responses.
+            # Only watches carry aliases, and trust changes with time, so both are kept separately; the rest equals
+            # other responses.
             self.aliases[step.upserted.name] = list(step.upserted.aliases.tool_ids)
             step.upserted.ClearField("aliases")
+            step.upserted.ClearField("trust")
             self.versions[step.upserted.name] = step.upserted
             self._mentioned.add(step.upserted.name)
             if step.resume_token:

@@ -468,6 +468,9 @@ class CallFacts(_message.Message):
     TOOL_TRUST_FIELD_NUMBER: _builtins.int
     RESULT_LABELS_FIELD_NUMBER: _builtins.int
     RISK_FIELD_NUMBER: _builtins.int
+    TOOL_TRUST_AGE_HOURS_FIELD_NUMBER: _builtins.int
+    TOOL_STAGE_FIELD_NUMBER: _builtins.int
+    PUBLISHER_VERIFIED_FIELD_NUMBER: _builtins.int
     tool_version: _builtins.str
     """The tool version, as a resource name `tools/{namespace}.{tool_id}/versions/{version}`."""
     tool_digest: _builtins.str
@@ -493,7 +496,13 @@ class CallFacts(_message.Message):
     closed_world: _builtins.bool
     """True if the tool reaches nothing but the resources that it declares."""
     tool_trust: _builtins.int
-    """How far the tool is trusted, 0 to 100."""
+    """How far the tool is trusted, 0 to 100: its score in the registry."""
+    tool_trust_age_hours: _builtins.int
+    """How many whole hours ago that score was computed."""
+    tool_stage: _builtins.str
+    """Where the tool stands in its contribution: submitted, sandbox, beta, ga or verified; empty means submitted."""
+    publisher_verified: _builtins.bool
+    """True if the publisher of the tool is known to the registry."""
     @_builtins.property
     def required_scopes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Scopes that the tool requires of the caller."""
@@ -538,10 +547,13 @@ class CallFacts(_message.Message):
         tool_trust: _builtins.int = ...,
         result_labels: _abc.Iterable[_builtins.str] | None = ...,
         risk: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        tool_trust_age_hours: _builtins.int = ...,
+        tool_stage: _builtins.str = ...,
+        publisher_verified: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["approval_always", b"approval_always", "arguments", b"arguments", "arguments_digest", b"arguments_digest", "closed_world", b"closed_world", "impact_scope", b"impact_scope", "invocation_id", b"invocation_id", "mutation_class", b"mutation_class", "required_permissions", b"required_permissions", "required_scopes", b"required_scopes", "resources", b"resources", "result_labels", b"result_labels", "risk", b"risk", "session_id", b"session_id", "tags", b"tags", "tool_digest", b"tool_digest", "tool_trust", b"tool_trust", "tool_version", b"tool_version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["approval_always", b"approval_always", "arguments", b"arguments", "arguments_digest", b"arguments_digest", "closed_world", b"closed_world", "impact_scope", b"impact_scope", "invocation_id", b"invocation_id", "mutation_class", b"mutation_class", "publisher_verified", b"publisher_verified", "required_permissions", b"required_permissions", "required_scopes", b"required_scopes", "resources", b"resources", "result_labels", b"result_labels", "risk", b"risk", "session_id", b"session_id", "tags", b"tags", "tool_digest", b"tool_digest", "tool_stage", b"tool_stage", "tool_trust", b"tool_trust", "tool_trust_age_hours", b"tool_trust_age_hours", "tool_version", b"tool_version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

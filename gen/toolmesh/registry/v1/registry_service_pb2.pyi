@@ -10,6 +10,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from toolmesh.registry.v1 import tool_manifest_pb2 as _tool_manifest_pb2
 from toolmesh.registry.v1 import tool_pb2 as _tool_pb2
+from toolmesh.registry.v1 import tool_trust_pb2 as _tool_trust_pb2
 from toolmesh.registry.v1 import tool_version_pb2 as _tool_version_pb2
 import builtins as _builtins
 import sys
@@ -699,6 +700,7 @@ class WatchToolsResponse(_message.Message):
     REMOVED_FIELD_NUMBER: _builtins.int
     SNAPSHOT_COMPLETE_FIELD_NUMBER: _builtins.int
     HEARTBEAT_FIELD_NUMBER: _builtins.int
+    TRUSTS_FIELD_NUMBER: _builtins.int
     RESUME_TOKEN_FIELD_NUMBER: _builtins.int
     removed: _builtins.str
     """The resource name of a version that is gone."""
@@ -716,6 +718,10 @@ class WatchToolsResponse(_message.Message):
     def heartbeat(self) -> Global___Heartbeat:
         """Nothing happened, and the watch is alive."""
 
+    @_builtins.property
+    def trusts(self) -> _tool_trust_pb2.ToolTrusts:
+        """The trust in these tools is new or changed; apply it to every version. A watch that resumes begins with the trust in all tools."""
+
     def __init__(
         self,
         *,
@@ -723,13 +729,14 @@ class WatchToolsResponse(_message.Message):
         removed: _builtins.str = ...,
         snapshot_complete: Global___SnapshotComplete | None = ...,
         heartbeat: Global___Heartbeat | None = ...,
+        trusts: _tool_trust_pb2.ToolTrusts | None = ...,
         resume_token: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "heartbeat", b"heartbeat", "removed", b"removed", "snapshot_complete", b"snapshot_complete", "upserted", b"upserted"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "heartbeat", b"heartbeat", "removed", b"removed", "snapshot_complete", b"snapshot_complete", "trusts", b"trusts", "upserted", b"upserted"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "heartbeat", b"heartbeat", "removed", b"removed", "resume_token", b"resume_token", "snapshot_complete", b"snapshot_complete", "upserted", b"upserted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "heartbeat", b"heartbeat", "removed", b"removed", "resume_token", b"resume_token", "snapshot_complete", b"snapshot_complete", "trusts", b"trusts", "upserted", b"upserted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["upserted", "removed", "snapshot_complete", "heartbeat"]  # noqa: Y015
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["upserted", "removed", "snapshot_complete", "heartbeat", "trusts"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 

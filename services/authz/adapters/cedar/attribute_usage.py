@@ -37,6 +37,9 @@ _REQUEST_FIELDS: Mapping[str, tuple[str, ...]] = {
     "resource.impact_scope": ("call.impact_scope",),
     "resource.approval_always": ("call.approval_always",),
     "resource.trust": ("call.tool_trust",),
+    "resource.trust_age_hours": ("call.tool_trust_age_hours",),
+    "resource.stage": ("call.tool_stage",),
+    "resource.publisher_verified": ("call.publisher_verified",),
     "resource.closed_world": ("call.closed_world",),
     "resource.result_labels": ("call.result_labels",),
     # The only part of the context that does not change from call to call.

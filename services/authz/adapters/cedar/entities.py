@@ -36,6 +36,9 @@ _RESOURCE: dict[str, Callable[[CallFacts], Any]] = {
     "impact_scope": lambda call: call.impact_scope,
     "approval_always": lambda call: call.approval_always,
     "trust": lambda call: call.tool_trust,
+    "trust_age_hours": lambda call: call.tool_trust_age_hours,
+    "stage": lambda call: call.tool_stage,
+    "publisher_verified": lambda call: call.publisher_verified,
     "closed_world": lambda call: call.closed_world,
     "result_labels": lambda call: list(call.result_labels),
 }

@@ -15,6 +15,7 @@ from toolmesh.authz.v1 import authz_service_pb2_grpc as rpc
 from toolmesh.authz.v1 import decision_pb2 as dpb
 from toolmesh.common.v1 import error_reason_pb2 as epb
 
+from libs.authz_client.tool_attributes import trust_age_hours
 from libs.common.errors import MeshError, Reason
 from libs.common.json.jsonio import dump
 from libs.common.rpc.status import from_rpc_error
@@ -24,7 +25,7 @@ from libs.common.runtime.single_flight import SingleFlight
 from services.executor.adapters.telemetry.metrics import decisions
 from services.executor.domain import errors
 from services.executor.domain.model import Caller, Decision, Obligation, Question, SpendingLimit, Verdict
-from services.executor.domain.tool import Tool
+from services.executor.domain.tool import Tool, ToolTrust
 
 CACHE_SIZE = 10_000
 # For calls without a deadline; otherwise the call's remaining time applies.
@@ -42,7 +43,7 @@ _RELOAD_SECONDS, _RELOAD_PAUSE = 1.5, 0.05
 # Label lookup is the expensive part of a counter, so it is done once.
 _CACHED_DECISIONS, _REQUESTED_DECISIONS = decisions.labels("remembered"), decisions.labels("asked")
 
-CacheKey = tuple[str, str, str, str, str]
+CacheKey = tuple[str, str, str, str, str, ToolTrust]
 
 
 class PolicySetStatus(Protocol):
@@ -84,7 +85,7 @@ class PolicyAuthorizer:
             self._version = version
             self._cache.clear()
         # Everything that a cacheable decision may depend on.
-        key = (version, caller.token_id, tool.name, tool.digest, caller.session_id)
+        key = (version, caller.token_id, tool.name, tool.digest, caller.session_id, tool.trust)
         cached = self._cache.get(key)
         if cached is not None and self._policies.believed():
             if cached.expires_at > self._clock.now().timestamp():
@@ -92,11 +93,11 @@ class PolicyAuthorizer:
                 return cached
             del self._cache[key]
         _REQUESTED_DECISIONS.inc()
-        return await self._request_current(key, _facts(tool, caller, question))
+        return await self._request_current(key, _facts(tool, caller, question, self._now()))
 
     async def refuse(self, tool: Tool, caller: Caller, question: Question, refusal: Decision) -> Decision:
         try:
-            request = pb.CheckRequest(call=_facts(tool, caller, question), refusal=_refusal(refusal))
+            request = pb.CheckRequest(call=_facts(tool, caller, question, self._now()), refusal=_refusal(refusal))
             response = await self._stub.Check(request, timeout=CHECK_SECONDS)
         except (grpc.aio.AioRpcError, MeshError):
             # The call stays refused, and its record says so.
@@ -105,6 +106,9 @@ class PolicyAuthorizer:
         return replace(
             refusal, name=response.decision.name, policy_set_version=version, made_for=question.invocation_id
         )
+
+    def _now(self) -> float:
+        return self._clock.now().timestamp()
 
     def outdated(self, decision: Decision) -> bool:
         return self._policies.outdated(decision.policy_set_version)
@@ -165,7 +169,7 @@ def _request_error(error: MeshError) -> MeshError:
     return MeshError(Reason.SERVICE_UNAVAILABLE, message="no decision could be made about the call", retry_after=1.0)
 
 
-def _facts(tool: Tool, caller: Caller, question: Question) -> pb.CallFacts:
+def _facts(tool: Tool, caller: Caller, question: Question, now: float) -> pb.CallFacts:
     """Build the attributes of a policy check.
 
     Arguments that are too large are left out, and policies that read them deny. The limit is higher if the token
@@ -188,7 +192,10 @@ def _facts(tool: Tool, caller: Caller, question: Question) -> pb.CallFacts:
         arguments=arguments if len(arguments) <= max_bytes else b"",
         resources=_checked_resources(question.resources),
         closed_world=tool.closed_world,
-        tool_trust=tool.trust,
+        tool_trust=tool.trust.score,
+        tool_trust_age_hours=trust_age_hours(tool.trust.computed_at, now),
+        tool_stage=tool.trust.stage,
+        publisher_verified=tool.trust.publisher_verified,
         result_labels=tool.result_labels,
         risk=dict(question.risk),
     )

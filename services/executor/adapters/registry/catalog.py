@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from libs.common.errors import MeshError
 from libs.common.runtime.bounded_cache import BoundedCache
@@ -11,7 +12,7 @@ from libs.common.semver import Constraint
 from libs.common.tool_names import ToolName
 from services.executor.adapters.registry.compile_tool import CatalogEntry
 from services.executor.domain import errors
-from services.executor.domain.tool import Tool, VersionIdentity
+from services.executor.domain.tool import Tool, ToolTrust, VersionIdentity
 
 # Bounded, because callers choose the references.
 _CACHE_SIZE = 10_000
@@ -63,6 +64,14 @@ class Catalog:
         self._invalidate()
         if former is not None and entry.state in _WITHDRAWN and former.state not in _WITHDRAWN:
             self._notify_withdrawn(entry, entry.state.lower())
+
+    def set_trust(self, tool_name: ToolName, trust: ToolTrust) -> None:
+        """Set the trust in a tool, for every version of it. An unknown tool is ignored: it comes with its trust."""
+        for entry in list(self._by_tool.get(tool_name, {}).values()):
+            if entry.tool is not None and entry.tool.trust != trust:
+                changed = replace(entry, tool=replace(entry.tool, trust=trust))
+                self._entries[entry.name] = self._by_tool[tool_name][entry.name] = changed
+                self._resolved.clear()
 
     def remove(self, name: str) -> None:
         """Remove a version."""

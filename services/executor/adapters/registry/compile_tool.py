@@ -7,9 +7,10 @@ from datetime import UTC
 
 from google.protobuf.duration_pb2 import Duration
 from toolmesh.registry.v1 import tool_manifest_pb2 as mpb
+from toolmesh.registry.v1 import tool_trust_pb2 as tpb
 from toolmesh.registry.v1 import tool_version_pb2 as vpb
 
-from libs.authz_client.tool_attributes import trust_in
+from libs.authz_client.tool_attributes import computed_at, stage_name
 from libs.common.errors import MeshError
 from libs.common.semver import Version
 from libs.common.tool_names import ToolName, split_version_name
@@ -29,7 +30,7 @@ from services.executor.adapters.registry.manifest_profiles import (
     rendering_of,
 )
 from services.executor.domain.deadlines import CLASS_SECONDS
-from services.executor.domain.tool import Deprecation, Effect, Mutation, TimeoutClass, Tool, UncertainOutcome
+from services.executor.domain.tool import Deprecation, Effect, Mutation, TimeoutClass, Tool, ToolTrust, UncertainOutcome
 
 # The part of a 4 MiB message that a result may use.
 MAX_RESULT_BYTES = 3 * 1024 * 1024
@@ -59,7 +60,8 @@ def compile_version(version: vpb.ToolVersion, former: CatalogEntry | None = None
     tool_name, number = split_version_name(version.name)
     deprecation = _deprecation(version)
     if former is not None and former.digest == version.digest:
-        tool = former.tool and replace(former.tool, deprecation=deprecation, deferred=_deferred(version))
+        trust, deferred = trust_of(version.trust), _deferred(version)
+        tool = former.tool and replace(former.tool, deprecation=deprecation, deferred=deferred, trust=trust)
     else:
         tool = _try_compile(version, tool_name, number, deprecation)
     sunset = deprecation.sunset_time if deprecation else None
@@ -75,6 +77,11 @@ def compile_version(version: vpb.ToolVersion, former: CatalogEntry | None = None
         aliases=_aliases(version),
         tool=tool,
     )
+
+
+def trust_of(trust: tpb.ToolTrust) -> ToolTrust:
+    """Convert the trust in a tool."""
+    return ToolTrust(trust.score, computed_at(trust), stage_name(trust), trust.publisher_verified)
 
 
 def _try_compile(version: vpb.ToolVersion, name: ToolName, number: str, deprecation: Deprecation | None) -> Tool | None:
@@ -114,7 +121,7 @@ def _compile(version: vpb.ToolVersion, name: ToolName, number: str, deprecation:
         approval_always=manifest.permission.approval == mpb.APPROVAL_REQUIREMENT_ALWAYS,
         impact_scope=manifest.permission.impact_scope,
         closed_world=manifest.interface.safety.closed_world,
-        trust=trust_in(manifest),
+        trust=trust_of(version.trust),
         result_labels=tuple(manifest.permission.result_labels),
         resources=resources_of(manifest.input.schema),
         side_effects=tuple(_side_effect(effect) for effect in manifest.side_effects),

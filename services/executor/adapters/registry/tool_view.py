@@ -15,8 +15,9 @@ from libs.common.errors import MeshError
 from libs.common.runtime.backoff import Backoff
 from libs.common.runtime.clock import Clock
 from libs.common.telemetry.log import Log
+from libs.common.tool_names import ToolName
 from services.executor.adapters.registry.catalog import Catalog
-from services.executor.adapters.registry.compile_tool import compile_version
+from services.executor.adapters.registry.compile_tool import compile_version, trust_of
 from services.executor.domain import errors
 from services.executor.domain.tool import Tool
 
@@ -109,6 +110,9 @@ class RegistryToolView:
             self._catalog.retain(in_snapshot)
             self._complete.set()
             self._log.info("registry snapshot complete", versions=len(self._catalog))
+        elif kind == "trusts":
+            for trust in event.trusts.tools:
+                self._catalog.set_trust(ToolName.parse(trust.tool), trust_of(trust))
         if event.resume_token:
             # Messages inside a snapshot have no token: the rest of the view may still be outdated then.
             self._token, self._last_message = event.resume_token, self._clock.monotonic()

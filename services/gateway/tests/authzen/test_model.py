@@ -11,7 +11,6 @@ import orjson
 import pytest
 from toolmesh.authz.v1 import authz_service_pb2 as pb
 from toolmesh.authz.v1 import decision_pb2 as dpb
-from toolmesh.registry.v1 import tool_manifest_pb2 as mpb
 from toolmesh.registry.v1.tool_version_pb2 import ToolVersion
 
 from libs.common.auth.origins import parse_origins
@@ -79,18 +78,13 @@ async def test_an_evaluation_of_another_subject_uses_what_is_known_of_it(mesh: M
     assert (told.tenant, told.trust_level, [*told.groups], [*told.scopes]) == ("t1", 70, ["g"], ["s"])
 
 
-@pytest.mark.parametrize(
-    ("runner", "trust"), [(mpb.RUNNER_KIND_BUILTIN, 100), (mpb.RUNNER_KIND_PYTHON, 0), (mpb.RUNNER_KIND_UNSPECIFIED, 0)]
-)
-async def test_policy_gets_the_tool_attributes_that_the_executor_sends(
-    runner: mpb.RunnerKind.ValueType, trust: int
-) -> None:
+async def test_policy_gets_the_tool_attributes_that_the_executor_sends() -> None:
     version = ToolVersion(name="tools/core.echo/versions/1.0.0")
-    version.manifest.execution.runner = runner
+    version.trust.score = 64
     body = an_evaluation()
     evaluation = Evaluation(body["subject"], body["action"], body["resource"], {})
     call = check_request(evaluation, version, frozenset({ALICE})).call
-    assert (call.tool_trust, call.arguments, call.arguments_digest) == (trust, b"", "")
+    assert (call.tool_trust, call.arguments, call.arguments_digest) == (64, b"", "")
 
 
 async def test_risk_facts_are_passed_on(mesh: Mesh) -> None:

@@ -104,7 +104,7 @@ class ToolDirectory:
             try:
                 applied = 0
                 self._mentioned.clear()
-                async with aclosing(watch_tools(token, log=self._log, feed=self._feed)) as events:
+                async with aclosing(watch_tools(token, log=self._log, feed=self._feed, trust=self._trust)) as events:
                     async for event in events:
                         await self._apply(event)
                         token = event.at.token() if event.at else token

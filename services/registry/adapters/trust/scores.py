@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import select
@@ -13,27 +13,60 @@ from libs.common.runtime.tasks import PeriodicTask
 from libs.common.sql.engine import separately
 from libs.common.telemetry.log import Log
 from libs.common.tool_names import ToolName
-from services.registry.adapters.trust.tables import trust_scores
+from services.registry.adapters.postgres.tables import namespaces
+from services.registry.adapters.trust.tables import tool_stages, trust_scores, verifications
+from services.registry.domain.trust.facts import VerificationKind
 from services.registry.domain.trust.score import UNPROVEN
+from services.registry.domain.trust.stages import Stage
+from services.registry.domain.trust.tool_trust import ToolTrust, is_known_publisher, percent
 
 REFRESH_SECONDS = 5.0
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 # Replicas use their own clocks, so scores may arrive with an earlier time than the newest one seen.
 _OVERLAP = timedelta(minutes=1)
+# The oldest first, so that the newest one of a namespace is read last.
+_IDENTITY_VERIFICATIONS = (
+    select(verifications.c.tool, verifications.c.passed)
+    .where(verifications.c.kind == VerificationKind.PROVIDER_IDENTITY.value)
+    .order_by(verifications.c.time, verifications.c.fact_id)
+)
 
 
 class CachedTrustScores:
     """Answers from memory. While the database is down, the last scores stay."""
 
-    def __init__(self, engine: AsyncEngine, log: Log, *, interval: float = REFRESH_SECONDS) -> None:
-        self._engine, self._log = engine, log
+    def __init__(
+        self,
+        engine: AsyncEngine,
+        log: Log,
+        *,
+        on_change: Callable[[], None] = lambda: None,
+        interval: float = REFRESH_SECONDS,
+    ) -> None:
+        self._engine, self._log, self._on_change = engine, log, on_change
         self._refresher = PeriodicTask("trust-scores", self._refresh_or_warn, log, interval=interval)
         self._scores: dict[ToolName, float] = {}
+        self._times: dict[ToolName, datetime] = {}
+        self._stages: dict[ToolName, Stage] = {}
+        self._known_publishers: frozenset[str] = frozenset()
+        self._trusts: dict[ToolName, tuple[int, ToolTrust]] = {}
+        self._revision = 0
         self._seen = _BEGINNING
 
     def scores_of(self, tools: Iterable[ToolName]) -> Mapping[ToolName, float]:
         """Return the score of each tool, or that of an unproven tool."""
         return {tool: self._scores.get(tool, UNPROVEN) for tool in tools}
+
+    def trust_in(self, tool: ToolName) -> ToolTrust:
+        """Return the trust in a tool, or that in an unknown one."""
+        held = self._trusts.get(tool)
+        return held[1] if held else self._compose(tool)
+
+    def changed_since(self, revision: int) -> tuple[int, Sequence[ToolTrust]]:
+        """Return the current revision, and the trust that changed since another one."""
+        if revision == self._revision:
+            return revision, ()
+        return self._revision, [trust for at, trust in self._trusts.values() if at > revision]
 
     async def start(self) -> None:
         """Read all scores, then refresh them in the background."""
@@ -45,13 +78,43 @@ class CachedTrustScores:
         await self._refresher.stop()
 
     async def refresh(self) -> None:
-        """Read the scores that changed since the last refresh, with an overlap."""
+        """Read the scores that changed since the last refresh, with an overlap; stages and publishers are few."""
         query = select(trust_scores.c.tool, trust_scores.c.score, trust_scores.c.compute_time)
         async with separately(self._engine) as connection:
             rows = (await connection.execute(query.where(trust_scores.c.compute_time >= self._seen - _OVERLAP))).all()
+            stages = (await connection.execute(select(tool_stages.c.tool, tool_stages.c.stage))).all()
+            owners = (await connection.execute(select(namespaces.c.namespace, namespaces.c.owner))).all()
+            verified = (await connection.execute(_IDENTITY_VERIFICATIONS)).all()
         for row in rows:
-            self._scores[ToolName.parse(row.tool)] = row.score
+            tool = ToolName.parse(row.tool)
+            self._scores[tool], self._times[tool] = row.score, row.compute_time
             self._seen = max(self._seen, row.compute_time)
+        self._stages = {ToolName.parse(row.tool): Stage(row.stage) for row in stages}
+        # The newest verification of any tool of a namespace stands for its publisher.
+        identified = {ToolName.parse(row.tool).namespace: row.passed for row in verified}
+        self._known_publishers = frozenset(
+            row.namespace for row in owners if is_known_publisher(row.owner, identified.get(row.namespace, False))
+        )
+        self._note_changes()
+
+    def _note_changes(self) -> None:
+        revision, changed = self._revision + 1, False
+        for tool in self._scores.keys() | self._stages.keys():
+            trust, held = self._compose(tool), self._trusts.get(tool)
+            if held is None or held[1] != trust:
+                self._trusts[tool], changed = (revision, trust), True
+        if changed:
+            self._revision = revision
+            self._on_change()
+
+    def _compose(self, tool: ToolName) -> ToolTrust:
+        return ToolTrust(
+            tool,
+            percent(self._scores.get(tool, 0.0)),
+            self._times.get(tool),
+            self._stages.get(tool, Stage.SUBMITTED),
+            tool.namespace in self._known_publishers,
+        )
 
     async def _refresh_or_warn(self) -> None:
         try:

@@ -7,15 +7,18 @@ every version is reported in the order of its changes and none is missed.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
 from services.registry.domain.catalog.changes import Change, Position
 from services.registry.domain.errors import watch_fell_behind
 from services.registry.domain.model import ToolVersion
 from services.registry.domain.ports import ChangeFeed, ChangeLog
+from services.registry.domain.trust.ports import TrustScores
+from services.registry.domain.trust.tool_trust import ToolTrust
 
 PAGE = 100
+TRUST_PAGE = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +52,33 @@ class Heartbeat:
     at: Position
 
 
-Event = VersionUpserted | VersionRemoved | SnapshotComplete | Heartbeat
+@dataclass(frozen=True, slots=True)
+class TrustChanged:
+    """The trust in tools is new or changed."""
+
+    trusts: Sequence[ToolTrust]
+    at: Position
 
 
-async def watch_tools(resume_token: str, *, log: ChangeLog, feed: ChangeFeed) -> AsyncGenerator[Event, None]:
+Event = VersionUpserted | VersionRemoved | SnapshotComplete | Heartbeat | TrustChanged
+
+
+async def watch_tools(
+    resume_token: str, *, log: ChangeLog, feed: ChangeFeed, trust: TrustScores
+) -> AsyncGenerator[Event, None]:
     """Yield events indefinitely. A token outside the range of the log starts a snapshot. A watcher that falls behind
-    the range of the log is disconnected, because clients expect a snapshot only at the start of a watch."""
+    the range of the log is disconnected, because clients expect a snapshot only at the start of a watch. The trust in
+    tools has no log: a watch begins with all of it."""
+    revision = 0
     position = Position.of_token(resume_token)
     if position is None or not (await log.horizon()).reaches(position):
         async for event in _snapshot(log):
             yield event
             position = event.at
     while position is not None:
+        revision, changed = trust.changed_since(revision)
+        for start in range(0, len(changed), TRUST_PAGE):
+            yield TrustChanged(changed[start : start + TRUST_PAGE], position)
         changes = await feed.changes_after(position)
         for change in changes:
             position = Position(position.epoch, change.sequence)

@@ -11,6 +11,7 @@ from services.registry.domain.model import VersionHead
 from services.registry.domain.trust.facts import Fact, Facts, Rating, Ratings
 from services.registry.domain.trust.score import Score
 from services.registry.domain.trust.stages import Stage, StageChange
+from services.registry.domain.trust.tool_trust import ToolTrust
 
 
 class TrustScores(Protocol):
@@ -18,6 +19,15 @@ class TrustScores(Protocol):
 
     def scores_of(self, tools: Iterable[ToolName]) -> Mapping[ToolName, float]:
         """Return the score, 0 to 1, of each tool; that of an unproven tool without one. Does not block."""
+        ...
+
+    def trust_in(self, tool: ToolName) -> ToolTrust:
+        """Return the trust in a tool; that of an unknown one without a score. Does not block."""
+        ...
+
+    def changed_since(self, revision: int) -> tuple[int, Sequence[ToolTrust]]:
+        """Return the current revision, and the trust in the tools where it changed since another one. Does not
+        block."""
         ...
 
 

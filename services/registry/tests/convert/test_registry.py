@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from toolmesh.registry.v1 import tool_version_pb2
+from toolmesh.registry.v1.trust_service_pb2 import CONTRIBUTION_STAGE_BETA
 
 from libs.common.auth.identity import Identity
 from libs.common.call_context import Call
+from libs.common.tool_names import ToolName
 from libs.common.trace_context import continue_trace
 from services.registry.convert import registry as convert
 from services.registry.convert.manifest import manifest_of
@@ -17,10 +22,13 @@ from services.registry.domain.catalog.watch_tools import (
     Event,
     Heartbeat,
     SnapshotComplete,
+    TrustChanged,
     VersionRemoved,
     VersionUpserted,
 )
 from services.registry.domain.model import Deprecation, LifecycleState, Standing, ToolVersion, VersionHead
+from services.registry.domain.trust.stages import Stage
+from services.registry.domain.trust.tool_trust import ToolTrust
 from services.registry.tests.manifests import reader
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
@@ -31,6 +39,39 @@ def version(state: LifecycleState = LifecycleState.AVAILABLE, deprecation: Depre
     standing = Standing(state, NOW, 255, "because", deprecation)
     head = VersionHead(manifest.name, manifest.version, manifest.digest, 1, NOW, "operator", standing)
     return ToolVersion(head, manifest)
+
+
+class Trusts:
+    """Trusts every tool alike."""
+
+    def __init__(self, **trust: Any) -> None:
+        self._trust = trust
+
+    def scores_of(self, tools: Iterable[ToolName]) -> Mapping[ToolName, float]:
+        return dict.fromkeys(tools, 0.5)
+
+    def trust_in(self, tool: ToolName) -> ToolTrust:
+        return ToolTrust(tool, **self._trust)
+
+    def changed_since(self, revision: int) -> tuple[int, Sequence[ToolTrust]]:
+        return revision, ()
+
+
+def test_a_version_has_the_trust_in_its_tool() -> None:
+    trusts = Trusts(score=61, compute_time=NOW, stage=Stage.BETA)
+    trust = convert.tool_version(version(), trusts).trust
+    assert (trust.tool, trust.score) == ("tools/acme.find_order", 61)
+    assert (trust.compute_time.ToDatetime(UTC), trust.stage) == (NOW, CONTRIBUTION_STAGE_BETA)
+
+
+@pytest.mark.parametrize(
+    ("registrar", "verified", "known"),
+    [("operator", False, True), ("did:web:acme.example", False, False), ("did:web:acme.example", True, True)],
+)
+def test_the_registrar_of_a_version_may_make_its_publisher_known(registrar: str, verified: bool, known: bool) -> None:
+    made = version()
+    made = replace(made, head=replace(made.head, registered_by=registrar))
+    assert convert.tool_version(made, Trusts(publisher_verified=verified)).trust.publisher_verified is known
 
 
 @pytest.mark.parametrize("state", list(LifecycleState))
@@ -66,13 +107,14 @@ def test_the_subject_of_the_token_is_the_actor() -> None:
         (VersionRemoved("tools/acme.a/versions/1.0.0", Position("e", 1)), "removed"),
         (SnapshotComplete(Position("e", 1)), "snapshot_complete"),
         (Heartbeat(Position("e", 1)), "heartbeat"),
+        (TrustChanged([ToolTrust(version().head.tool)], Position("e", 1)), "trusts"),
     ],
 )
 def test_every_event_has_its_kind_and_its_token(event: Event, kind: str) -> None:
-    step = convert.watch_response(event)
+    step = convert.watch_response(event, Trusts())
     assert step.WhichOneof("event") == kind
     assert Position.of_token(step.resume_token) == Position("e", 1)
 
 
 def test_inside_a_snapshot_there_is_no_token() -> None:
-    assert convert.watch_response(VersionUpserted(version(), None)).resume_token == ""
+    assert convert.watch_response(VersionUpserted(version(), None), Trusts()).resume_token == ""

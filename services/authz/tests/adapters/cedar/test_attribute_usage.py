@@ -86,6 +86,9 @@ OTHERS: list[tuple[str, dict[str, Any]]] = [
     ("resource.impact_scope", {"impact_scope": 3}),
     ("resource.approval_always", {"approval_always": True}),
     ("resource.trust", {"tool_trust": 3}),
+    ("resource.trust_age_hours", {"tool_trust_age_hours": 3}),
+    ("resource.stage", {"tool_stage": "beta"}),
+    ("resource.publisher_verified", {"publisher_verified": True}),
     ("resource.closed_world", {"closed_world": True}),
     ("resource.result_labels", {"result_labels": ("l",)}),
 ]

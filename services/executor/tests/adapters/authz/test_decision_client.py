@@ -23,7 +23,7 @@ from libs.common.testing.clock import ManualClock
 from libs.common.trace_context import continue_trace
 from services.executor.adapters.authz.decision_client import MAX_ARGUMENTS, PolicyAuthorizer
 from services.executor.domain.model import Decision, Question, SpendingLimit, Verdict
-from services.executor.domain.tool import Tool
+from services.executor.domain.tool import Tool, ToolTrust
 from services.executor.tests.peers import AuthzPeer
 from services.executor.tests.samples import a_caller, a_tool
 
@@ -61,7 +61,7 @@ async def test_a_check_carries_all_attributes_of_the_call(asking: Asking, authz:
         approval_always=True,
         impact_scope=3,
         closed_world=True,
-        trust=70,
+        trust=ToolTrust(70, asking.clock.now().timestamp() - 7300, "beta", publisher_verified=True),
         result_labels=("secret",),
         resources=lambda arguments: (f"word:{arguments['text']}",),
     )
@@ -74,7 +74,15 @@ async def test_a_check_carries_all_attributes_of_the_call(asking: Asking, authz:
     assert (list(facts.tags), facts.approval_always, facts.impact_scope) == (["t"], True, 3)
     assert (facts.arguments_digest, facts.session_id, facts.invocation_id) == ("sha256:a", "session-1", "invocation-1")
     assert (facts.arguments, list(facts.resources)) == (b'{"text":"hello"}', ["word:hello"])
-    assert (facts.closed_world, facts.tool_trust, list(facts.result_labels)) == (True, 70, ["secret"])
+    assert (facts.closed_world, list(facts.result_labels)) == (True, ["secret"])
+    assert (facts.tool_trust, facts.tool_trust_age_hours) == (70, 2)
+    assert (facts.tool_stage, facts.publisher_verified) == ("beta", True)
+
+
+async def test_a_cached_decision_ends_with_the_trust_that_it_rests_on(asking: Asking, authz: AuthzPeer) -> None:
+    for score in (70, 70, 40):
+        await asking.ask(a_tool(trust=ToolTrust(score)))
+    assert [facts.tool_trust for facts in authz.asked] == [70, 40]
 
 
 async def test_a_check_carries_the_risk_from_hooks(asking: Asking, authz: AuthzPeer) -> None:

@@ -11,8 +11,10 @@ from toolmesh.registry.v1 import tool_version_pb2 as vpb
 
 from libs.common.errors import MeshError, Reason
 from libs.common.testing.clock import ManualClock
+from libs.common.tool_names import ToolName
 from services.executor.adapters.registry.catalog import Catalog
 from services.executor.adapters.registry.compile_tool import compile_version
+from services.executor.domain.tool import ToolTrust
 from services.executor.tests.peers import registered
 from services.executor.tests.samples import a_manifest
 
@@ -170,3 +172,13 @@ def test_withdrawal_is_notified_once_and_other_changes_are_not() -> None:
     assert withdrawn == [("tools/core.say/versions/1.0.0", "quarantined")]
     catalog.remove("tools/core.say/versions/1.1.0")
     assert withdrawn[1:] == [("tools/core.say/versions/1.1.0", "removed")]
+
+
+def test_the_trust_in_a_tool_holds_for_every_version_at_once() -> None:
+    catalog = catalog_of(("1.0.0", "AVAILABLE"), ("2.0.0", "AVAILABLE"))
+    assert catalog.resolve("say", "").trust == ToolTrust()
+    trusted = ToolTrust(80, 1e9, "ga", publisher_verified=True)
+    catalog.set_trust(ToolName("core", "say"), trusted)
+    catalog.set_trust(ToolName("core", "unknown"), trusted)
+    assert {catalog.resolve("say", number).trust for number in ("1.0.0", "2.0.0")} == {trusted}
+    assert len(catalog) == 2

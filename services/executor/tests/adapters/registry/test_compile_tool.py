@@ -13,7 +13,7 @@ from toolmesh.registry.v1 import tool_version_pb2 as vpb
 
 from libs.common.json.jsonio import dump
 from services.executor.adapters.registry.compile_tool import MAX_RESULT_BYTES, compile_version
-from services.executor.domain.tool import Deprecation, Mutation, TimeoutClass, Tool
+from services.executor.domain.tool import Deprecation, Mutation, TimeoutClass, Tool, ToolTrust
 from services.executor.tests.peers import registered
 from services.executor.tests.samples import OUTPUT, a_manifest
 
@@ -43,7 +43,8 @@ def test_a_tool_carries_the_fields_of_its_manifest() -> None:
     assert (tool.required_scopes, tool.required_permissions, tool.tags) == (("tools:call",), ("net:x",), ("t",))
     assert (tool.approval_always, tool.impact_scope) == (True, 3)
     assert tool.side_effects == ("create orders/*",)
-    assert (tool.closed_world, tool.trust, tool.result_labels, tool.resources) == (True, 100, ("secret",), None)
+    assert (tool.closed_world, tool.result_labels, tool.resources) == (True, ("secret",), None)
+    assert tool.trust == ToolTrust()
     assert tool.summarized
     assert tool.max_result_bytes == MAX_RESULT_BYTES
 

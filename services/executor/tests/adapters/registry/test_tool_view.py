@@ -6,11 +6,14 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from toolmesh.registry.v1.tool_trust_pb2 import ToolTrust as ToolTrustMessage
+from toolmesh.registry.v1.trust_service_pb2 import CONTRIBUTION_STAGE_BETA
 
 from libs.common.errors import MeshError, Reason
 from libs.common.telemetry.log import Log
 from libs.common.testing.clock import ManualClock
 from services.executor.adapters.registry.tool_view import STALE_SECONDS, RegistryToolView
+from services.executor.domain.tool import ToolTrust
 from services.executor.tests.peers import RegistryPeer, registered, serving
 from services.executor.tests.samples import a_manifest
 from services.executor.tests.waiting import until
@@ -58,6 +61,17 @@ async def test_the_view_applies_changes(view: RegistryToolView, registry: Regist
     await until(lambda: version_of(view) == "1.0.0")
     await registry.remove("tools/core.say/versions/1.0.0")
     await until(lambda: version_of(view) == "TOOL_UNAVAILABLE")
+
+
+async def test_the_view_applies_the_trust_in_tools(view: RegistryToolView, registry: RegistryPeer) -> None:
+    assert view.resolve("say", "").trust == ToolTrust()
+    await registry.trust(ToolTrustMessage(tool="tools/core.say", score=61, stage=CONTRIBUTION_STAGE_BETA))
+    await until(lambda: view.resolve("say", "").trust == ToolTrust(61, None, "beta"))
+    assert view.resolve("other", "").trust == ToolTrust()
+    version = registered(a_manifest())
+    version.trust.CopyFrom(ToolTrustMessage(score=12, publisher_verified=True))
+    await registry.put(version)
+    await until(lambda: view.resolve("say", "").trust == ToolTrust(12, publisher_verified=True))
 
 
 async def test_a_broken_watch_resumes_where_it_was(view: RegistryToolView, registry: RegistryPeer) -> None:

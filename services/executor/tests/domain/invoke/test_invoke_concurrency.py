@@ -20,7 +20,7 @@ from services.executor.domain.phases.pipeline import Pipeline
 from services.executor.domain.scheduling.scheduler import Bounds, Scheduler
 from services.executor.domain.scheduling.slots import SlotPool
 from services.executor.domain.states import State
-from services.executor.domain.tool import Placement, Tool, VersionIdentity
+from services.executor.domain.tool import Placement, Tool, ToolTrust, VersionIdentity
 from services.executor.tests.fakes import World, never_ends
 from services.executor.tests.samples import a_caller, a_decision, a_request, a_tool
 from services.executor.tests.waiting import until
@@ -135,6 +135,21 @@ async def test_a_call_that_waits_for_its_turn_does_not_run_what_policy_forbids_b
     # It never ran, so its key is free for when policy lets it.
     made.policy.answer = a_decision(policy_set_version="set-3")
     assert not (await made.invoke.execute(a_request(idempotency_key="k2"))).replayed
+
+
+async def test_a_call_that_waits_for_its_turn_is_decided_again_once_its_tool_is_trusted_less() -> None:
+    tool = a_tool(placement=SINGLE, trust=ToolTrust(90))
+    made = world(tool)
+    go = asyncio.Event()
+    first, second = await one_behind_another(made, go, "k2")
+    made.tools.tools["say"] = replace(tool, trust=ToolTrust(10))
+    made.policy.answer = a_decision(Verdict.DENY)
+    go.set()
+    await first
+    (ended,) = await asyncio.gather(second, return_exceptions=True)
+    assert isinstance(ended, MeshError)
+    assert path(made)[-2:] == [State.QUEUED, State.DENIED]
+    assert len(made.runner.calls) == 1
 
 
 async def test_a_call_that_waits_for_its_turn_is_bound_by_the_policies_that_are_asked_by_then() -> None:

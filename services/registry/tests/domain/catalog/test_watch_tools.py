@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,22 +14,28 @@ import redis.asyncio
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 from toolmesh.registry.v1 import registry_service_pb2 as pb
+from toolmesh.registry.v1 import trust_service_pb2 as trust_pb
 
 from libs.common.errors import Reason
 from services.registry.domain.catalog.changes import Position
 from services.registry.tests.calls import PATIENCE, bearer, refusal
 from services.registry.tests.conftest import DEAD_BUS, Replica, Start
 from services.registry.tests.manifests import reader
+from services.registry.tests.service_stubs import ONE, trust
 from services.registry.tests.watch_client import WatchClient, alive, complete, holds
 from tests.harness.stores import run_valkey
 
 # So long that a test which needs a poll can only succeed if the wakeup triggers it.
 NEVER = 3600.0
+TOOL = "tools/acme.find_order"
 
 
 async def register(stub: Any, *versions: str) -> dict[str, Any]:
     calls = (stub.RegisterTool(pb.RegisterToolRequest(manifest=reader(version=v)), timeout=PATIENCE) for v in versions)
-    return {answer.version.name: answer.version for answer in await asyncio.gather(*calls)}
+    registered = [answer.version for answer in await asyncio.gather(*calls)]
+    for version in registered:
+        version.ClearField("trust")
+    return {version.name: version for version in registered}
 
 
 async def test_a_watch_begins_with_everything_and_goes_on_with_every_change(registry: Replica) -> None:
@@ -236,3 +243,25 @@ async def test_a_stopping_registry_sends_its_watchers_away_and_they_resume_elsew
 
 async def _already_stopped() -> None:
     """The test stopped it."""
+
+
+async def test_a_watch_reports_the_trust_in_tools_at_its_beginning_and_with_every_change(start: Start) -> None:
+    replica = await start()
+    await register(replica.stub(), "1.0.0")
+    verified = partial(
+        trust_pb.RecordVerificationRequest, version=ONE, kind=trust_pb.VERIFICATION_KIND_SANDBOX_DEPLOYMENT
+    )
+    await trust(replica).RecordVerification(verified(passed=True), timeout=PATIENCE)
+    view = WatchClient()
+    watch = view.open(replica.stub("executor"))
+    await view.follow(watch, lambda held: TOOL in held.trusts)
+    first = view.trusts[TOOL]
+    assert (first.stage, first.publisher_verified) == (trust_pb.CONTRIBUTION_STAGE_SUBMITTED, True)
+    assert 0 < first.score < 100
+    await trust(replica).PromoteTool(trust_pb.PromoteToolRequest(name=TOOL, reason="test"), timeout=PATIENCE)
+    await view.follow(watch, lambda held: held.trusts[TOOL].stage == trust_pb.CONTRIBUTION_STAGE_SANDBOX)
+    watch.cancel()
+    # A watch that resumes gets it again, because trust has no place in the log of changes.
+    view.trusts.clear()
+    await view.follow(view.open(replica.stub("executor")), lambda held: TOOL in held.trusts)
+    assert not complete(view)

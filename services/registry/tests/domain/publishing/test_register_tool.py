@@ -45,6 +45,8 @@ async def test_the_same_content_again_answers_the_stored_version(registry: Repli
     rewritten.input.schema = json.dumps(json.loads(rewritten.input.schema), indent=2, sort_keys=True).encode()
     again = await register(stub, rewritten)
     assert not again.created
+    for version in (first.version, again.version):
+        version.ClearField("trust")
     assert again.version == first.version
 
 
