@@ -46,7 +46,7 @@ test-faults: setup  ## Run the fault suites: load, with processes killed at rand
 	@$(BIN)/pytest -m faults tests $(PYTEST_ARGS)
 
 test-docs: setup  ## Run every command of the documentation on a mesh whose usual ports are taken.
-	@$(BIN)/pytest -m docs tests/scenarios/test_documented_commands.py $(PYTEST_ARGS)
+	@$(BIN)/pytest -m docs tests/scenarios/local/test_documented_commands.py $(PYTEST_ARGS)
 
 test-browser: setup  ## Decide approvals in a real browser; screenshots are in build/screenshots.
 	@$(BIN)/uv pip install -q --python $(BIN)/python --system-certs --require-hashes -r tests/browser/requirements.lock

@@ -26,7 +26,7 @@ from bench.load.calls import ENTRY, MESSAGE
 from bench.load.generator import SPAN, Target, in_turns, offer
 from bench.report.measurement import Row
 from bench.suites.audit import BATCH, GROWN, append, fill
-from tests.harness.replicas import another
+from tests.harness.executors.replicas import another
 
 POLICIES = 1_000
 AT = 16

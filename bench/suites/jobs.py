@@ -21,7 +21,7 @@ from bench.environment.mesh import Stage
 from bench.floors.echo import EMPTY
 from bench.load.generator import Body, offer
 from bench.report.measurement import Row
-from tests.harness.fleet import Fleet, channel_of, fleet_of
+from tests.harness.executors.fleet import Fleet, channel_of, fleet_of
 
 AT = 16
 JOBS = 400
@@ -46,7 +46,7 @@ def run(stage: Stage) -> Iterator[Row]:
     yield empty
     # The steps of the tool have their effect in that folder.
     settings = {**_SETTINGS, "BOOKING_FAULTS": str(stage.folder)}
-    with fleet_of(stage.mesh, "tests.harness.booking_executor", stage.folder, 1, **settings) as fleet:
+    with fleet_of(stage.mesh, "tests.harness.executors.booking_executor", stage.folder, 1, **settings) as fleet:
         pids = [*stage.pids(), *_executor(fleet)]
         yield _measured("job, started and awaited", JOBS, pids, fleet, stage.token, _run_jobs).against(empty)
         case = f"report of a tool, read by a stream, {TALKERS} streams"

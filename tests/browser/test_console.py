@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.harness.executors.shredding import MANIFESTS, SHRED, register_shred_report
 from tests.harness.mesh import Mesh, cli, running_mesh
-from tests.harness.shredding import MANIFESTS, SHRED, register_shred_report
 from tools.find_chromium import find_chromium
 
 pytestmark = pytest.mark.browser

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from tests.conformance.forwarder import Forwarder
 from tests.conformance.upstream.server import FixtureServer
+from tests.harness.clients.node import install_node, install_packages
 from tests.harness.mesh import Mesh, cli, running_mesh
-from tests.harness.node import install_node, install_packages
 
 HERE = Path(__file__).parent
 VIEW = "conformance"

@@ -12,7 +12,7 @@ from google.protobuf.descriptor import MethodDescriptor
 from libs.common.auth.peers import EDGE, OPERATOR, ORCHESTRATOR, SERVICES
 from libs.common.rpc.policy import ANY_PEER, PLATFORM, Tenancy
 from services.registry.public_services import PUBLIC_SERVICES
-from tests.harness.rpcs import RPC_SERVICES, descriptors, policy, rpcs
+from tests.harness.tenancy.rpcs import RPC_SERVICES, descriptors, policy, rpcs
 
 KNOWN_PEERS = {ANY_PEER, EDGE, OPERATOR, ORCHESTRATOR, *SERVICES}
 
@@ -54,7 +54,7 @@ def test_a_caller_of_the_edge_always_needs_a_token(service: str, method: MethodD
 @pytest.mark.parametrize(("service", "method"), [pytest.param(s, m, id=m.full_name) for s, m in methods()])
 def test_a_row_declares_what_a_tenant_may_see(service: str, method: MethodDescriptor) -> None:
     row = policy(service)[f"/{method.containing_service.full_name}/{method.name}"]
-    assert row.tenancy is not None, "declare the tenancy of the row, and add the RPC to tests/scenarios/test_tenancy.py"
+    assert row.tenancy is not None, "declare the tenancy of the row, and how to ask in tests/harness/tenancy"
     without_caller = not any(access.needs_caller for access in row.allow.values())
     assert (row.tenancy is Tenancy.NO_CALLER) == without_caller
 

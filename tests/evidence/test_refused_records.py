@@ -22,7 +22,7 @@ from services.executor.adapters.audit.record_encoder import RecordEncoder
 from services.executor.adapters.audit.stream import AuditStream
 from services.executor.domain.model import PayloadDigest, Record
 from services.executor.tests.samples import a_record, a_request
-from tests.harness.audit import AuditProcess, audit_channel
+from tests.harness.evidence.audit import AuditProcess, audit_channel
 
 POISONS = [PayloadDigest("sha256:" + "0" * 64, b"{not json"), PayloadDigest("sha256:" + "0" * 64, b"1.0")]
 GOOD = PayloadDigest("sha256:" + "1" * 64, b'{"value":100000000000000000000}')

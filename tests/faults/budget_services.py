@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from services.executor.adapters.sandbox.rootfs import interpreter_path
-from tests.harness import mcp_server
-from tests.harness.mcp_server import tool as definition
 from tests.harness.mesh import Mesh, cli
+from tests.harness.servers import mcp_server
+from tests.harness.servers.mcp_server import tool as definition
 
 TOOLS = ("slow.read", "fix.file")
 """The tools that answer with a prepared document. Their argument `text` is its name."""

@@ -30,8 +30,8 @@ from toolmesh.audit.v1 import log_service_pb2 as log_pb
 from toolmesh.audit.v1 import log_service_pb2_grpc as log_rpc
 
 from libs.common.ids import new_id
-from tests.harness import rfc6962
-from tests.harness.audit import AuditProcess, Batch, Writer, audit_channel
+from tests.harness.evidence import rfc6962
+from tests.harness.evidence.audit import AuditProcess, Batch, Writer, audit_channel
 
 RECORDS = int(os.environ.get("FAULT_RECORDS", "100000"))
 KILLS = int(os.environ.get("FAULT_KILLS", "30"))

@@ -16,9 +16,9 @@ from toolmesh.executor.v1 import invocation_service_pb2_grpc as rpc
 
 from libs.common.ids import new_id
 from tests.faults.test_jobs import Jobs, connected
-from tests.harness.fleet import Fleet, Member, channel_of, fleet_of
+from tests.harness.executors.fleet import Fleet, Member, channel_of, fleet_of
+from tests.harness.executors.stepping_tool import effects, tries
 from tests.harness.mesh import Mesh, running_mesh
-from tests.harness.stepping_tool import effects, tries
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800)]
 
@@ -41,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def fleet(own_mesh: Mesh, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     logs = tmp_path_factory.mktemp("logs")
     environ = {"BOOKING_FAULTS": str(folder), "TOOLMESH_CLAIM_LEASE_SECONDS": "1.5"}
-    with fleet_of(own_mesh, "tests.harness.booking_executor", logs, 2, **environ) as running:
+    with fleet_of(own_mesh, "tests.harness.executors.booking_executor", logs, 2, **environ) as running:
         yield running
 
 

@@ -26,8 +26,8 @@ from toolmesh.executor.v1 import executor_service_pb2 as pb
 from toolmesh.executor.v1 import executor_service_pb2_grpc as rpc
 
 from bench.environment.machine import ticks
-from tests.harness.fleet import Fleet, credentials_of, envelope_in, fleet_of
-from tests.harness.lingering_executor import ENTRY_POINTS, PACKS, bearing, last_seen
+from tests.harness.executors.fleet import Fleet, credentials_of, envelope_in, fleet_of
+from tests.harness.executors.lingering_executor import ENTRY_POINTS, PACKS, bearing, last_seen
 from tests.harness.mesh import Mesh, running_mesh
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
@@ -76,7 +76,7 @@ def own_mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
 def fleet(own_mesh: Mesh, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     logs = tmp_path_factory.mktemp("logs")
     environ = {"TOOLMESH_TOOL_PACKS": str(PACKS)}
-    with fleet_of(own_mesh, "tests.harness.lingering_executor", logs, 1, **environ) as running:
+    with fleet_of(own_mesh, "tests.harness.executors.lingering_executor", logs, 1, **environ) as running:
         yield running
 
 

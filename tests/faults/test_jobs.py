@@ -21,8 +21,8 @@ from toolmesh.executor.v1 import invocation_service_pb2 as pb
 from toolmesh.executor.v1 import invocation_service_pb2_grpc as rpc
 
 from libs.common.ids import new_id
-from tests.harness.booking_executor import entries
-from tests.harness.fleet import Fleet, channel_of, fleet_of
+from tests.harness.executors.booking_executor import entries
+from tests.harness.executors.fleet import Fleet, channel_of, fleet_of
 from tests.harness.mesh import Mesh, running_mesh
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800)]
@@ -49,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def fleet(own_mesh: Mesh, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     logs = tmp_path_factory.mktemp("logs")
     environ = {"BOOKING_FAULTS": str(folder), "TOOLMESH_CLAIM_LEASE_SECONDS": "1.5"}
-    with fleet_of(own_mesh, "tests.harness.booking_executor", logs, 2, **environ) as running:
+    with fleet_of(own_mesh, "tests.harness.executors.booking_executor", logs, 2, **environ) as running:
         yield running
 
 

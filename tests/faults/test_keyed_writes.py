@@ -30,9 +30,9 @@ from toolmesh_sdk import Client, RetryPolicy, Tls, ToolmeshError
 from toolmesh_sdk.result import Result
 
 from services.executor.domain.volumes import tenant_folder_name
-from tests.harness.fleet import Fleet, fleet_of
+from tests.harness.executors.fleet import Fleet, fleet_of
+from tests.harness.executors.replicas import ready
 from tests.harness.mesh import ALICE, Mesh, cli, running_mesh
-from tests.harness.replicas import ready
 from tests.harness.stores import wait_until
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(5400)]

@@ -30,8 +30,8 @@ from tests.faults.budget_inputs import Inputs
 from tests.faults.budget_services import TOOLS, connected, prepare
 from tests.harness.loop_turns import SERVICES, LoopTurns
 from tests.harness.mesh import Mesh, running_mesh
-from tests.harness.rpcs import call, rpcs
-from tests.harness.tenants import EVERY_SCOPE, Channels
+from tests.harness.tenancy.rpcs import call, rpcs
+from tests.harness.tenancy.tenants import EVERY_SCOPE, Channels
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800)]
 
@@ -43,7 +43,7 @@ PATIENCE = 30.0
 KINDS = ("turn", "hold", "collection")
 HOOKS = [
     {"name": f"{phase}-all", "phase": phase, "tools": ["*"], "kind": "plugin", "timeout_ms": 20_000,
-     "on_error": "open", "entry_point": "tests.harness.passing_hook:let_pass"}
+     "on_error": "open", "entry_point": "tests.harness.executors.passing_hook:let_pass"}
     for phase in ("pre", "post", "failure")
 ]  # fmt: skip
 

@@ -17,7 +17,7 @@ from toolmesh.executor.v1 import invocation_service_pb2 as pb
 from toolmesh.executor.v1 import invocation_service_pb2_grpc as rpc
 from toolmesh_sdk import AsyncClient
 
-from tests.harness.fleet import Fleet, Member, channel_of, fleet_of
+from tests.harness.executors.fleet import Fleet, Member, channel_of, fleet_of
 from tests.harness.mesh import Mesh, running_mesh
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800)]
@@ -46,7 +46,7 @@ def fleet(own_mesh: Mesh, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         "TOOLMESH_JOB_TOOL_CONCURRENCY": str(STREAMS),
     }
     logs = tmp_path_factory.mktemp("logs")
-    with fleet_of(own_mesh, "tests.harness.booking_executor", logs, 2, **environ) as running:
+    with fleet_of(own_mesh, "tests.harness.executors.booking_executor", logs, 2, **environ) as running:
         yield running
 
 

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from libs.common.ids import new_id
+from tests.harness.clients.node import install_node, install_packages
 from tests.harness.mesh import cli, running_mesh
-from tests.harness.node import install_node, install_packages
 from tests.harness.stores import wait_until
-from tests.scenarios.test_approvals import Office, office_of
-from tests.scenarios.test_mcp import counting
+from tests.scenarios.edge.test_mcp import counting
+from tests.scenarios.policy.test_approvals import Office, office_of
 
 pytestmark = [pytest.mark.typescript, pytest.mark.timeout(1200)]
 HERE = Path(__file__).parent

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.harness.mesh import cli, running_mesh
-from tests.harness.rest_server import rest_server
+from tests.harness.servers.rest_server import rest_server
 
 pytestmark = [pytest.mark.upstreams, pytest.mark.timeout(3000)]
 PACKAGE = "@octokit/openapi@23.0.2"

@@ -14,7 +14,7 @@ from libs.audit_client.act import Act, ActEncoder, ActKind
 from libs.common.auth.identity import Identity
 from libs.common.call_context import Call, enter
 from libs.common.trace_context import continue_trace
-from tests.harness.records import read
+from tests.harness.evidence.records import read
 
 NOW = datetime(2026, 11, 17, 9, 30, 0, 5, tzinfo=UTC)
 ALICE = Identity(

@@ -23,7 +23,7 @@ from libs.common.runtime.settings import Address, ProcessSettings, load
 from libs.common.telemetry.log import Log
 from libs.common.testing.clock import ManualClock
 from tests.fixtures import AUDIENCE, ISSUER
-from tests.harness.issuer import Invalidations
+from tests.harness.servers.issuer import Invalidations
 
 SUBJECT = "did:web:toolmesh.local:users:alice"
 

@@ -26,7 +26,7 @@ from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 from services.approval.config import Settings
 from services.approval.wiring import build
-from tests.harness.issuer import Invalidations
+from tests.harness.servers.issuer import Invalidations
 
 Environment = Callable[[str], dict[str, str]]
 

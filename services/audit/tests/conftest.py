@@ -26,7 +26,7 @@ from services.audit.domain.evidence.model import ShardLimits
 from services.audit.domain.merkle.note import Origin
 from services.audit.tests.replicas import Keys, Replica
 from services.audit.wiring import build
-from tests.harness.issuer import Invalidations
+from tests.harness.servers.issuer import Invalidations
 
 QUIET = Log("test", level="error", descriptor=2)
 NEVER = ShardLimits(10**9, 10**9)

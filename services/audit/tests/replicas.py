@@ -22,7 +22,7 @@ from libs.common.rpc.client import channel_to
 from libs.common.rpc.status import from_rpc_error
 from libs.common.runtime.settings import Address
 from services.audit.tests.database import sql
-from tests.harness.issuer import accepts_every_token
+from tests.harness.servers.issuer import accepts_every_token
 
 
 class Keys(authz_rpc.AuthzServiceServicer):

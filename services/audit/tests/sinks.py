@@ -13,7 +13,7 @@ from services.audit.adapters.relay.redis import PREFIX, RedisSink
 from services.audit.domain.merkle.merkle import leaf_hash
 from services.audit.domain.relay.cloudevent import CloudEvent
 from services.audit.domain.relay.ports import RelaySink
-from tests.harness.kafka import KafkaCluster
+from tests.harness.servers.kafka import KafkaCluster
 
 TOPIC = "toolmesh.audit.records"
 PARTITIONS = 3

@@ -36,8 +36,8 @@ from libs.common.rpc.server import server_credentials
 from libs.common.rpc.status import status_code, trailing_details
 from libs.common.runtime.clock import SystemClock
 from libs.common.runtime.settings import Address
-from tests.harness.issuer import Invalidations
-from tests.harness.records import read
+from tests.harness.evidence.records import read
+from tests.harness.servers.issuer import Invalidations
 
 
 def credentials(pki: Any, name: str) -> Any:

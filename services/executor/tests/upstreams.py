@@ -34,8 +34,8 @@ from services.executor.domain.tool import Tool
 from services.executor.tests.packing import MIB, work
 from services.executor.tests.samples import a_tool
 from services.executor.tests.waiting import until
-from tests.harness import mcp_server
-from tests.harness.mcp_server import tool as definition
+from tests.harness.servers import mcp_server
+from tests.harness.servers.mcp_server import tool as definition
 
 SERVER = Path(mcp_server.__file__)
 LOOPBACK = [ip_network("127.0.0.0/8")]

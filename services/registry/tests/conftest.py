@@ -28,7 +28,7 @@ from libs.common.telemetry.spans import Tracing
 from services.registry.config import Settings
 from services.registry.tests.rpc.announcing import announce_every_runner
 from services.registry.wiring import RegistryApplication, build
-from tests.harness.issuer import Invalidations, accepts_every_token
+from tests.harness.servers.issuer import Invalidations, accepts_every_token
 
 QUIET = Log("test", level="error")
 # No server listens there.

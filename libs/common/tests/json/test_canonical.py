@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from libs.common.errors import MeshError, Reason
 from libs.common.json.canonical import canonical, digest
-from tests.harness.es6_numbers import PUBLISHED, es6_doubles, file_line
+from tests.harness.evidence.es6_numbers import PUBLISHED, es6_doubles, file_line
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 VALUES: Any = st.recursive(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from libs.common.errors import MeshError, Reason
 from libs.common.json import jsonio
 from libs.common.json.canonical import canonical
-from tests.harness.es6_numbers import es6_doubles
+from tests.harness.evidence.es6_numbers import es6_doubles
 
 VALUES: Any = st.recursive(
     st.none()

@@ -15,7 +15,7 @@ from toolmesh_sdk.audit.format.canonical import UnreadableJsonError, canonical, 
 from libs.common.errors import MeshError
 from libs.common.json.canonical import canonical as of_the_service
 from libs.common.json.jsonio import parse as read_by_the_service
-from tests.harness.es6_numbers import PUBLISHED, es6_doubles, file_line
+from tests.harness.evidence.es6_numbers import PUBLISHED, es6_doubles, file_line
 
 scalars = (
     st.none()

@@ -21,7 +21,7 @@ from services.audit.convert.audit import canonical_form, entry_of, record_of
 from services.audit.convert.form import entries_of
 from services.audit.domain.model import Entry
 from services.audit.tests.sample import a_record
-from tests.harness.es6_numbers import es6_doubles
+from tests.harness.evidence.es6_numbers import es6_doubles
 
 WRITER = "executor"
 TEXT = st.text(max_size=20)

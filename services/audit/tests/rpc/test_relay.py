@@ -16,7 +16,7 @@ from services.audit.tests.database import sql
 from services.audit.tests.replicas import Replica, Start
 from services.audit.tests.sample import a_record
 from services.audit.tests.sinks import PARTITIONS, TOPIC, first_deliveries_in_order
-from tests.harness.kafka import KafkaCluster, running_kafka
+from tests.harness.servers.kafka import KafkaCluster, running_kafka
 from tests.harness.stores import free_port
 
 

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from libs.common.rpc.status import from_rpc_error
 from services.authz.adapters.keys.thumbprints import jwk_thumbprint
-from tests.harness.hostile import ACCEPTED, CASES, Workshop, outcomes
+from tests.harness.clients.hostile import ACCEPTED, CASES, Workshop, outcomes
 
 TABLE = outcomes(Path(__file__).resolve().parents[4])
 

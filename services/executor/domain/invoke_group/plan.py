@@ -10,8 +10,8 @@ from libs.common.errors import MeshError, Violation
 from libs.common.json.jsonio import parse_object
 from services.executor.domain import errors
 from services.executor.domain.model import Request
+from services.executor.domain.phases.resolve_granted import resolve_granted
 from services.executor.domain.ports import ToolView
-from services.executor.domain.resolve_granted import resolve_granted
 from services.executor.domain.scheduling.conflicts import Footprint, conflicts, footprint_of
 from services.executor.domain.tool import SiblingFailure, Tool
 

@@ -18,12 +18,12 @@ from services.executor.domain import errors
 from services.executor.domain.approvals.gate import ApprovalGate, with_required_approval
 from services.executor.domain.arguments.prepare import PreparedArguments, call_input, recheck
 from services.executor.domain.audit_records import decision_record
-from services.executor.domain.call_fingerprint import call_fingerprint
 from services.executor.domain.deadlines import blame_deadline, time_left
 from services.executor.domain.hooks.hooks import NOTHING, Verdicts
 from services.executor.domain.hooks.invocation_hooks import InvocationHooks
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.model import Caller, Decision, Question, Record, Verdict
+from services.executor.domain.phases.call_fingerprint import call_fingerprint
 from services.executor.domain.phases.preflight import DescribedArguments, describe_arguments
 from services.executor.domain.ports import AuditTrail, Authorizer, PreviewTokens, ToolView
 from services.executor.domain.results.obligations import demands_preview, unmet_kinds, with_required_preview

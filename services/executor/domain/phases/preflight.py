@@ -16,8 +16,8 @@ from services.executor.domain.arguments.prepare import PreparedArguments, prepar
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.model import Decision, PayloadDigest, Verdict
 from services.executor.domain.payload_summary import scans_inline, summarize_payload
+from services.executor.domain.phases.resolve_granted import resolve_granted
 from services.executor.domain.ports import AuditTrail, Runner, ToolView
-from services.executor.domain.resolve_granted import resolve_granted
 from services.executor.domain.scheduling.offload import Offload
 from services.executor.domain.states import State
 from services.executor.domain.tool import Tool

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from services.executor.domain import errors
 from services.executor.domain.audit_records import outcome_record
-from services.executor.domain.call_fingerprint import call_fingerprint
 from services.executor.domain.deadlines import time_left
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.model import Forecast, PreviewResult, Request, RunResult
+from services.executor.domain.phases.call_fingerprint import call_fingerprint
 from services.executor.domain.phases.pipeline import Pipeline
 from services.executor.domain.ports import PreviewTokens
 from services.executor.domain.preview.forecast import RedactedForecast, needs_approval, redact_forecast

@@ -11,7 +11,7 @@ import pytest
 from libs.common.telemetry.log import Log
 from services.executor.config import Settings
 from services.executor.tests.rpc.replicas import Replicas, running_replicas
-from tests.harness import booking_executor
+from tests.harness.executors import booking_executor
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from libs.common.telemetry.spans import Tracing
 from services.executor.config import Settings
 from services.executor.tests.peers import credentials
 from services.executor.wiring import compose
-from tests.harness.booking_executor import BookingRunner, bookings
+from tests.harness.executors.booking_executor import BookingRunner, bookings
 
 
 class Replicas:

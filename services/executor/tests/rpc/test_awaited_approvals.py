@@ -21,9 +21,9 @@ from libs.common.telemetry.log import Log
 from services.executor.config import Settings
 from services.executor.tests.peers import ApprovalPeer, AuditPeer, AuthzPeer
 from services.executor.tests.rpc.replicas import Replicas, running_replicas
-from tests.harness import booking_executor
-from tests.harness.booking_executor import entries
-from tests.harness.stepping_tool import effects
+from tests.harness.executors import booking_executor
+from tests.harness.executors.booking_executor import entries
+from tests.harness.executors.stepping_tool import effects
 
 WAITING = ipb.INVOCATION_STATE_AWAITING_APPROVAL
 

@@ -19,7 +19,7 @@ from services.executor.config import Settings
 from services.executor.tests.peers import AuditPeer
 from services.executor.tests.rpc.replicas import Replicas, refusal
 from services.executor.tests.waiting import until
-from tests.harness.stepping_tool import effects, tries
+from tests.harness.executors.stepping_tool import effects, tries
 
 SUCCEEDED, FAILED = ipb.INVOCATION_STATE_SUCCEEDED, ipb.INVOCATION_STATE_FAILED
 MALLORY: dict[str, Any] = {"sub": "did:web:toolmesh.local:users:mallory"}

@@ -17,7 +17,7 @@ from libs.common.sql.engine import engine_for
 from services.executor.config import Settings
 from services.executor.tests.peers import AuditPeer
 from services.executor.tests.rpc.replicas import Replicas, refusal
-from tests.harness.booking_executor import entries
+from tests.harness.executors.booking_executor import entries
 
 SUCCEEDED, CANCELED = ipb.INVOCATION_STATE_SUCCEEDED, ipb.INVOCATION_STATE_CANCELED
 RUNNING = ipb.INVOCATION_STATE_RUNNING

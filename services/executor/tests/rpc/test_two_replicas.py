@@ -26,8 +26,8 @@ from libs.common.telemetry.spans import Tracing
 from services.executor.config import Settings
 from services.executor.tests.peers import credentials
 from services.executor.wiring import compose
-from tests.harness import booking_executor
-from tests.harness.booking_executor import BookingRunner, bookings, entries
+from tests.harness.executors import booking_executor
+from tests.harness.executors.booking_executor import BookingRunner, bookings, entries
 
 RULES = ("book_again", "book_asked", "book_once")
 

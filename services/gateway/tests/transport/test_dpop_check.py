@@ -10,7 +10,7 @@ import pytest
 from libs.common.errors import MeshError, Reason
 from services.gateway.transport.dpop_check import DpopCheck, holder_of
 from services.gateway.transport.reply import refusal
-from tests.harness.holder import Holder
+from tests.harness.clients.holder import Holder
 
 PLACE, ORIGINS = "https://mesh.example/rpc", ("https://mesh.example:443",)
 

@@ -22,7 +22,7 @@ from services.audit.tests.sinks import (
     first_deliveries_in_order,
     sequences,
 )
-from tests.harness.kafka import (
+from tests.harness.servers.kafka import (
     CUT,
     MESSAGE_TOO_LARGE,
     NOT_AUTHORIZED,

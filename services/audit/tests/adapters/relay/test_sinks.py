@@ -17,7 +17,7 @@ from services.audit.tests.sinks import (
     first_deliveries_in_order,
     sequences,
 )
-from tests.harness.kafka import KafkaCluster, running_kafka
+from tests.harness.servers.kafka import KafkaCluster, running_kafka
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from services.authz.domain.tokens.exchange_token import ExchangeToken
 from services.authz.tests.adapters.issuers.test_trusted_issuers import entry
 from services.authz.tests.https_server import HttpsServer, serving
 from services.authz.tests.token_issuer import Issuer, read
-from tests.harness.jose import assembled, hs256, rs256, unsigned
+from tests.harness.clients.jose import assembled, hs256, rs256, unsigned
 
 LOGIN = "https://login.example.com"
 

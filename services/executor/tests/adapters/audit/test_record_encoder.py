@@ -18,7 +18,7 @@ from services.executor.domain.model import Event, PayloadDigest, Record, Status,
 from services.executor.domain.states import State
 from services.executor.domain.tool import Contract, Effect, VersionIdentity
 from services.executor.tests.samples import a_caller, a_decision, a_record, a_request, a_write_tool
-from tests.harness.records import read
+from tests.harness.evidence.records import read
 
 
 def written(record: Record) -> rpb.AuditRecord:

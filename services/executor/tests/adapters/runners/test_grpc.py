@@ -33,7 +33,7 @@ from services.executor.domain.tool import Tool
 from services.executor.tests.memory_channel import MemoryChannel
 from services.executor.tests.packing import MIB, work
 from services.executor.tests.samples import a_tool
-from tests.harness.grpc_server import Orders, file_descriptor, orders_process, orders_server
+from tests.harness.servers.grpc_server import Orders, file_descriptor, orders_process, orders_server
 
 LOOPBACK = [ip_network("127.0.0.0/8")]
 LOG = Log("test", level="error")

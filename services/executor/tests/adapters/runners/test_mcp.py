@@ -23,7 +23,7 @@ from services.executor.tests.memory_channel import MemoryChannel
 from services.executor.tests.packing import work
 from services.executor.tests.upstreams import Upstreams, served
 from services.executor.tests.waiting import until
-from tests.harness.mcp_server import tool as definition
+from tests.harness.servers.mcp_server import tool as definition
 
 
 def when_begun(act: Callable[[], None]) -> Callable[[], float]:

@@ -33,9 +33,10 @@ places = {
     f"{sys.base_prefix}/share": ["app"],
 }
 installed = 0
+# What this process itself needs cannot be hidden from it: the interpreter, and this tree, wherever it lies.
+needed = (sys.base_prefix, sys.prefix, os.__file__, syscalls.__file__)
 for place, folders in places.items():
-    # What the interpreter needs cannot be hidden from this process itself.
-    if not os.path.isdir(place) or sys.base_prefix.startswith(place) or __import__("shutil").__file__.startswith(place):
+    if not os.path.isdir(place) or any(path.startswith(place) for path in needed):
         continue
     syscalls.mount_bounded_tmpfs(place, 1 << 20, 100)
     os.chmod(place, 0o755)

@@ -17,7 +17,7 @@ from services.executor.adapters.upstreams.mcp.secrets import ServerSecrets
 from services.executor.domain.scheduling.heavy_work import Principal
 from services.executor.domain.tool import Tool
 from services.executor.tests.upstreams import Upstreams, served
-from tests.harness.planted import process_list
+from tests.harness.evidence.planted import process_list
 
 VARIABLE = upb.EnvironmentSecret(variable="TOKEN", secret="secret://token")
 HEADER = upb.MetadataSecret(key="authorization", secret="secret://token", prefix="Bearer ")

@@ -15,7 +15,7 @@ from services.executor.adapters.upstreams.mcp.transport import ServerLostError
 from services.executor.adapters.upstreams.openapi import document as module
 from services.executor.adapters.upstreams.openapi.document import OpenApiSource
 from services.executor.adapters.upstreams.source import MAX_DISCOVERY_BYTES
-from tests.harness.rest_server import document, rest_server
+from tests.harness.servers.rest_server import document, rest_server
 
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)
 
