@@ -74,6 +74,11 @@ class Commands:
         return {"cwd": ROOT, "env": {**os.environ, **self.environment}, **self.popen}
 
 
+def others_reach(path: Path) -> bool:
+    """Return whether other users may enter every folder on the way to a path; root's own home is often closed."""
+    return all(folder.stat().st_mode & 0o001 for folder in path.resolve().parents)
+
+
 def pids(document: Mapping[str, Any]) -> list[int]:
     """The processes that a runtime document names, the runner included."""
     return [document["runner_pid"], *(entry["pid"] for entry in document["services"] if entry["pid"])]

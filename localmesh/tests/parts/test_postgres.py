@@ -21,7 +21,7 @@ from localmesh.state.keys import ensure_secrets
 from localmesh.state.secrets import DATABASE_OWNER, DATABASE_ROLES, SCHEMA_OWNERS, read_secrets
 from localmesh.state.state import State
 from localmesh.tests.deadlines import eventually_async
-from localmesh.tests.harness import Commands
+from localmesh.tests.harness import Commands, others_reach
 from localmesh.view.progress import Event
 
 
@@ -104,6 +104,8 @@ async def test_a_stale_lock_with_the_pid_of_another_process_is_removed(plan: Pos
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become nobody")
 async def test_without_user_namespaces_it_runs_as_nobody_elsewhere(nobodys_plan: PostgresPlan) -> None:
+    if not others_reach(nobodys_plan.programs):
+        pytest.skip("this tree lies where another user may not read it")
     supervisor = _supervisor(nobodys_plan)
     await supervisor.start()
     status = Path(f"/proc/{supervisor.members['postgres'].pid}/status").read_text()  # noqa: ASYNC240
@@ -128,7 +130,7 @@ def plan(state: State) -> Iterator[PostgresPlan]:
 def nobodys_plan(state: State) -> Iterator[PostgresPlan]:
     for plan in _plans(state, RunAs.NOBODY):
         yield plan
-        shutil.rmtree(plan.folder)
+        shutil.rmtree(plan.folder, ignore_errors=True)
 
 
 @pytest.fixture
