@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import select
@@ -47,7 +48,7 @@ class CachedTrustScores:
         self._refresher = PeriodicTask("trust-scores", self._refresh_or_warn, log, interval=interval)
         self._scores: dict[ToolName, float] = {}
         self._times: dict[ToolName, datetime] = {}
-        self._stages: dict[ToolName, Stage] = {}
+        self._stages: Mapping[ToolName, Stage] = {}
         self._known_publishers: frozenset[str] = frozenset()
         self._trusts: dict[ToolName, tuple[int, ToolTrust]] = {}
         self._revision = 0
@@ -85,26 +86,42 @@ class CachedTrustScores:
             stages = (await connection.execute(select(tool_stages.c.tool, tool_stages.c.stage))).all()
             owners = (await connection.execute(select(namespaces.c.namespace, namespaces.c.owner))).all()
             verified = (await connection.execute(_IDENTITY_VERIFICATIONS)).all()
+        touched = set[ToolName]()
         for row in rows:
             tool = ToolName.parse(row.tool)
             self._scores[tool], self._times[tool] = row.score, row.compute_time
             self._seen = max(self._seen, row.compute_time)
-        self._stages = {ToolName.parse(row.tool): Stage(row.stage) for row in stages}
+            touched.add(tool)
         # The newest verification of any tool of a namespace stands for its publisher.
         identified = {ToolName.parse(row.tool).namespace: row.passed for row in verified}
-        self._known_publishers = frozenset(
-            row.namespace for row in owners if is_known_publisher(row.owner, identified.get(row.namespace, False))
-        )
-        self._note_changes()
+        known = (row.namespace for row in owners if is_known_publisher(row.owner, identified.get(row.namespace, False)))
+        touched |= self._replace_stages({ToolName.parse(row.tool): Stage(row.stage) for row in stages})
+        touched |= self._replace_publishers(frozenset(known))
+        self._note_changes(touched)
 
-    def _note_changes(self) -> None:
-        revision, changed = self._revision + 1, False
-        for tool in self._scores.keys() | self._stages.keys():
+    def _replace_stages(self, stages: Mapping[ToolName, Stage]) -> set[ToolName]:
+        """Return the tools whose stage is another one now."""
+        differing = {tool for tool, _ in stages.items() ^ self._stages.items()}
+        self._stages = stages
+        return differing
+
+    def _replace_publishers(self, known: frozenset[str]) -> set[ToolName]:
+        """Return the tools of publishers that became known, or unknown."""
+        differing = known ^ self._known_publishers
+        self._known_publishers = known
+        return {tool for tool in self._trusts if tool.namespace in differing} if differing else set()
+
+    def _note_changes(self, touched: Iterable[ToolName]) -> None:
+        """Note the trust that changed. One that only was computed again leaves cached answers as they are."""
+        revision, noted, differs = self._revision + 1, False, False
+        for tool in touched:
             trust, held = self._compose(tool), self._trusts.get(tool)
             if held is None or held[1] != trust:
-                self._trusts[tool], changed = (revision, trust), True
-        if changed:
+                self._trusts[tool], noted = (revision, trust), True
+                differs = differs or held is None or replace(held[1], compute_time=trust.compute_time) != trust
+        if noted:
             self._revision = revision
+        if differs:
             self._on_change()
 
     def _compose(self, tool: ToolName) -> ToolTrust:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from libs.common.errors import Reason
 from libs.common.tool_names import ToolName
 from services.registry.adapters.trust.scores import CachedTrustScores
 from services.registry.domain.trust.score import UNPROVEN
+from services.registry.domain.trust.stages import Stage
 from services.registry.tests.calls import PATIENCE, bearer, refusal
 from services.registry.tests.conftest import QUIET, Replica, Start
 from services.registry.tests.manifests import reader
@@ -281,6 +283,36 @@ async def test_searches_use_stored_scores(counted: Any, engine: AsyncEngine) -> 
     exact = (await ask(trust(replica), "GetTrustScore", name=TOOL)).score.score
     assert scores.scores_of([tool, unknown]) == {tool: pytest.approx(exact, abs=1e-4), unknown: UNPROVEN}
     await scores.stop()
+
+
+async def test_policies_see_stage_and_publisher_and_what_only_was_computed_again_ends_no_cached_answer(
+    counted: Any, engine: AsyncEngine
+) -> None:
+    replica, _ = counted
+    tool, ended = ToolName.parse(TOOL), list[int]()
+    scores = CachedTrustScores(engine, QUIET, interval=3600, on_change=lambda: ended.append(1))
+    verify = partial(ask, trust(replica), "RecordVerification", version=ONE, passed=True)
+    await verify(kind=pb.VERIFICATION_KIND_SANDBOX_DEPLOYMENT)
+    await scores.refresh()
+    first, (revision, seen) = scores.trust_in(tool), scores.changed_since(0)
+    assert (first.stage, first.publisher_verified, list(seen), len(ended)) == (Stage.SUBMITTED, True, [first], 1)
+    async with engine.begin() as connection:
+        await connection.execute(text("update trust_scores set compute_time = now()"))
+    await scores.refresh()
+    assert (scores.changed_since(revision)[1], len(ended)) == ([scores.trust_in(tool)], 1)
+    await ask(trust(replica), "PromoteTool", name=TOOL, reason="tried")
+    async with engine.begin() as connection:
+        # So old that a refresh does not read the score again: stage and publisher change by themselves.
+        await connection.execute(text("update trust_scores set compute_time = '2020-01-01Z'"))
+    await scores.refresh()
+    assert (scores.trust_in(tool).stage, len(ended)) == (Stage.SANDBOX, 2)
+    async with engine.begin() as connection:
+        await connection.execute(text("update namespaces set owner = 'did:web:acme.example'"))
+    await scores.refresh()
+    assert (scores.trust_in(tool).publisher_verified, len(ended)) == (False, 3)
+    await verify(kind=pb.VERIFICATION_KIND_PROVIDER_IDENTITY)
+    await scores.refresh()
+    assert scores.trust_in(tool).publisher_verified
 
 
 async def test_the_sweep_scores_what_has_none_and_leaves_it_while_the_log_is_away(
