@@ -92,7 +92,11 @@ def test_what_is_resolved_is_the_highest_that_the_reference_accepts(
     runs = [v for v in accepted if states[v] in (LifecycleState.AVAILABLE, LifecycleState.DEFERRED)]
     runs = runs or [v for v in accepted if states[v] is LifecycleState.DEPRECATED]
     expected: str | Reason
-    if runs:
+    held = [Reference(v) for v in accepted if states[v] is LifecycleState.QUARANTINED]
+    if runs and held and max(held).major > max(map(Reference, runs)).major:
+        # An older major is another contract, so a quarantined one is not replaced by it.
+        expected = Reason.TOOL_UNAVAILABLE
+    elif runs:
         expected = str(max(map(Reference, runs)))
     elif accepted:
         ended = states[str(max(map(Reference, accepted)))] in (LifecycleState.SUNSET, LifecycleState.RETIRED)
