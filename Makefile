@@ -18,7 +18,7 @@ WORKERS := 2
 # A worker that hangs where the time limit of a test cannot end it prints its stacks and is replaced.
 HANGS := --max-worker-restart 2 -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true
 
-.PHONY: help up down status setup test test-faults test-docs test-dist test-browser test-upstreams test-typescript check dist proto proto-export lock format bench conformance profile gvisor clean
+.PHONY: help up down status setup test test-faults test-docs test-dist test-browser test-upstreams test-typescript check images dist proto proto-export lock format bench conformance profile gvisor clean
 
 help:  ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -71,6 +71,9 @@ proto: setup  ## Regenerate the stubs, the error table and docs/errors.md from t
 
 proto-export: setup  ## Write the contract with all its imports to build/proto, for clients in other languages.
 	@$(BIN)/python tools/export_protos.py build/proto
+
+images: setup  ## Build the images for Kubernetes into build/images; NAME=executor for one. Needs apt and dpkg-deb.
+	@$(BIN)/python -m deploy.images $(NAME)
 
 dist: setup  ## Build the client library as a wheel of its own in build/dist.
 	@$(BIN)/python tools/build_sdk.py build/dist

