@@ -87,7 +87,7 @@ format: setup  ## Format the code.
 
 lock: setup  ## Resolve the dependencies again and pin them with hashes.
 	@$(BIN)/uv pip compile -q --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
-		--no-annotate --extra local --extra dev pyproject.toml -o requirements.lock
+		--no-annotate --extra local --extra cluster --extra dev pyproject.toml -o requirements.lock
 	@echo 'playwright>=1.65' | $(BIN)/uv pip compile -q --upgrade --universal --python-version 3.11 --generate-hashes --no-header \
 		--no-emit-index-url --no-annotate - -o tests/browser/requirements.lock
 	@# Installed without their dependencies: only the model, the tokenizers and the vocabularies inside are used.

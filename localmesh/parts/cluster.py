@@ -13,9 +13,9 @@ from pathlib import Path
 from localmesh.process.child import Finished, Launch, RunAs, run_to_end, user_namespaces_work
 from localmesh.process.orphans import wait_until_gone
 from localmesh.process.part import PartError
-from localmesh.settings import inherited_environment
+from localmesh.settings import LOOPBACK, inherited_environment
 from localmesh.state.files import write_private
-from localmesh.state.secrets import DATABASE_OWNER
+from localmesh.state.secrets import DATABASE_OWNER, DATABASE_ROLES, SCHEMA_OWNERS
 
 INITDB_OPTIONS = ("-A", "scram-sha-256", "-E", "UTF8", "--locale=C.UTF-8", "--no-instructions")
 
@@ -29,6 +29,10 @@ class PostgresPlan:
     port: int
     passwords: dict[str, str] = field(repr=False)
     run_as: RunAs = RunAs.OURSELVES
+    roles: tuple[str, ...] = (*DATABASE_ROLES, *SCHEMA_OWNERS.values())
+    address: str = LOOPBACK
+    clients: str = f"{LOOPBACK}/32"
+    """The network that roles may connect from."""
 
     @property
     def cluster(self) -> Path:

@@ -126,7 +126,7 @@ def render(plan: EnvoyPlan) -> str:
         "rate_burst": settings.rate_burst,
         "trace_percent": f"{settings.trace_sample_ratio * 100:g}",
         "outlier_detection": "null",  # each upstream is one process: to eject it would be to have none
-        **_tracing(settings),
+        **tracing_values(settings.otlp_endpoint),
     }
     for name in UPSTREAMS:
         values[f"{name}_endpoints"] = json.dumps(
@@ -139,8 +139,9 @@ def _endpoint(port: int) -> dict[str, object]:
     return {"endpoint": {"address": {"socket_address": {"address": LOOPBACK, "port_value": port}}}}
 
 
-def _tracing(settings: Settings) -> dict[str, object]:
-    if settings.otlp_endpoint is None:
+def tracing_values(endpoint: str | None) -> dict[str, object]:
+    """Return the values of Envoy's tracer: with a collector its spans, without one the Lua filter begins traces."""
+    if endpoint is None:
         return {
             "trace_provider": "null",
             "edge_spans": "false",
@@ -148,7 +149,7 @@ def _tracing(settings: Settings) -> dict[str, object]:
             "otlp_host": LOOPBACK,
             "otlp_port": 4317,
         }
-    host, _, port = re.sub(r"^https?://", "", settings.otlp_endpoint).rstrip("/").rpartition(":")
+    host, _, port = re.sub(r"^https?://", "", endpoint).rstrip("/").rpartition(":")
     provider = {
         "name": "envoy.tracers.opentelemetry",
         "typed_config": {

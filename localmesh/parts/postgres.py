@@ -6,11 +6,11 @@ import signal
 from pathlib import Path
 
 from localmesh.parts.cluster import PostgresPlan, clear_stale_lock, ensure_cluster, require_success, write_owned
-from localmesh.parts.schemas import DATABASE, provisioning_sql
+from localmesh.parts.schemas import DATABASE, create_database_script, provisioning_sql
 from localmesh.process.child import Launch, run_to_end
 from localmesh.process.part import Part
 from localmesh.settings import LOOPBACK, inherited_environment
-from localmesh.state.secrets import DATABASE_OWNER, DATABASE_ROLES, SCHEMA_OWNERS
+from localmesh.state.secrets import DATABASE_OWNER
 
 # Small on purpose: a laptop runs this beside everything else. Durability is not traded for it.
 CONFIGURATION = """\
@@ -34,10 +34,10 @@ timezone = 'UTC'
 log_line_prefix = '%m [%p] %u '
 """
 
-# A service reaches the mesh's database only, the owner any, and both by password and over loopback only.
+# A service reaches the mesh's database only, the owner any, and both by password, on one machine over loopback only.
 ACCESS = """\
-host {database} {roles} {address}/32 scram-sha-256
-host all {owner} {address}/32 scram-sha-256
+host {database} {roles} {clients} scram-sha-256
+host all {owner} {clients} scram-sha-256
 """
 
 
@@ -47,13 +47,13 @@ def postgres_part(plan: PostgresPlan) -> Part:
     async def prepare() -> None:
         await ensure_cluster(plan)
         await clear_stale_lock(plan)
-        _configure(plan)
+        configure(plan)
 
     async def probe() -> bool:
         return (await run_to_end(client_launch(plan, "pg_isready", "-q"), seconds=3)).code == 0
 
     async def provision() -> None:
-        script = provisioning_sql(plan.passwords)
+        script = create_database_script() + provisioning_sql(plan.passwords)
         require_success("provisioning", await run_to_end(client_launch(plan, "psql", "-Xqtf", "-"), stdin=script))
 
     return Part(
@@ -90,8 +90,9 @@ def client_launch(plan: PostgresPlan, program: str, *arguments: str, database: s
     return Launch((str(plan.programs / program), *place, *arguments), Path("/"), environment)
 
 
-def _configure(plan: PostgresPlan) -> None:
-    roles = ",".join([*DATABASE_ROLES, *SCHEMA_OWNERS.values()])
-    access = ACCESS.format(database=DATABASE, roles=roles, owner=DATABASE_OWNER, address=LOOPBACK)
-    write_owned(plan, plan.cluster / "postgresql.conf", CONFIGURATION.format(address=LOOPBACK, port=plan.port))
+def configure(plan: PostgresPlan) -> None:
+    """Writes the server's settings and who may connect."""
+    roles = ",".join(plan.roles)
+    access = ACCESS.format(database=DATABASE, roles=roles, owner=DATABASE_OWNER, clients=plan.clients)
+    write_owned(plan, plan.cluster / "postgresql.conf", CONFIGURATION.format(address=plan.address, port=plan.port))
     write_owned(plan, plan.cluster / "pg_hba.conf", access)

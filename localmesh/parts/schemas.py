@@ -7,36 +7,56 @@ from collections.abc import Mapping
 from localmesh.state.secrets import DATABASE_ROLES, SCHEMA_OWNERS
 
 DATABASE = "toolmesh"
+# Its migrations grant to the service what it may do, table by table; the others' own what their services work with.
+GRANTS_BY_MIGRATION = {"audit"}
 
 
-def provisioning_sql(passwords: Mapping[str, str]) -> str:
-    """Returns a psql script that creates each service's role and schema and revokes other privileges. It is
-    idempotent."""
-    owners = [_role_sql(owner, passwords[owner], schema) for schema, owner in SCHEMA_OWNERS.items()]
-    roles = "\n".join([*owners, *(_role_sql(role, passwords[role], role) for role in DATABASE_ROLES)])
-    schemas = "\n".join(_schema_sql(role, SCHEMA_OWNERS.get(role, role)) for role in DATABASE_ROLES)
+def create_database_script() -> str:
+    """Returns psql commands that create the mesh's database if there is none, and connect to it."""
     return f"""\
 \\set ON_ERROR_STOP on
 SELECT 'CREATE DATABASE {DATABASE}' WHERE NOT EXISTS (SELECT FROM pg_database WHERE datname = '{DATABASE}') \\gexec
 \\connect {DATABASE}
+"""  # noqa: S608  (a constant)
+
+
+def provisioning_sql(passwords: Mapping[str, str], owners: Mapping[str, str] = SCHEMA_OWNERS) -> str:
+    """Returns SQL that creates each service's role and schema and revokes other privileges. It is idempotent.
+
+    `owners` names the role that owns a schema where the service's own does not.
+    """
+    roles = [_role_sql(owner, passwords[owner], schema) for schema, owner in owners.items()]
+    roles += [_role_sql(role, passwords[role], role) for role in DATABASE_ROLES]
+    schemas = [_schema_sql(role, owners.get(role, role)) for role in DATABASE_ROLES]
+    statements = "\n".join([*roles, *schemas])
+    return f"""\
 SET client_min_messages = warning;
 SET log_min_error_statement = panic; -- a statement that fails must not take its password into the log
 BEGIN;
 REVOKE ALL ON DATABASE {DATABASE}, postgres, template1 FROM PUBLIC;
 REVOKE ALL ON SCHEMA public FROM PUBLIC;
-{roles}
-{schemas}
+{statements}
 COMMIT;
-"""  # noqa: S608  (names are constants, passwords are hexadecimal)
+"""
 
 
 def _role_sql(role: str, password: str, schema: str) -> str:
     return f"""\
-SELECT 'CREATE ROLE {role}' WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = '{role}') \\gexec
+DO $$ BEGIN
+  IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = '{role}') THEN CREATE ROLE {role}; END IF;
+END $$;
 ALTER ROLE {role} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS PASSWORD '{password}';
 ALTER ROLE {role} IN DATABASE {DATABASE} SET search_path = {schema};
-GRANT CONNECT ON DATABASE {DATABASE} TO {role};"""  # noqa: S608
+GRANT CONNECT ON DATABASE {DATABASE} TO {role};"""
 
 
 def _schema_sql(schema: str, owner: str) -> str:
-    return f"CREATE SCHEMA IF NOT EXISTS {schema} AUTHORIZATION {owner};"
+    create = f"CREATE SCHEMA IF NOT EXISTS {schema} AUTHORIZATION {owner};"
+    if owner == schema or schema in GRANTS_BY_MIGRATION:
+        return create
+    future = f"ALTER DEFAULT PRIVILEGES FOR ROLE {owner} IN SCHEMA {schema} GRANT"
+    return f"""\
+{create}
+GRANT USAGE ON SCHEMA {schema} TO {schema};
+{future} SELECT, INSERT, UPDATE, DELETE ON TABLES TO {schema};
+{future} USAGE, SELECT, UPDATE ON SEQUENCES TO {schema};"""

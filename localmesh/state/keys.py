@@ -20,18 +20,18 @@ def ensure_secrets(state: State) -> None:
     """Creates the missing secrets of a state folder."""
     files = SecretFiles(state.secrets)
     for role in LOGINS:
-        _ensure(files.database(role), _password)
-    _ensure(files.valkey, _password)
+        _ensure(files.database(role), new_password)
+    _ensure(files.valkey, new_password)
     for name in VALKEY_USERS:
-        _ensure(files.valkey_user(name), _password)
-    _ensure(files.checkpoint_key, _ed25519_pem)
+        _ensure(files.valkey_user(name), new_password)
+    _ensure(files.checkpoint_key, new_ed25519_pem)
     files.tool_secrets.mkdir(mode=0o700, parents=True, exist_ok=True)
     for folder in (files.sealing_keys, files.console_keys):
         if not any(folder.glob("*.key")):
-            _ensure(folder / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}.key", _sealing_key)
+            _ensure(folder / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}.key", new_sealing_key)
     if not any(files.signing_keys.glob("*.pem")):
         # The file name orders the keys: authz signs with the newest and still publishes the others.
-        _ensure(files.signing_keys / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}.pem", _rsa_pem)
+        _ensure(files.signing_keys / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}.pem", new_rsa_pem)
 
 
 def _ensure(path: Path, make: Callable[[], bytes]) -> None:
@@ -39,20 +39,23 @@ def _ensure(path: Path, make: Callable[[], bytes]) -> None:
         write_private(path, make())
 
 
-def _password() -> bytes:
-    # Hexadecimal: safe in a URL, in SQL and in a configuration file without quoting.
+def new_password() -> bytes:
+    """Return a new password: hexadecimal, so safe in a URL, in SQL and in a configuration file without quoting."""
     return secrets.token_hex(24).encode()
 
 
-def _sealing_key() -> bytes:
+def new_sealing_key() -> bytes:
+    """Return a new key that seals stored values."""
     return base64.b64encode(secrets.token_bytes(32))
 
 
-def _rsa_pem() -> bytes:
+def new_rsa_pem() -> bytes:
+    """Return a new key that signs tokens."""
     return _pem(rsa.generate_private_key(public_exponent=65537, key_size=3072))
 
 
-def _ed25519_pem() -> bytes:
+def new_ed25519_pem() -> bytes:
+    """Return a new key that signs checkpoints."""
     return _pem(ed25519.Ed25519PrivateKey.generate())
 
 

@@ -42,7 +42,15 @@ class MigrationSettings(EnvironmentSettings):
 
 
 def run_migration(schema: ServiceSchema) -> None:
-    """Migrate and exit: with 0 if the schema is the newest, 1 if it cannot be, 2 for wrong settings."""
+    """Migrate and exit: with 0 if the schema is the newest, 1 if it cannot be, 2 for wrong settings.
+
+    With the argument `wait` it only waits until another process has done so, as the service's own role.
+    """
+    if sys.argv[1:] == ["wait"]:
+        from libs.common.sql.wait import run_wait
+
+        run_wait(schema)
+        return
     try:
         settings = load(MigrationSettings)
         previous = migrate(settings.migration_database_url, schema)
