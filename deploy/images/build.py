@@ -55,7 +55,7 @@ class Builder:
         if image.debian:
             names.append(self._debian("+".join(image.debian), image.debian))
         if image.modules:
-            shared = self._shared_pins()
+            shared = self._shared_pins() if image.name in SERVICES else ()
             own = tuple(pin for pin in self._closure(image) if pin not in shared)
             names += [self._wheels("packages", shared), self._wheels(f"packages-{image.name}", own)]
         if image.models:

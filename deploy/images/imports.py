@@ -44,8 +44,9 @@ def imported_modules(root: Path, entries: Iterable[str]) -> frozenset[str]:
 
 
 def modules_below(root: Path, folder: str) -> Iterator[str]:
-    """Yield the modules of a folder, its tests left out: some are started by name and imported by none."""
-    for path in sorted((root / folder).rglob("*.py")):
+    """Yield the modules of a folder or one file, tests left out: some are started by name and imported by none."""
+    place = root / folder
+    for path in [place] if place.is_file() else sorted(place.rglob("*.py")):
         parts = path.relative_to(root).with_suffix("").parts
         if "tests" not in parts:
             yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
