@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 OPAQUE = "Opaque"
 TLS = "kubernetes.io/tls"
@@ -32,13 +32,16 @@ class KubernetesSecrets:
     """The secrets of the cluster that this pod runs in, or that the kubeconfig names."""
 
     def __init__(self) -> None:
-        from kubernetes import client, config  # most commands do without, and it takes a second to load
+        import kubernetes  # most commands do without, and it takes a second to load
 
+        # The types that it states are not those that its own calls keep.
+        config: Any = kubernetes.config
+        models: Any = kubernetes.client
         try:
             config.load_incluster_config()
         except config.ConfigException:
             config.load_kube_config()
-        self._api, self._models, self._error = client.CoreV1Api(), client, client.ApiException
+        self._api, self._models, self._error = models.CoreV1Api(), models, models.ApiException
 
     def read(self, namespace: str, name: str) -> dict[str, bytes] | None:
         try:
