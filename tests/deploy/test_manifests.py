@@ -116,8 +116,7 @@ def test_every_container_has_requests_and_limits_and_every_server_probes(objects
     without = []
     for place, pod in pods(objects):
         for item in containers(pod):
-            resources = item["resources"]
-            if not resources["requests"].keys() >= {"cpu", "memory"} or "memory" not in resources["limits"]:
+            if any(item["resources"][kind].keys() != {"cpu", "memory"} for kind in ("requests", "limits")):
                 without.append(f"{place} {item['name']}: resources")
         probes = {"startupProbe", "livenessProbe", "readinessProbe"}
         servers = [] if place.startswith("Job") else pod["spec"]["containers"]
@@ -302,3 +301,12 @@ def test_a_pod_has_longer_to_end_than_its_service_takes(objects: list[Manifest])
         if place.removeprefix("Deployment ") in SERVICES
     }
     assert min(grace.values()) > datetime.timedelta(seconds=5 + 20 + 2).total_seconds()
+
+
+def test_every_service_of_the_overlay_for_one_node_knows_where_callers_reach_it(repository: Path) -> None:
+    objects = render(repository / "deploy" / "k8s" / "overlays" / "local")
+    settings = [each["data"] for each in of_kind(objects, "ConfigMap") if "TOOLMESH_ENVIRONMENT" in each["data"]]
+    origins = {each.get("TOOLMESH_PUBLIC_ORIGINS") for each in settings}
+    assert len(settings) == len(SERVICES)
+    assert len(origins) == 1
+    assert "https://edge.toolmesh:8443" in str(origins)
