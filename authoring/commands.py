@@ -5,12 +5,12 @@ from __future__ import annotations
 import typer
 from toolmesh_sdk.cli.commands.tools.catalog import app as tools
 
-from authoring import pack_command
 from authoring.check_command import check
+from authoring.pack_commands.app import app as pack
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to `toolmesh` and to its group `tools`."""
     if not any(command.callback is check for command in tools.registered_commands):
         tools.command()(check)
-    app.add_typer(pack_command.app, name="pack")
+    app.add_typer(pack, name="pack")

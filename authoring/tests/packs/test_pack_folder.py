@@ -75,7 +75,7 @@ def test_all_problems_come_at_once_with_file_and_line(tmp_path: Path) -> None:
     folder = pack(tmp_path, text)
     places = [problem.place for problem in derive_pack(folder).problems]
     lines = {int(place.rpartition(":")[2]) for place in places}
-    assert lines == {3, 7, 11}
+    assert lines == {4, 7, 11}
     assert {place.rpartition(":")[0] for place in places} == {str(folder / "tools.py")}
 
 
@@ -85,13 +85,30 @@ def test_a_pack_that_cannot_be_read_is_a_problem(tmp_path: Path) -> None:
 
 
 def test_code_that_fails_on_import_is_a_problem(tmp_path: Path) -> None:
-    [problem] = derive_pack(pack(tmp_path, "import nothing_of_that_name")).problems
-    assert problem.place.endswith("tools.py:1")
+    [problem] = derive_pack(pack(tmp_path, "x = 1\nimport nothing_of_that_name")).problems
+    assert problem.place.endswith("tools.py:2")
+
+
+def test_a_failed_import_is_at_the_line_of_the_pack_that_failed(tmp_path: Path) -> None:
+    folder = pack(tmp_path, "from mine import other\n")
+    (folder / "other.py").write_text("\n\nraise SystemExit(3)\n")
+    assert {problem.place.rpartition("/")[2] for problem in derive_pack(folder).problems} == {"other.py:3"}
+
+
+def test_a_second_save_in_the_same_second_is_read(tmp_path: Path) -> None:
+    folder = pack(tmp_path, GOOD)
+    derive_pack(folder)
+    (folder / "tools.py").write_text(GOOD.replace('"2.1.0"', '"2.2.0"'))
+    assert derive_pack(folder).manifests["drop_report"]["version"] == "2.2.0"
+    assert not (folder / "__pycache__").exists()
 
 
 def test_an_unknown_option_is_a_problem(tmp_path: Path) -> None:
-    text = "from toolmesh_tool import tool\n@tool(colour='red')\ndef paint() -> None:\n    'Paints a wall red.'\n"
-    assert derive_pack(pack(tmp_path, text)).problems
+    text = (
+        "from toolmesh_tool import tool\n@tool(mutation_class='read_only',\n  colour='red')\ndef paint() -> None:\n"
+        "    'Paints a wall red.'\n\n@tool\ndef other(value) -> None:\n    'Takes anything.'\n"
+    )
+    assert [problem.line for problem in derive_pack(pack(tmp_path, text)).problems] == [3, 8]
 
 
 def test_a_pack_without_tools_is_a_problem(tmp_path: Path) -> None:

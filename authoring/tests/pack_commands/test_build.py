@@ -8,7 +8,7 @@ from pathlib import Path
 from toolmesh_sdk.cli.main import build
 from typer.testing import CliRunner
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "packs" / "wordkit"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "packs" / "wordkit"
 
 
 def run(*arguments: str) -> int:

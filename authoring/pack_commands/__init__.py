@@ -1,0 +1,1 @@
+"""The commands of `toolmesh pack`, one file each."""
