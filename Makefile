@@ -18,7 +18,7 @@ WORKERS := 2
 # A worker that hangs where the time limit of a test cannot end it prints its stacks and is replaced.
 HANGS := --max-worker-restart 2 -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true
 
-.PHONY: help up down status setup test test-faults test-docs test-dist test-browser test-upstreams test-typescript check images dist proto proto-export lock format bench conformance profile gvisor clean
+.PHONY: help up down status setup test test-faults test-docs test-dist test-browser test-upstreams test-typescript test-cluster check images dist proto proto-export lock format bench conformance profile gvisor cluster-up cluster-down as-root clean
 
 help:  ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -59,11 +59,25 @@ test-upstreams: setup  ## Connect public servers and a public document, pinned b
 test-typescript: setup  ## Run the official MCP clients for TypeScript, pinned by hash, under a Node from a wheel.
 	@$(BIN)/pytest -m typescript tests/typescript $(PYTEST_ARGS)
 
+test-cluster: as-root setup  ## Start a one-node Kubernetes and test it: names, policies, metrics, its end. Needs root.
+	@$(BIN)/pytest -m cluster tests/cluster $(PYTEST_ARGS)
+
 check: setup  ## Run the checks alone: format, lint, types, imports, contract.
 	@$(BIN)/pytest -q -n $(WORKERS) tests/contract/test_checks.py
 
 gvisor: setup  ## Build runsc, the gVisor sandbox for tools of the `kernel` tier, once from pinned sources.
 	@$(BIN)/python tools/build_gvisor.py .toolmesh/bin
+
+cluster-up: as-root setup  ## Run a one-node Kubernetes on this machine, built once from pinned sources. Needs root.
+	@$(BIN)/python -m deploy.cluster up
+
+cluster-down: as-root  ## End that cluster. Only its logs stay.
+	@test ! -x $(BIN)/python || exec $(BIN)/python -m deploy.cluster down
+	@test -x $(BIN)/python || echo "nothing is set up here, so no cluster runs"
+
+# Asked first, so that no one waits for the setup to hear it.
+as-root:
+	@test "$$(id -u)" = 0 || { echo "The cluster needs root: its node makes namespaces, mounts and control groups."; exit 1; }
 
 proto: setup  ## Regenerate the stubs, the error table and docs/errors.md from the contract.
 	@$(BIN)/buf format -w proto

@@ -1,0 +1,3 @@
+module toolmesh.local/cluster/tools
+
+go 1.26.0

@@ -1,0 +1,1 @@
+"""The node: its namespaces, its control groups, its configuration and the processes in it."""
