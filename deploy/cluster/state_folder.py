@@ -19,6 +19,11 @@ class StateFolder:
     root: Path
 
     @property
+    def programs(self) -> Path:
+        """Programs of the machine that the node uses beside its own."""
+        return self.root / "bin"
+
+    @property
     def log(self) -> Path:
         return self.root / "log"
 
@@ -58,7 +63,7 @@ class StateFolder:
     def make(self) -> None:
         """Makes the folders that a node needs."""
         self.root.mkdir(parents=True, exist_ok=True)
-        for folder in (self.log, self.config, self.containerd, self.kubelet, self.var):
+        for folder in (self.programs, self.log, self.config, self.containerd, self.kubelet, self.var):
             folder.mkdir(exist_ok=True)
         for private in (self.pki, self.etcd):
             private.mkdir(mode=0o700, exist_ok=True)

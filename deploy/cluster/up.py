@@ -6,7 +6,7 @@ import os
 import resource
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from deploy.cluster.addresses import LOOPBACK, NODE, api_url
@@ -50,11 +50,11 @@ def bring_up(state: StateFolder, progress: Progress) -> None:
     progress.say(f"The cluster is ready after {progress.seconds():.0f} s. Its kubeconfig is {state.kubeconfig}")
 
 
-def find_gvisor(folder: Path) -> Path | None:
-    """Returns the folder of gVisor's programs, if this checkout or the machine has both; else None."""
+def find_gvisor(folder: Path) -> list[Path]:
+    """Returns gVisor's programs, if a folder or the machine has all of them; else nothing."""
     path = f"{folder}:{os.environ['PATH']}"
-    found = [shutil.which(program, path=path) for program in _GVISOR_PROGRAMS]
-    return Path(found[0]).parent if found[0] and found[1] else None
+    found = [program for name in _GVISOR_PROGRAMS if (program := shutil.which(name, path=path))]
+    return [Path(program) for program in found] if len(found) == len(_GVISOR_PROGRAMS) else []
 
 
 def _start(state: StateFolder, cache: Path, progress: Progress) -> None:
@@ -73,16 +73,18 @@ def _start(state: StateFolder, cache: Path, progress: Progress) -> None:
     _deploy(node, progress)
 
 
-def _write_files(state: StateFolder, cache: Path, api_port: int, gvisor: Path | None) -> None:
+def _write_files(state: StateFolder, cache: Path, api_port: int, gvisor: Sequence[Path]) -> None:
     pki = issue_certificates()
     kubeconfigs = {f"{user}.kubeconfig": render_kubeconfig(user, pki).encode() for user in USERS}
     for name, content in {**pki, **kubeconfigs}.items():
         _write_private(state.pki / name, content)
     _write_private(state.kubeconfig, render_kubeconfig("admin", pki, api_url(LOOPBACK, api_port)).encode())
     open_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    for name, text in render_files(state, cache, open_files=open_files, gvisor=gvisor).items():
+    for name, text in render_files(state, cache, open_files=open_files, gvisor=bool(gvisor)).items():
         (state.config / name).parent.mkdir(exist_ok=True)
         (state.config / name).write_text(text)
+    for program in gvisor:
+        (state.programs / program.name).symlink_to(program)
     profiles = state.kubelet / "seccomp"
     profiles.mkdir(exist_ok=True)
     for profile in SECCOMP_PROFILES.glob("toolmesh-*.json"):
@@ -94,7 +96,7 @@ def _write_private(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
 
-def _install(node: NodeEntry, state: StateFolder, cache: Path, progress: Progress, gvisor: Path | None) -> None:
+def _install(node: NodeEntry, state: StateFolder, cache: Path, progress: Progress, gvisor: Sequence[Path]) -> None:
     with progress.step("import the node's images"):
         for archive in sorted((cache / "images").glob("*.tar")):
             node.import_image(archive)

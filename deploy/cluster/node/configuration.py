@@ -27,7 +27,7 @@ _DISABLED = (
 _RUNTIMES = "plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes"
 
 
-def render_files(state: StateFolder, cache: Path, *, open_files: int, gvisor: Path | None) -> Mapping[str, str]:
+def render_files(state: StateFolder, cache: Path, *, open_files: int, gvisor: bool) -> Mapping[str, str]:
     """Returns the content of each file of the `config` folder."""
     files = {
         "kubelet.yaml": kubelet(state, open_files),
@@ -113,8 +113,8 @@ def network() -> str:
     return _yaml({"cniVersion": "1.0.0", "name": "toolmesh", "plugins": [bridge, ports]})
 
 
-def containerd(state: StateFolder, cache: Path, *, gvisor: Path | None) -> str:
-    """Returns containerd's configuration, with a runtime of gVisor where its program is known.
+def containerd(state: StateFolder, cache: Path, *, gvisor: bool) -> str:
+    """Returns containerd's configuration, with a runtime of gVisor where its programs are installed.
 
     One invalid table of a runtime would keep the whole Kubernetes interface of containerd from loading.
     """
@@ -143,6 +143,8 @@ def _containerd_head(state: StateFolder, cache: Path) -> list[str]:
         "[plugins.'io.containerd.cri.v1.runtime']",
         "restrict_oom_score_adj = true",
         "disable_apparmor = true",
+        # Name servers and web servers bind low ports without a capability.
+        "enable_unprivileged_ports = true",
         "[plugins.'io.containerd.cri.v1.runtime'.cni]",
         f"bin_dirs = [{json.dumps(str(cache / 'bin'))}]",
         f"conf_dir = {json.dumps(str(state.config / 'cni'))}",

@@ -22,7 +22,9 @@ class NodeEntry:
         """Returns the command that runs another in the node, in the caller's folder and as an administrator."""
         variables = [
             f"KUBECONFIG={self._state.pki / 'admin.kubeconfig'}",
-            f"PATH={Path(self._record.cache) / 'bin'}:{os.environ['PATH']}",
+            # In the caller's home it would outlive the node.
+            "KUBECACHEDIR=/run/kubectl",
+            f"PATH={Path(self._record.cache) / 'bin'}:{self._state.programs}:{os.environ['PATH']}",
         ]
         enter = ["nsenter", f"--target={self._record.pid}", *NAMESPACES]
         return [*enter, "env", f"--chdir={Path.cwd()}", *variables, *words]

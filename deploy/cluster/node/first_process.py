@@ -32,7 +32,7 @@ def main() -> None:
     socket.sethostname(NODE)
     mount_all(state, arguments.hierarchy)
     set_up_network()
-    os.environ["PATH"] = f"{arguments.cache / 'bin'}:{os.environ['PATH']}"
+    os.environ["PATH"] = f"{arguments.cache / 'bin'}:{state.programs}:{os.environ['PATH']}"
     start_forwarder(socket.socket(fileno=arguments.listener), str(NODE_ADDRESS), API_PORT)
     supervisor = Supervisor(state.log)
     supervisor.start(control_plane(state))
