@@ -8,12 +8,13 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from deploy.cluster.build.debian_packages import LOCK, parse_lock, unpack_packages, write_wrappers
+from deploy.cluster.build.debian_packages import LOCK, unpack_packages, write_wrappers
 from deploy.cluster.build.go_programs import MODULES, PROGRAMS, compile_program
-from deploy.cluster.build.image import write_image
+from deploy.cluster.build.image import write_program_image
 from deploy.cluster.node.configuration import PAUSE_IMAGE
 from deploy.cluster.progress import Progress
 from deploy.cluster.requirements import BUILD_PROGRAMS, require_machine, require_room
+from deploy.images import debian
 
 # Images of the node itself, each of one static program.
 IMAGES = {
@@ -60,7 +61,7 @@ def _steps(root: Path, folder: Path) -> Iterator[_STEP]:
     programs, images, system = folder / "bin", folder / "images", folder / "system"
     for made in (programs, images):
         made.mkdir(parents=True, exist_ok=True)
-    yield "fetch Debian packages", system, lambda: _make_system(system, programs)
+    yield "fetch Debian packages", system, lambda: _make_system(system, programs, root / "debian")
     for program in PROGRAMS:
         title = f"build {program.name} {program.version}".rstrip()
         yield title, programs / program.name, lambda program=program: compile_program(  # type: ignore[misc]
@@ -68,15 +69,15 @@ def _steps(root: Path, folder: Path) -> Iterator[_STEP]:
         )
     for name, image in IMAGES.items():
         target = images / f"{name}.tar"
-        yield f"write image {image}", target, lambda name=name, image=image, target=target: write_image(  # type: ignore[misc]
-            target, image, {name: programs / name}, [f"/{name}"]
+        yield f"write image {image}", target, lambda name=name, image=image, target=target: write_program_image(  # type: ignore[misc]
+            target, image, programs / name
         )
 
 
-def _make_system(system: Path, programs: Path) -> None:
+def _make_system(system: Path, programs: Path, downloads: Path) -> None:
     fresh = system.with_name(f"system.{os.getpid()}")
     try:
-        unpack_packages(parse_lock(LOCK.read_text()), fresh)
+        unpack_packages(debian.read_lock(LOCK.read_text()).values(), fresh, downloads)
         write_wrappers(system, programs)
         fresh.rename(system)
     finally:
