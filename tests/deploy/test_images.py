@@ -130,7 +130,7 @@ def test_a_package_of_another_hash_is_not_used(tmp_path: Path) -> None:
     package = debian.Package("one", "1", "0" * 64)
     (tmp_path / f"one_{package.sha256}.deb").write_bytes(b"other")
     with pytest.raises(debian.DebianError):
-        debian.download(package, tmp_path)
+        debian.download([package], tmp_path)
 
 
 def test_pins_are_read_with_all_their_hashes() -> None:

@@ -29,15 +29,15 @@ WRAPPED = {
 
 def unpack_packages(packages: Iterable[debian.Package], folder: Path, cache: Path) -> None:
     """Fetches packages by this machine's own sources and unpacks them into a folder. Raises ClusterError."""
+    try:
+        files = debian.download(packages, cache)
+    except debian.DebianError as error:
+        raise ClusterError(
+            f"A package of build/debian.lock could not be had: {error}. They are of Debian 12: run `apt-get update`, "
+            "and on another system add its sources."
+        ) from None
     folder.mkdir(parents=True, exist_ok=True)
-    for package in packages:
-        try:
-            file = debian.download(package, cache)
-        except debian.DebianError as error:
-            raise ClusterError(
-                f"A package of build/debian.lock could not be had: {error}. They are of Debian 12: run `apt-get update`, "
-                "and on another system add its sources."
-            ) from None
+    for file in files:
         subprocess.run(["dpkg-deb", "-x", str(file), str(folder)], check=True)
 
 
