@@ -68,7 +68,7 @@ check: setup  ## Run the checks alone: format, lint, types, imports, contract.
 gvisor: setup  ## Build runsc, the gVisor sandbox for tools of the `kernel` tier, once from pinned sources.
 	@$(BIN)/python tools/build_gvisor.py .toolmesh/bin
 
-cluster-up: as-root setup  ## Run a one-node Kubernetes on this machine, built once from pinned sources. Needs root.
+cluster-up: as-root setup images  ## Run the mesh on a one-node Kubernetes on this machine, both built from pinned sources. Needs root.
 	@$(BIN)/python -m deploy.cluster up
 
 cluster-down: as-root  ## End that cluster. Only its logs stay.

@@ -26,6 +26,9 @@ SECCOMP_PROFILES = REPOSITORY / "deploy" / "seccomp"
 ADDONS = Path(__file__).resolve().parent / "addons"
 IMAGES = Path("build") / "images"
 OVERLAY = Path("deploy") / "k8s" / "overlays" / "local"
+# The namespaces of the overlay, and how long the mesh may take until it serves.
+MESH_NAMESPACES = ("toolmesh", "toolmesh-executor")
+_MESH_SECONDS = 900
 _GVISOR_PROGRAMS = ("runsc", "containerd-shim-runsc-v1")
 _READY_SECONDS = 300.0
 _PAUSE_SECONDS = 0.3
@@ -113,13 +116,22 @@ def _install(node: NodeEntry, state: StateFolder, cache: Path, progress: Progres
 
 
 def _deploy(node: NodeEntry, progress: Progress) -> None:
-    """Imports the images and applies the manifests of this checkout, where there are any."""
+    """Imports the images and applies the manifests of this checkout, where there are any, and waits for the mesh."""
     for archive in sorted(IMAGES.glob("*.tar")):
         with progress.step(f"import {archive}"):
             node.import_image(archive)
     if OVERLAY.is_dir():
         with progress.step(f"apply {OVERLAY}"):
             node.run("kubectl", "apply", f"--kustomize={OVERLAY}")
+        with progress.step("wait for the mesh"):
+            _wait_for_mesh(node)
+
+
+def _wait_for_mesh(node: NodeEntry) -> None:
+    for namespace in MESH_NAMESPACES:
+        kubectl, patience = ("kubectl", f"--namespace={namespace}"), f"--timeout={_MESH_SECONDS}s"
+        node.run(*kubectl, "wait", "--for=condition=Complete", "job", "--all", patience, seconds=_MESH_SECONDS + 30)
+        node.run(*kubectl, "rollout", "status", "deployment", patience, seconds=_MESH_SECONDS + 30)
 
 
 def _wait(state: StateFolder, attempt: Callable[[], str]) -> None:

@@ -29,24 +29,36 @@ class RunningCluster:
     """A cluster and the ways to ask it."""
 
     folder: Path
+    place: Path | None = None
+    """The folder whose images and manifests the cluster gets. None: a folder without."""
 
     @property
     def state(self) -> StateFolder:
         return StateFolder(self.folder / "cluster")
 
     def command(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Runs `python -m deploy.cluster` in a folder without images and manifests."""
+        """Runs `python -m deploy.cluster`."""
         command = [sys.executable, "-m", "deploy.cluster", f"--state={self.state.root}", *words]
         variables = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
         return subprocess.run(
-            command, cwd=self.folder, env=variables, capture_output=True, text=True, timeout=_SECONDS, check=False
+            command,
+            cwd=self.place or self.folder,
+            env=variables,
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            check=False,
         )
 
-    def kubectl(self, *words: str, given: str = "") -> subprocess.CompletedProcess[str]:
-        """Runs kubectl on the machine, with the kubeconfig that `up` wrote."""
+    def kubectl_command(self) -> list[str]:
+        """Returns the words that start kubectl on the machine, with the kubeconfig that `up` wrote."""
         record = read_record(self.state)
         assert record is not None
-        command = [str(Path(record.cache) / "bin" / "kubectl"), f"--kubeconfig={self.state.kubeconfig}", *words]
+        return [str(Path(record.cache) / "bin" / "kubectl"), f"--kubeconfig={self.state.kubeconfig}"]
+
+    def kubectl(self, *words: str, given: str = "") -> subprocess.CompletedProcess[str]:
+        """Runs kubectl on the machine."""
+        command = [*self.kubectl_command(), *words]
         return subprocess.run(command, input=given, capture_output=True, text=True, timeout=_SECONDS, check=False)
 
     def apply(self, *documents: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Builds all that the node runs into the user's cache: once for each content of the inputs, and only what is missing."""
+"""Builds all that the node runs into the user's cache: once for each content of the inputs, only what is missing."""
 
 from __future__ import annotations
 
@@ -64,13 +64,21 @@ def _steps(root: Path, folder: Path) -> Iterator[_STEP]:
     yield "fetch Debian packages", system, lambda: _make_system(system, programs, root / "debian")
     for program in PROGRAMS:
         title = f"build {program.name} {program.version}".rstrip()
-        yield title, programs / program.name, lambda program=program: compile_program(  # type: ignore[misc]
-            program, programs, go_cache=root / "go", system=system
+        yield (
+            title,
+            programs / program.name,
+            lambda program=program: compile_program(  # type: ignore[misc]
+                program, programs, go_cache=root / "go", system=system
+            ),
         )
     for name, image in IMAGES.items():
         target = images / f"{name}.tar"
-        yield f"write image {image}", target, lambda name=name, image=image, target=target: write_program_image(  # type: ignore[misc]
-            target, image, programs / name
+        yield (
+            f"write image {image}",
+            target,
+            lambda name=name, image=image, target=target: write_program_image(  # type: ignore[misc]
+                target, image, programs / name
+            ),
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -21,4 +20,4 @@ def write_program_image(target: Path, reference: str, program: Path) -> None:
         shutil.copy(program, root / program.name)
         layer = oci.write_layer(root, Path(work) / "layer")
         oci.write_image(oci.ImageConfig(reference, (f"/{program.name}",), _USER), [layer], fresh)
-        os.replace(fresh, target)
+        fresh.replace(target)

@@ -35,7 +35,11 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         assert program.is_file()
         record(reference, target)
 
-    for name, fake in {"_make_system": system, "compile_program": compile_program, "write_program_image": image}.items():
+    for name, fake in {
+        "_make_system": system,
+        "compile_program": compile_program,
+        "write_program_image": image,
+    }.items():
         monkeypatch.setattr(artifacts, name, fake)
     for name in ("require_machine", "require_room"):
         monkeypatch.setattr(artifacts, name, _content)

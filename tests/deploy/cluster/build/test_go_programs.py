@@ -1,4 +1,4 @@
-"""Go programs are built from pinned sources, whatever the caller's settings of Go, and appear only when they are whole."""
+"""Go programs are built from pinned sources, whatever the caller's settings, and appear only when they are whole."""
 
 from __future__ import annotations
 

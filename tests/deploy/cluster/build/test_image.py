@@ -6,6 +6,7 @@ import io
 import json
 import tarfile
 from pathlib import Path
+from typing import Any
 
 from deploy.cluster.build.image import write_program_image
 
@@ -33,6 +34,6 @@ def test_an_image_holds_one_program_and_starts_it(tmp_path: Path) -> None:
         assert [(entry.name, entry.mode, entry.uid) for entry in files] == [("pause", 0o755, 0)]
 
 
-def blob(blobs: dict[str, bytes], digest: str) -> dict[str, dict[str, str]]:
-    document: dict[str, dict[str, str]] = json.loads(blobs[f"blobs/sha256/{digest.removeprefix('sha256:')}"])
+def blob(blobs: dict[str, bytes], digest: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(blobs[f"blobs/sha256/{digest.removeprefix('sha256:')}"])
     return document

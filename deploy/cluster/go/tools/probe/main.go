@@ -19,6 +19,7 @@ const patience = 5 * time.Second
 var questions = map[string]func(argument string) (string, error){
 	"serve":     serve,
 	"fetch":     fetch,
+	"connect":   connect,
 	"resolve":   resolve,
 	"read":      read,
 	"namespace": enterNamespace,
@@ -26,7 +27,7 @@ var questions = map[string]func(argument string) (string, error){
 
 func main() {
 	if len(os.Args) != 3 || questions[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: probe serve ADDRESS | fetch URL | resolve NAME | read FILE | namespace COMMAND")
+		fmt.Fprintln(os.Stderr, "usage: probe serve ADDRESS | fetch URL | connect HOST:PORT | resolve NAME | read FILE | namespace COMMAND")
 		os.Exit(2)
 	}
 	answer, err := questions[os.Args[1]](os.Args[2])
@@ -56,6 +57,15 @@ func fetch(url string) (string, error) {
 	defer response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(response.Body, 1<<16))
 	return strings.TrimSpace(string(body)), err
+}
+
+// connect reports whether a connection is made at all, whatever the server speaks.
+func connect(address string) (string, error) {
+	connection, err := net.DialTimeout("tcp", address, patience)
+	if err != nil {
+		return "", err
+	}
+	return "connected", connection.Close()
 }
 
 func resolve(name string) (string, error) {
