@@ -109,6 +109,9 @@ def run(stage: Stage) -> Iterator[Row]:
     for at in (1, 16):
         for case in cases:
             yield from _compared(stage, case, at)
+        for case in cases:
+            if case.path.startswith(_DISCOVERY):
+                yield _for_a_caller(stage, case, at)
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,23 @@ def _compared(stage: Stage, case: _Case, at: int, seconds: float = 1.2) -> tuple
     """What the registry can carry: the caller's end left out. No target hangs on it, so once is enough."""
     floor = _empty(stage, at, seconds)
     return floor, _read(stage, case, at, seconds).against(floor)
+
+
+def _for_a_caller(stage: Stage, case: _Case, at: int, seconds: float = 1.2) -> Row:
+    """What policy adds: the same for a caller, whom policy is asked about, against a service of the mesh."""
+    served = _read(stage, case, at, seconds)
+    pids = stage.pids("registry", "postgres", "authz")
+    row = offer(
+        "registry",
+        f"{case.name}, for a caller",
+        stage.service("registry", case.path),
+        case.bodies(),
+        concurrency=at,
+        pids=pids,
+        seconds=seconds,
+        warm=0.25,
+    )
+    return row.against(served)
 
 
 def _empty(stage: Stage, concurrency: int, seconds: float) -> Row:

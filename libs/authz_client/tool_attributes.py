@@ -17,8 +17,8 @@ _FIRST_STAGE = "submitted"
 
 def tool_attributes(version: ToolVersion, now: float) -> CallFacts:
     """Return the attributes that every call of a version has at a time, in seconds since 1970."""
-    manifest, trust = version.manifest, version.trust
-    return CallFacts(
+    manifest = version.manifest
+    attributes = CallFacts(
         tool_version=version.name,
         tool_digest=version.digest,
         mutation_class=pb.MutationClass.Name(manifest.mutation_class).removeprefix("MUTATION_CLASS_").lower(),
@@ -28,12 +28,18 @@ def tool_attributes(version: ToolVersion, now: float) -> CallFacts:
         approval_always=manifest.permission.approval == pb.APPROVAL_REQUIREMENT_ALWAYS,
         impact_scope=manifest.permission.impact_scope,
         closed_world=manifest.interface.safety.closed_world,
-        tool_trust=trust.score,
-        tool_trust_age_hours=trust_age_hours(computed_at(trust), now),
-        tool_stage=stage_name(trust),
-        publisher_verified=trust.publisher_verified,
         result_labels=manifest.permission.result_labels,
     )
+    set_trust_attributes(attributes, version.trust, now)
+    return attributes
+
+
+def set_trust_attributes(attributes: CallFacts, trust: ToolTrust, now: float) -> None:
+    """Set the attributes that change while a version does not: the trust in its tool at a time."""
+    attributes.tool_trust = trust.score
+    attributes.tool_trust_age_hours = trust_age_hours(computed_at(trust), now)
+    attributes.tool_stage = stage_name(trust)
+    attributes.publisher_verified = trust.publisher_verified
 
 
 def computed_at(trust: ToolTrust) -> float | None:

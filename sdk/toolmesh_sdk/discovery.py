@@ -51,7 +51,11 @@ class SurfaceOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundTool:
-    """One tool that a search found. `no_runner` says why no executor can run it at present; empty if one can."""
+    """One tool that a search found.
+
+    `usability` is allowed or needs_approval, before arguments are known. `no_runner` says why no executor can run the
+    tool at present; empty if one can.
+    """
 
     name: str
     version: str
@@ -63,6 +67,7 @@ class FoundTool:
     score: float
     trust: float
     relevance: float
+    usability: str
     no_runner: str
 
 
@@ -100,6 +105,7 @@ class ToolSchema:
     state: str
     text: str
     tokens: int
+    needs_approval: bool
 
     @property
     def function_name(self) -> str:
@@ -289,6 +295,7 @@ def _found(tool: pb.FoundTool) -> FoundTool:
         score=tool.score.score,
         trust=tool.score.trust,
         relevance=tool.score.relevance,
+        usability=_word(pb.ToolUsability, "TOOL_USABILITY_", tool.usability),
         no_runner=tool.no_runner,
     )
 
@@ -311,6 +318,7 @@ def _schema(schema: pb.ToolSchema) -> ToolSchema:
         state=_state(schema.state),
         text=schema.block.text,
         tokens=schema.block.tokens,
+        needs_approval=schema.needs_approval,
     )
 
 

@@ -26,6 +26,7 @@ from libs.common.runtime.clock import Clock, SystemClock
 from libs.common.sql.engine import engine_for
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
+from services.registry.adapters.call_policy import AuthzCallPolicy
 from services.registry.adapters.json_schemas import JsonSchemaChecker
 from services.registry.adapters.language.process import LanguageProcess
 from services.registry.adapters.language.vocabularies import word_ranks
@@ -42,7 +43,6 @@ from services.registry.adapters.sweeper import SWEEP_SECONDS, Sweeper, Task, log
 from services.registry.adapters.trust.facts_store import PostgresTrustStore
 from services.registry.adapters.trust.scores import CachedTrustScores
 from services.registry.adapters.trust.usage_reader import AuditUsageReader, UnavailableUsageReader
-from services.registry.adapters.usability import AuthzUsability
 from services.registry.config import Settings
 from services.registry.domain.discovery.spelling import Spelling
 from services.registry.domain.discovery.text import EMBEDDING_TEXT_VERSION
@@ -94,12 +94,14 @@ async def build(
     catalogue = PostgresCatalogue(engine, acts)
     scorer = TrustScorer(catalogue, PostgresTrustStore(engine, acts), usage, clock)
     trust_scores, wakeup = CachedTrustScores(engine, log, on_change=changes.cache.clear), changes.wakeup
-    usability = AuthzUsability(authz, trust_scores, clock)
+    policy = AuthzCallPolicy(authz, catalogue, trust_scores, clock)
     sweep = partial(sweep_lifecycle, histories=histories, catalogue=catalogue, usage=usage, wakeup=wakeup, clock=clock)
     due = partial(sweep, force=settings.removal_policy == "force")
     tasks: dict[str, Task] = {"lifecycle": lambda: _sweep_and_log(due(), log), "trust": lambda: sweep_scores(scorer)}
     sweeper = Sweeper(engine, log, tasks, interval=sweep_seconds)
-    discovery = _discovery(engine, catalogue, changes, trust_scores, announcements, clock, log, settle=settle_seconds)
+    discovery = _discovery(
+        engine, catalogue, policy, changes, trust_scores, announcements, clock, log, settle=settle_seconds
+    )
     upstreams = _upstreams(settings, PostgresUpstreams(engine, acts), catalogue, announcements, wakeup, clock, log)
 
     def end_watches() -> None:
@@ -113,7 +115,7 @@ async def build(
         policy=POLICY,
         verifier=verifier_from(authz, settings, log),
         services=_services(
-            _catalog(settings, catalogue, changes, usability, trust_scores, announcements, clock, log),
+            _catalog(settings, catalogue, changes, policy, trust_scores, announcements, clock, log),
             LifecycleHandlers(
                 catalogue=catalogue, histories=histories, usage=usage, wakeup=wakeup, clock=clock, journal=log
             ),
@@ -164,7 +166,7 @@ def _catalog(
     settings: Settings,
     catalogue: PostgresCatalogue,
     changes: _Changes,
-    usability: AuthzUsability,
+    policy: AuthzCallPolicy,
     trust: CachedTrustScores,
     runners: PostgresAnnouncements,
     clock: Clock,
@@ -176,7 +178,7 @@ def _catalog(
         log=changes.log,
         feed=changes.feed,
         schemas=JsonSchemaChecker(),
-        usability=usability,
+        policy=policy,
         runners=runners,
         trust=trust,
         wakeup=changes.wakeup,
@@ -224,6 +226,7 @@ class _Discovery(NamedTuple):
 def _discovery(
     engine: AsyncEngine,
     catalogue: PostgresCatalogue,
+    policy: AuthzCallPolicy,
     changes: _Changes,
     trust: CachedTrustScores,
     runners: PostgresAnnouncements,
@@ -252,6 +255,7 @@ def _discovery(
             language=language,
             spelling=Spelling(word_ranks(), directory.has_word),
             catalogue=catalogue,
+            policy=policy,
             runners=runners,
             clock=clock,
         ),

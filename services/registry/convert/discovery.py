@@ -15,6 +15,8 @@ from libs.common.call_context import Call
 from libs.common.errors import MeshError
 from libs.common.json.jsonio import dump
 from libs.common.tool_names import ToolName
+from services.registry.convert.shared import caller_of
+from services.registry.domain.caller import Caller
 from services.registry.domain.discovery.compile_surface import (
     BudgetTooSmall,
     Surface,
@@ -24,9 +26,9 @@ from services.registry.domain.discovery.compile_surface import (
 )
 from services.registry.domain.discovery.environment import BLOCKING, SurfaceEnvironment, SurfaceReason, WithheldTool
 from services.registry.domain.discovery.get_tool_schemas import SchemaRequest, ToolSchemas
-from services.registry.domain.discovery.query import CALLABLE, Caller, Filters, Grant, Query
-from services.registry.domain.discovery.results import Hit, HitScore
-from services.registry.domain.discovery.search_tools import SearchResult
+from services.registry.domain.discovery.query import CALLABLE, Filters, Query
+from services.registry.domain.discovery.results import Hit, Hits, HitScore
+from services.registry.domain.discovery.search_tools import NoMatch, SearchResult
 from services.registry.domain.model import LifecycleState
 from services.registry.domain.publishing.manifest import MutationClass
 from services.registry.domain.runners.announcement import RunnerSet
@@ -38,7 +40,7 @@ SELECTION_POLICY = "utility-per-token/1"
 
 def query_of(request: pb.SearchToolsRequest, call: Call) -> Query:
     filters = request.filter
-    caller = None if filters.include_forbidden else _caller_of(call)
+    caller = None if filters.include_forbidden else caller_of(call)
     return Query(
         text=request.query.strip(),
         capabilities=tuple(request.capabilities),
@@ -58,7 +60,7 @@ def surface_request_of(request: pb.CompileSurfaceRequest, call: Call, runners: R
         capabilities=tuple(request.capabilities),
         budget=request.token_budget,
         tokenizer=request.tokenizer,
-        filters=_filters(request.filter, _caller_of(call)),
+        filters=_filters(request.filter, caller_of(call)),
         environment=SurfaceEnvironment(
             features=frozenset(context.features),
             credentials=frozenset(context.credentials),
@@ -73,7 +75,7 @@ def surface_request_of(request: pb.CompileSurfaceRequest, call: Call, runners: R
 
 def schema_request_of(request: pb.GetToolSchemasRequest, call: Call) -> SchemaRequest:
     tier = Tier.DETAIL if request.tier == pb.SURFACE_TIER_DETAIL else Tier.SCHEMA
-    return SchemaRequest(tuple(request.tools), tier, request.tokenizer, request.token_budget, _caller_of(call))
+    return SchemaRequest(tuple(request.tools), tier, request.tokenizer, request.token_budget, caller_of(call))
 
 
 def search_response(result: SearchResult, model: str, runners: RunnerSet) -> pb.SearchToolsResponse:
@@ -83,13 +85,16 @@ def search_response(result: SearchResult, model: str, runners: RunnerSet) -> pb.
         total_candidates=hits.candidates,
         total_filtered=hits.passed,
         filter_effects=[pb.FilterEffect(filter=name, removed=count) for name, count in hits.removed.items()],
-        no_match=pb.NoMatch(reason=_enum(pb.NoMatchReason, result.no_match), nearest=hits.nearest)
-        if result.no_match
-        else None,
+        no_match=_no_match(result.no_match, hits) if result.no_match else None,
         semantic_use=_enum(pb.SemanticUse, result.semantic_use),
         semantic_pending=hits.without_vector,
         semantic_model=model,
     )
+
+
+def _no_match(reason: NoMatch, hits: Hits) -> pb.NoMatch:
+    nearest = [listing.name.qualified for listing in hits.nearest]
+    return pb.NoMatch(reason=_enum(pb.NoMatchReason, reason), nearest=nearest)
 
 
 def surface_response(outcome: Surface | BudgetTooSmall, call: Call) -> pb.CompileSurfaceResponse:
@@ -119,6 +124,7 @@ def schemas_response(schemas: ToolSchemas) -> pb.GetToolSchemasResponse:
                 title=schema.manifest.title,
                 description=schema.manifest.text("description"),
                 mutation_class=_mutation(schema.manifest.mutation_class),
+                needs_approval=schema.needs_approval,
             )
             for schema in schemas.loaded
         ],
@@ -129,13 +135,6 @@ def schemas_response(schemas: ToolSchemas) -> pb.GetToolSchemasResponse:
         token_count=schemas.tokens,
         tokenizer=schemas.tokenizer,
     )
-
-
-def _caller_of(call: Call) -> Caller | None:
-    identity = call.identity
-    if identity is None:
-        return None
-    return Caller(tuple(Grant(grant.tool, grant.version_constraint) for grant in identity.tools), identity.scopes)
 
 
 def _filters(filters: pb.SearchFilter, caller: Caller | None) -> Filters:
@@ -179,6 +178,7 @@ def _found_tool(hit: Hit, runners: RunnerSet) -> pb.FoundTool:
         score=_score(hit.score),
         ref=_ref(hit, pb.SCHEMA_VISIBILITY_HIDDEN),
         no_runner=missing.message if missing else "",
+        usability=_enum(pb.ToolUsability, hit.usability) if hit.usability else pb.TOOL_USABILITY_UNSPECIFIED,
     )
 
 
@@ -214,6 +214,7 @@ def _ref(hit: Hit, visibility: Any) -> pb.DeferredToolRef:
         loading_state=pb.LOADING_STATE_LOADABLE if deferred else pb.LOADING_STATE_LOADED,
         reason=_reason(SurfaceReason.DEFERRED_UNTIL_DISCOVERED) if deferred else pb.SURFACE_REASON_UNSPECIFIED,
         selection_ref=hit.head.name,
+        needs_approval=hit.needs_approval,
     )
 
 
@@ -251,7 +252,7 @@ def _surface(surface: Surface, call: Call) -> pb.ToolSurface:
         capability_requirements=request.capabilities,
         model_capabilities=sorted(request.environment.model_capabilities),
         role_constraints=scopes,
-        policy_refs=["token:grants", "token:scopes", "registry:lifecycle"],
+        policy_refs=["token:grants", "token:scopes", "authz:policies", "registry:lifecycle"],
         runtime_refs=["toolmesh.executor.v1.ExecutorService/Invoke"],
         surface_reason=[_enum(pb.SurfaceStep, step) for step in surface.steps],
         categories=[
@@ -280,6 +281,7 @@ def _loaded(block: SurfaceBlock) -> pb.LoadedTool:
         tier=_enum(pb.SurfaceTier, block.tier.name),
         tokens=block.tokens,
         utility=hit.score.utility,
+        needs_approval=hit.needs_approval,
     )
 
 

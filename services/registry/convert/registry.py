@@ -13,7 +13,7 @@ from toolmesh.registry.v1.trust_service_pb2 import ContributionStage
 from libs.common.call_context import Call
 from libs.common.json.jsonio import parse
 from services.registry.convert.manifest import manifest_of, message_of
-from services.registry.convert.shared import state_of, timestamp
+from services.registry.convert.shared import caller_of, state_of, timestamp
 from services.registry.domain.catalog.list_tool_versions import VersionPage
 from services.registry.domain.catalog.list_tools import ListedTool, Selection, ToolPage
 from services.registry.domain.catalog.watch_tools import (
@@ -39,8 +39,9 @@ def actor_of(call: Call) -> Actor:
     return Actor(call.peer, call.identity.subject if call.identity else "", call.tenant)
 
 
-def selection_of(request: pb.ListToolsRequest) -> Selection:
-    return Selection(request.namespace, tuple(request.tags), request.usable_only)
+def selection_of(request: pb.ListToolsRequest, call: Call) -> Selection:
+    caller = caller_of(call) if request.usable_only else None
+    return Selection(request.namespace, tuple(request.tags), request.usable_only, caller)
 
 
 def register_response(registration: Registration, runners: RunnerSet, trust: TrustScores) -> pb.RegisterToolResponse:
@@ -139,11 +140,11 @@ def tool_version(
         registered_by=head.registered_by,
         aliases=tool_version_pb2.AliasSet(tool_ids=version.aliases) if version.aliases is not None else None,
         no_runner=missing.message if missing else "",
-        trust=_version_trust(head, trust) if trust is not None else None,
+        trust=version_trust(head, trust) if trust is not None else None,
     )
 
 
-def _version_trust(head: VersionHead, trust: TrustScores) -> tool_trust_pb2.ToolTrust:
+def version_trust(head: VersionHead, trust: TrustScores) -> tool_trust_pb2.ToolTrust:
     """Convert the trust in a tool. The registrar of a new version is known before the scores of its tool are."""
     held = trust.trust_in(head.tool)
     known = held.publisher_verified or is_known_publisher(head.registered_by, identity_verified=False)

@@ -25,6 +25,14 @@ class LifecycleState(StrEnum):
     QUARANTINED = "quarantined"
 
 
+class Usability(StrEnum):
+    """Whether a caller may call a version, before the arguments are known."""
+
+    ALLOWED = "allowed"
+    NEEDS_APPROVAL = "needs_approval"
+    FORBIDDEN = "forbidden"
+
+
 @dataclass(frozen=True, slots=True)
 class Deprecation:
     """The announced end of a version and its successor."""

@@ -13,7 +13,7 @@ from libs.common.json.jsonio import JsonValue
 from libs.common.tool_names import ToolName
 from services.registry.domain.catalog.changes import Change, ChangeBatch, Horizon, Position
 from services.registry.domain.lifecycle.transitions import Transition
-from services.registry.domain.model import Tool, ToolVersion, VersionHead
+from services.registry.domain.model import Tool, ToolVersion, Usability, VersionHead
 from services.registry.domain.namespaces.ownership import Namespace
 from services.registry.domain.publishing.manifest import Manifest
 from services.registry.domain.publishing.scan.lookalikes import CandidateNames, KnownName
@@ -152,10 +152,10 @@ class Catalogue(Protocol):
         ...
 
 
-class Usability(Protocol):
-    """Decides which versions the current caller may use."""
+class CallPolicy(Protocol):
+    """Decides which versions the current caller may call, by its token and by policy."""
 
-    async def usable(self, versions: Sequence[ToolVersion]) -> Sequence[bool]:
+    async def usability_of(self, heads: Sequence[VersionHead]) -> Sequence[Usability]:
         """Return one answer for each version, in order. Raises SERVICE_UNAVAILABLE when authz does not answer."""
         ...
 

@@ -17,7 +17,7 @@ from services.registry.domain.discovery.query_embeddings import QueryEmbeddings
 from services.registry.domain.discovery.search_tools import search_tools
 from services.registry.domain.discovery.spelling import Spelling
 from services.registry.domain.discovery.tokens import TokenCounter
-from services.registry.domain.ports import Catalogue
+from services.registry.domain.ports import CallPolicy, Catalogue
 from services.registry.domain.runners.ports import Announcements
 
 
@@ -39,10 +39,11 @@ class DiscoveryHandlers(rpc.DiscoveryServiceServicer):
         language: Language,
         spelling: Spelling,
         catalogue: Catalogue,
+        policy: CallPolicy,
         runners: Announcements,
         clock: Clock,
     ) -> None:
-        self._runners = runners
+        self._runners, self._policy = runners, policy
         self._directory, self._language, self._catalogue, self._clock = directory, language, catalogue, clock
         self._embeddings, self._counter = QueryEmbeddings(language, spelling), TokenCounter(language)
 
@@ -54,6 +55,7 @@ class DiscoveryHandlers(rpc.DiscoveryServiceServicer):
             searcher=await self._directory.index(),
             embeddings=self._embeddings,
             catalogue=self._catalogue,
+            policy=self._caller_policy(),
             now=self._clock.now(),
         )
         return convert.search_response(answer, self._language.model, self._runners.current())
@@ -65,6 +67,7 @@ class DiscoveryHandlers(rpc.DiscoveryServiceServicer):
             embeddings=self._embeddings,
             counter=self._counter,
             catalogue=self._catalogue,
+            policy=self._caller_policy(),
             clock=self._clock,
         )
         return convert.surface_response(outcome, serving())
@@ -73,7 +76,12 @@ class DiscoveryHandlers(rpc.DiscoveryServiceServicer):
         answer = await get_tool_schemas(
             convert.schema_request_of(request, serving()),
             catalogue=self._catalogue,
+            policy=self._caller_policy(),
             counter=self._counter,
             now=self._clock.now(),
         )
         return convert.schemas_response(answer)
+
+    def _caller_policy(self) -> CallPolicy | None:
+        """Return the policy, if this call is made for a caller."""
+        return self._policy if serving().identity is not None else None

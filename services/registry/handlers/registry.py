@@ -22,7 +22,7 @@ from services.registry.domain.catalog.watch_tools import watch_tools
 from services.registry.domain.compatibility.check_compatibility import check_compatibility
 from services.registry.domain.compatibility.negotiate_schema import negotiate_schema
 from services.registry.domain.errors import caller_required
-from services.registry.domain.ports import Catalogue, ChangeFeed, ChangeLog, SchemaChecker, Usability, Wakeup
+from services.registry.domain.ports import CallPolicy, Catalogue, ChangeFeed, ChangeLog, SchemaChecker, Wakeup
 from services.registry.domain.publishing.register_tool import register_tool
 from services.registry.domain.publishing.scan.policy import DEFAULT_POLICY, ScanPolicy
 from services.registry.domain.runners.ports import Announcements
@@ -41,7 +41,7 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
         log: ChangeLog,
         feed: ChangeFeed,
         schemas: SchemaChecker,
-        usability: Usability,
+        policy: CallPolicy,
         runners: Announcements,
         trust: TrustScores,
         wakeup: Wakeup,
@@ -52,7 +52,7 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
         self._scan_policy = scan_policy
         self._journal, self._runners, self._trust = journal, runners, trust
         self._catalogue, self._cache, self._log, self._feed = catalogue, cache, log, feed
-        self._schemas, self._usability, self._wakeup, self._clock = schemas, usability, wakeup, clock
+        self._schemas, self._policy, self._wakeup, self._clock = schemas, policy, wakeup, clock
 
     async def RegisterTool(self, request: pb.RegisterToolRequest, context: Any) -> pb.RegisterToolResponse:
         registration = await register_tool(
@@ -80,7 +80,7 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
         if request.usable_only:
             if serving().identity is None:
                 raise caller_required()
-            usable = await only_usable(await self._page(request), self._usability)
+            usable = await only_usable(await self._page(request), self._policy)
             return convert.list_response(usable, self._runners.current(), self._trust)
         return await self._cache.get_or_create("ListTools", request, lambda: self._create_list(request))
 
@@ -91,7 +91,7 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
 
     async def _page(self, request: pb.ListToolsRequest) -> ToolPage:
         return await list_tools(
-            convert.selection_of(request),
+            convert.selection_of(request, serving()),
             request.page_size,
             request.page_token,
             catalogue=self._catalogue,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -35,9 +35,16 @@ QUIET = Log("test", level="error")
 DEAD_BUS = "redis://127.0.0.1:1/0"
 
 
+def _usability(tags: Iterable[str]) -> Any:
+    if "barred" in tags:
+        return authz_pb.USABILITY_DENIED
+    return authz_pb.USABILITY_NEEDS_APPROVAL if "approved" in tags else authz_pb.USABILITY_ALLOWED
+
+
 @pytest.fixture
 async def authz_address(signer: Any, process_environment: Callable[[str], dict[str, str]]) -> AsyncIterator[Address]:
-    """An authz that serves keys over mutual TLS, revokes nothing, and denies tools with the tag `barred`."""
+    """An authz that serves keys over mutual TLS, revokes nothing, denies tools with the tag `barred`, and
+    requires an approval for tools with the tag `approved`."""
 
     class Keys(authz_rpc.AuthzServiceServicer):
         async def GetJwks(self, request: Any, context: Any) -> Any:
@@ -45,10 +52,7 @@ async def authz_address(signer: Any, process_environment: Callable[[str], dict[s
 
         async def FilterTools(self, request: Any, context: Any) -> Any:
             assert serving().caller.subject
-            barred = ["barred" in tool.tags for tool in request.tools]
-            return authz_pb.FilterToolsResponse(
-                tools=[authz_pb.USABILITY_DENIED if each else authz_pb.USABILITY_ALLOWED for each in barred]
-            )
+            return authz_pb.FilterToolsResponse(tools=[_usability(tool.tags) for tool in request.tools])
 
         IntrospectToken = accepts_every_token
 

@@ -83,6 +83,34 @@ SEMANTIC_USE_OTHER_LANGUAGE: SemanticUse.ValueType  # 5
 """The sentence is not English, the only language of the model; words alone counted."""
 Global___SemanticUse: _TypeAlias = SemanticUse  # noqa: Y015
 
+class _ToolUsability:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ToolUsabilityEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ToolUsability.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    TOOL_USABILITY_UNSPECIFIED: _ToolUsability.ValueType  # 0
+    """Not set: the asker is no caller."""
+    TOOL_USABILITY_ALLOWED: _ToolUsability.ValueType  # 1
+    """The caller may call it."""
+    TOOL_USABILITY_NEEDS_APPROVAL: _ToolUsability.ValueType  # 2
+    """The caller may call it with an approval."""
+    TOOL_USABILITY_FORBIDDEN: _ToolUsability.ValueType  # 3
+    """Neither the token nor policy lets the caller call it; only answered to those who ask for all."""
+
+class ToolUsability(_ToolUsability, metaclass=_ToolUsabilityEnumTypeWrapper):
+    """Says whether a caller may call a tool, before its arguments are known. A call is always checked again, with its arguments."""
+
+TOOL_USABILITY_UNSPECIFIED: ToolUsability.ValueType  # 0
+"""Not set: the asker is no caller."""
+TOOL_USABILITY_ALLOWED: ToolUsability.ValueType  # 1
+"""The caller may call it."""
+TOOL_USABILITY_NEEDS_APPROVAL: ToolUsability.ValueType  # 2
+"""The caller may call it with an approval."""
+TOOL_USABILITY_FORBIDDEN: ToolUsability.ValueType  # 3
+"""Neither the token nor policy lets the caller call it; only answered to those who ask for all."""
+Global___ToolUsability: _TypeAlias = ToolUsability  # noqa: Y015
+
 class _NoMatchReason:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -98,7 +126,7 @@ class _NoMatchReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_NoMatch
     NO_MATCH_REASON_ALL_FILTERED: _NoMatchReason.ValueType  # 3
     """Tools fit the query, and the filter removed them all."""
     NO_MATCH_REASON_NOT_PERMITTED: _NoMatchReason.ValueType  # 4
-    """Tools fit the query, and the caller's token covers none of them."""
+    """Tools fit the query, and neither the caller's token nor policy lets it call any of them."""
 
 class NoMatchReason(_NoMatchReason, metaclass=_NoMatchReasonEnumTypeWrapper):
     """Says why nothing was found."""
@@ -112,7 +140,7 @@ NO_MATCH_REASON_NO_CANDIDATE: NoMatchReason.ValueType  # 2
 NO_MATCH_REASON_ALL_FILTERED: NoMatchReason.ValueType  # 3
 """Tools fit the query, and the filter removed them all."""
 NO_MATCH_REASON_NOT_PERMITTED: NoMatchReason.ValueType  # 4
-"""Tools fit the query, and the caller's token covers none of them."""
+"""Tools fit the query, and neither the caller's token nor policy lets it call any of them."""
 Global___NoMatchReason: _TypeAlias = NoMatchReason  # noqa: Y015
 
 class _SchemaVisibility:
@@ -180,7 +208,7 @@ class _SurfaceReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Surface
     SURFACE_REASON_UNSPECIFIED: _SurfaceReason.ValueType  # 0
     """Not set; nothing stands against it."""
     SURFACE_REASON_POLICY_BLOCKED: _SurfaceReason.ValueType  # 1
-    """The caller's token does not grant it, or it is in quarantine."""
+    """The caller's token does not grant it, policy forbids it, or it is in quarantine; the detail says which."""
     SURFACE_REASON_CREDENTIAL_MISSING: _SurfaceReason.ValueType  # 2
     """A credential that it needs is not there."""
     SURFACE_REASON_SETUP_REQUIRED: _SurfaceReason.ValueType  # 3
@@ -204,7 +232,7 @@ class SurfaceReason(_SurfaceReason, metaclass=_SurfaceReasonEnumTypeWrapper):
 SURFACE_REASON_UNSPECIFIED: SurfaceReason.ValueType  # 0
 """Not set; nothing stands against it."""
 SURFACE_REASON_POLICY_BLOCKED: SurfaceReason.ValueType  # 1
-"""The caller's token does not grant it, or it is in quarantine."""
+"""The caller's token does not grant it, policy forbids it, or it is in quarantine; the detail says which."""
 SURFACE_REASON_CREDENTIAL_MISSING: SurfaceReason.ValueType  # 2
 """A credential that it needs is not there."""
 SURFACE_REASON_SETUP_REQUIRED: SurfaceReason.ValueType  # 3
@@ -308,7 +336,7 @@ class _UnloadedReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Unload
     UNLOADED_REASON_UNAVAILABLE: _UnloadedReason.ValueType  # 2
     """It may not be called in its state."""
     UNLOADED_REASON_NOT_PERMITTED: _UnloadedReason.ValueType  # 3
-    """The caller's token does not cover it."""
+    """The caller's token does not cover it, or policy forbids it."""
     UNLOADED_REASON_OVER_BUDGET: _UnloadedReason.ValueType  # 4
     """It does not fit the rest of the budget."""
 
@@ -322,7 +350,7 @@ UNLOADED_REASON_NOT_FOUND: UnloadedReason.ValueType  # 1
 UNLOADED_REASON_UNAVAILABLE: UnloadedReason.ValueType  # 2
 """It may not be called in its state."""
 UNLOADED_REASON_NOT_PERMITTED: UnloadedReason.ValueType  # 3
-"""The caller's token does not cover it."""
+"""The caller's token does not cover it, or policy forbids it."""
 UNLOADED_REASON_OVER_BUDGET: UnloadedReason.ValueType  # 4
 """It does not fit the rest of the budget."""
 Global___UnloadedReason: _TypeAlias = UnloadedReason  # noqa: Y015
@@ -397,7 +425,7 @@ class SearchFilter(_message.Message):
     version_constraint: _builtins.str
     """Only tools with a version that this constraint accepts; that version is answered. Empty means the latest."""
     include_forbidden: _builtins.bool
-    """True to find also what the caller's token does not cover."""
+    """True to find also what the caller's token does not cover and what policy forbids it."""
     @_builtins.property
     def max_latency_p95(self) -> _duration_pb2.Duration:
         """The longest time that 95 of 100 calls may take. While none was measured, the tool's own time limit stands for it."""
@@ -519,6 +547,7 @@ class FoundTool(_message.Message):
     SCORE_FIELD_NUMBER: _builtins.int
     REF_FIELD_NUMBER: _builtins.int
     NO_RUNNER_FIELD_NUMBER: _builtins.int
+    USABILITY_FIELD_NUMBER: _builtins.int
     tool: _builtins.str
     """The tool, as a resource name."""
     version: _builtins.str
@@ -535,6 +564,8 @@ class FoundTool(_message.Message):
     """Where the version is in its life."""
     no_runner: _builtins.str
     """Why no executor can run the tool at present, in one sentence; empty if one can."""
+    usability: Global___ToolUsability.ValueType
+    """Whether the caller may call it, before arguments are known; unset for a service of the mesh and the operator."""
     @_builtins.property
     def score(self) -> Global___ToolScore:
         """The rank and everything it came from."""
@@ -556,10 +587,11 @@ class FoundTool(_message.Message):
         score: Global___ToolScore | None = ...,
         ref: Global___DeferredToolRef | None = ...,
         no_runner: _builtins.str = ...,
+        usability: Global___ToolUsability.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["ref", b"ref", "score", b"score"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "digest", b"digest", "mutation_class", b"mutation_class", "no_runner", b"no_runner", "ref", b"ref", "score", b"score", "state", b"state", "title", b"title", "tool", b"tool", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "digest", b"digest", "mutation_class", b"mutation_class", "no_runner", b"no_runner", "ref", b"ref", "score", b"score", "state", b"state", "title", b"title", "tool", b"tool", "usability", b"usability", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -644,7 +676,9 @@ class FilterEffect(_message.Message):
     FILTER_FIELD_NUMBER: _builtins.int
     REMOVED_FIELD_NUMBER: _builtins.int
     filter: _builtins.str
-    """The part, as the name of its field in SearchFilter; `permission` for what the caller's token does not cover."""
+    """The part, as the name of its field in SearchFilter; `permission` for what the caller's token does not cover; `policy` for what policy
+    forbids the caller, counted among the tools that rank above the last one answered, and 1,000 at most.
+    """
     removed: _builtins.int
     """How many."""
     def __init__(
@@ -731,6 +765,7 @@ class DeferredToolRef(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     PENDING_PROVIDER_OR_SERVER_FIELD_NUMBER: _builtins.int
     SELECTION_REF_FIELD_NUMBER: _builtins.int
+    NEEDS_APPROVAL_FIELD_NUMBER: _builtins.int
     tool_id: _builtins.str
     """The id within the namespace."""
     name: _builtins.str
@@ -751,6 +786,8 @@ class DeferredToolRef(_message.Message):
     """The provider or server that is waited for; empty while none is."""
     selection_ref: _builtins.str
     """What GetToolSchemas takes to load it."""
+    needs_approval: _builtins.bool
+    """True if the caller may call it only with an approval."""
     def __init__(
         self,
         *,
@@ -764,10 +801,11 @@ class DeferredToolRef(_message.Message):
         reason: Global___SurfaceReason.ValueType = ...,
         pending_provider_or_server: _builtins.str = ...,
         selection_ref: _builtins.str = ...,
+        needs_approval: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["loading_state", b"loading_state", "name", b"name", "namespace", b"namespace", "pending_provider_or_server", b"pending_provider_or_server", "reason", b"reason", "schema_visibility", b"schema_visibility", "search_hint", b"search_hint", "selection_ref", b"selection_ref", "source", b"source", "tool_id", b"tool_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["loading_state", b"loading_state", "name", b"name", "namespace", b"namespace", "needs_approval", b"needs_approval", "pending_provider_or_server", b"pending_provider_or_server", "reason", b"reason", "schema_visibility", b"schema_visibility", "search_hint", b"search_hint", "selection_ref", b"selection_ref", "source", b"source", "tool_id", b"tool_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1128,6 +1166,7 @@ class LoadedTool(_message.Message):
     TIER_FIELD_NUMBER: _builtins.int
     TOKENS_FIELD_NUMBER: _builtins.int
     UTILITY_FIELD_NUMBER: _builtins.int
+    NEEDS_APPROVAL_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """The version, as a resource name."""
     digest: _builtins.str
@@ -1138,6 +1177,8 @@ class LoadedTool(_message.Message):
     """How many tokens that takes."""
     utility: _builtins.float
     """What it is worth for the task, 0 to 1."""
+    needs_approval: _builtins.bool
+    """True if the caller may call it only with an approval."""
     def __init__(
         self,
         *,
@@ -1146,10 +1187,11 @@ class LoadedTool(_message.Message):
         tier: Global___SurfaceTier.ValueType = ...,
         tokens: _builtins.int = ...,
         utility: _builtins.float = ...,
+        needs_approval: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "tier", b"tier", "tokens", b"tokens", "utility", b"utility", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "needs_approval", b"needs_approval", "tier", b"tier", "tokens", b"tokens", "utility", b"utility", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1169,7 +1211,7 @@ class WithheldTool(_message.Message):
     reason: Global___SurfaceReason.ValueType
     """Why."""
     detail: _builtins.str
-    """What is missing: a scope, credential, feature or state."""
+    """What is missing: a scope, credential, feature or state; `token_grants` or `policy` for a tool that is blocked."""
     def __init__(
         self,
         *,
@@ -1204,7 +1246,7 @@ class SurfaceTotals(_message.Message):
     indexed: _builtins.int
     """Of these, tools that the text names."""
     blocked: _builtins.int
-    """Tools that the caller may not use."""
+    """Tools that the caller may not use. Policy is asked about the 1,000 most useful tools, and only those are named."""
     excluded: _builtins.int
     """Tools that do not fit this place."""
     filtered: _builtins.int
@@ -1350,6 +1392,7 @@ class ToolSchema(_message.Message):
     TITLE_FIELD_NUMBER: _builtins.int
     DESCRIPTION_FIELD_NUMBER: _builtins.int
     MUTATION_CLASS_FIELD_NUMBER: _builtins.int
+    NEEDS_APPROVAL_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """The version, as a resource name."""
     digest: _builtins.str
@@ -1366,6 +1409,8 @@ class ToolSchema(_message.Message):
     """The whole description."""
     mutation_class: _tool_manifest_pb2.MutationClass.ValueType
     """What it does to the world."""
+    needs_approval: _builtins.bool
+    """True if the caller may call it only with an approval."""
     @_builtins.property
     def block(self) -> Global___SurfaceBlock:
         """The text for the context."""
@@ -1382,10 +1427,11 @@ class ToolSchema(_message.Message):
         title: _builtins.str = ...,
         description: _builtins.str = ...,
         mutation_class: _tool_manifest_pb2.MutationClass.ValueType = ...,
+        needs_approval: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["block", b"block"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["block", b"block", "description", b"description", "digest", b"digest", "input_schema", b"input_schema", "mutation_class", b"mutation_class", "output_schema", b"output_schema", "state", b"state", "title", b"title", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["block", b"block", "description", b"description", "digest", b"digest", "input_schema", b"input_schema", "mutation_class", b"mutation_class", "needs_approval", b"needs_approval", "output_schema", b"output_schema", "state", b"state", "title", b"title", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -59,7 +59,8 @@ class DiscoveryServiceServicer:
     def SearchTools(self, request, context):
         """Searches tools and ranks them: exact names first, then by 0.4 trust + 0.3 relevance + 0.2 latency + 0.1 cost, with every component
         in the answer. Callable by mesh services, the operator and callers with scope `tools:read`; a caller finds the tools that its own
-        token may call, unless it asks for all. Never fails for want of a match: an empty answer says why, in a form that programs read.
+        token and policy let it call, unless it asks for all, and what needs an approval is marked. Never fails for want of a match: an empty
+        answer says why, in a form that programs read. Fails with SERVICE_UNAVAILABLE for a caller while policy cannot be asked.
         Words alone are searched while the meaning of some tools is still being worked out, and the answer says of how many.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

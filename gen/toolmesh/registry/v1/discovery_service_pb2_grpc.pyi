@@ -36,7 +36,8 @@ class DiscoveryServiceStub:
     SearchTools: _grpc.UnaryUnaryMultiCallable[_discovery_service_pb2.SearchToolsRequest, _discovery_service_pb2.SearchToolsResponse]
     """Searches tools and ranks them: exact names first, then by 0.4 trust + 0.3 relevance + 0.2 latency + 0.1 cost, with every component
     in the answer. Callable by mesh services, the operator and callers with scope `tools:read`; a caller finds the tools that its own
-    token may call, unless it asks for all. Never fails for want of a match: an empty answer says why, in a form that programs read.
+    token and policy let it call, unless it asks for all, and what needs an approval is marked. Never fails for want of a match: an empty
+    answer says why, in a form that programs read. Fails with SERVICE_UNAVAILABLE for a caller while policy cannot be asked.
     Words alone are searched while the meaning of some tools is still being worked out, and the answer says of how many.
     """
     CompileSurface: _grpc.UnaryUnaryMultiCallable[_discovery_service_pb2.CompileSurfaceRequest, _discovery_service_pb2.CompileSurfaceResponse]
@@ -59,7 +60,8 @@ class DiscoveryServiceAsyncStub(DiscoveryServiceStub):
     SearchTools: _aio.UnaryUnaryMultiCallable[_discovery_service_pb2.SearchToolsRequest, _discovery_service_pb2.SearchToolsResponse]  # type: ignore[assignment]
     """Searches tools and ranks them: exact names first, then by 0.4 trust + 0.3 relevance + 0.2 latency + 0.1 cost, with every component
     in the answer. Callable by mesh services, the operator and callers with scope `tools:read`; a caller finds the tools that its own
-    token may call, unless it asks for all. Never fails for want of a match: an empty answer says why, in a form that programs read.
+    token and policy let it call, unless it asks for all, and what needs an approval is marked. Never fails for want of a match: an empty
+    answer says why, in a form that programs read. Fails with SERVICE_UNAVAILABLE for a caller while policy cannot be asked.
     Words alone are searched while the meaning of some tools is still being worked out, and the answer says of how many.
     """
     CompileSurface: _aio.UnaryUnaryMultiCallable[_discovery_service_pb2.CompileSurfaceRequest, _discovery_service_pb2.CompileSurfaceResponse]  # type: ignore[assignment]
@@ -85,7 +87,8 @@ class DiscoveryServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_discovery_service_pb2.SearchToolsResponse, _abc.Awaitable[_discovery_service_pb2.SearchToolsResponse]]:
         """Searches tools and ranks them: exact names first, then by 0.4 trust + 0.3 relevance + 0.2 latency + 0.1 cost, with every component
         in the answer. Callable by mesh services, the operator and callers with scope `tools:read`; a caller finds the tools that its own
-        token may call, unless it asks for all. Never fails for want of a match: an empty answer says why, in a form that programs read.
+        token and policy let it call, unless it asks for all, and what needs an approval is marked. Never fails for want of a match: an empty
+        answer says why, in a form that programs read. Fails with SERVICE_UNAVAILABLE for a caller while policy cannot be asked.
         Words alone are searched while the meaning of some tools is still being worked out, and the answer says of how many.
         """
 

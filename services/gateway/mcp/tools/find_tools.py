@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import orjson
-from toolmesh.registry.v1.discovery_service_pb2 import GetToolSchemasRequest, SearchFilter, SearchToolsRequest
+from toolmesh.registry.v1.discovery_service_pb2 import (
+    TOOL_USABILITY_NEEDS_APPROVAL,
+    GetToolSchemasRequest,
+    SearchFilter,
+    SearchToolsRequest,
+)
 from toolmesh.registry.v1.tool_manifest_pb2 import MutationClass
 
 from libs.common.tool_names import ToolName, split_version_name
@@ -44,7 +49,8 @@ class FindTools:
             name = view.name_of(ToolName.parse(found.tool))
             if name and len(tools) < most:
                 kind = _MUTATION[found.mutation_class]
-                tools.append({"name": name, "title": found.title, "description": found.description, "kind": kind})
+                shown = {"name": name, "title": found.title, "description": found.description, "kind": kind}
+                tools.append(shown | _approval(found.usability == TOOL_USABILITY_NEEDS_APPROVAL))
         return json_result({"tools": tools, "matched": response.total_filtered})
 
     async def describe(self, arguments: dict[str, Any], context: McpContext) -> Result:
@@ -64,5 +70,9 @@ class FindTools:
                 "inputSchema": orjson.loads(schema.input_schema or b"{}"),
                 "outputSchema": orjson.loads(schema.output_schema or b"{}"),
             }
-            tools.append(shown)
+            tools.append(shown | _approval(schema.needs_approval))
         return json_result({"tools": tools, "unknown": [names.get(each.tool, each.tool) for each in response.unloaded]})
+
+
+def _approval(needed: bool) -> dict[str, Any]:
+    return {"needs_approval": True} if needed else {}

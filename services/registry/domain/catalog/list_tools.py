@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from libs.common import page_tokens
 from libs.common.runtime.clock import Clock
 from libs.common.tool_names import ToolName
+from services.registry.domain.caller import Caller
 from services.registry.domain.catalog.page_size import count_fitting
 from services.registry.domain.catalog.resolve import latest
 from services.registry.domain.errors import page_token_invalid
-from services.registry.domain.model import Tool, ToolVersion, VersionHead
-from services.registry.domain.ports import Catalogue, Usability
+from services.registry.domain.model import Tool, ToolVersion, Usability, VersionHead
+from services.registry.domain.ports import CallPolicy, Catalogue
 
 DEFAULT_PAGE = 100
 
@@ -25,6 +26,8 @@ class Selection:
     namespace: str = ""
     tags: tuple[str, ...] = ()
     usable_only: bool = False
+    caller: Caller | None = None
+    """Of a listing of usable tools: each is listed with the latest version that the token grants."""
 
     @property
     def query(self) -> list[object]:
@@ -58,7 +61,7 @@ async def list_tools(
         namespace=selection.namespace, tags=selection.tags, after=_cursor(selection, page_token), limit=limit + 1
     )
     tools = rows[:limit]
-    heads = await _latest_heads(tools, catalogue, clock)
+    heads = await _latest_heads(tools, selection.caller, catalogue, clock)
     shown = tools[: count_fitting(head.size if head else 0 for head in heads)]
     versions = await catalogue.with_manifests([head for head in heads[: len(shown)] if head])
     by_tool = {version.head.tool: version for version in versions}
@@ -67,17 +70,23 @@ async def list_tools(
     return ToolPage(listed, page_tokens.encode(selection.query, [shown[-1].name.qualified]) if more else "")
 
 
-async def only_usable(page: ToolPage, usability: Usability) -> ToolPage:
+async def only_usable(page: ToolPage, policy: CallPolicy) -> ToolPage:
     """Return the page without tools that the caller may not use and without tools that have no runnable version."""
-    listed = [(item, item.version) for item in page.tools if item.version is not None]
-    answers = await usability.usable([version for _, version in listed]) if listed else ()
-    return replace(page, tools=[item for (item, _), may in zip(listed, answers, strict=True) if may])
+    listed = [(item, item.version.head) for item in page.tools if item.version is not None]
+    answers = await policy.usability_of([head for _, head in listed]) if listed else ()
+    return replace(
+        page,
+        tools=[item for (item, _), answer in zip(listed, answers, strict=True) if answer is not Usability.FORBIDDEN],
+    )
 
 
-async def _latest_heads(tools: Sequence[Tool], catalogue: Catalogue, clock: Clock) -> list[VersionHead | None]:
+async def _latest_heads(
+    tools: Sequence[Tool], caller: Caller | None, catalogue: Catalogue, clock: Clock
+) -> list[VersionHead | None]:
     by_tool: dict[ToolName, list[VersionHead]] = defaultdict(list)
     for head in await catalogue.heads([tool.name for tool in tools]):
-        by_tool[head.tool].append(head)
+        if caller is None or caller.is_granted(head):
+            by_tool[head.tool].append(head)
     now = clock.now()
     return [latest(by_tool[tool.name], now) for tool in tools]
 

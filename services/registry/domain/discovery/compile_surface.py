@@ -7,7 +7,7 @@ details of truncated schemas. The final text is counted as a whole, so the budge
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import IntEnum, StrEnum
 
@@ -16,12 +16,13 @@ from libs.common.runtime.clock import Clock
 from services.registry.domain.catalog.page_size import count_fitting
 from services.registry.domain.discovery import rendering
 from services.registry.domain.discovery.environment import Category, Eligibility, SurfaceEnvironment
+from services.registry.domain.discovery.permissions import ask_policy
 from services.registry.domain.discovery.ports import Searcher
 from services.registry.domain.discovery.query import Filters, Query
 from services.registry.domain.discovery.query_embeddings import QueryEmbeddings
 from services.registry.domain.discovery.results import Hit, Listing
 from services.registry.domain.discovery.tokens import TokenCounter
-from services.registry.domain.ports import Catalogue
+from services.registry.domain.ports import CallPolicy, Catalogue
 
 # Schemas with less than this share of the best utility are not shown, even if there is room.
 _WORTH_SHOWING = 0.2
@@ -116,13 +117,15 @@ async def compile_surface(
     embeddings: QueryEmbeddings,
     counter: TokenCounter,
     catalogue: Catalogue,
+    policy: CallPolicy | None,
     clock: Clock,
 ) -> Surface | BudgetTooSmall:
-    """Return a surface within the budget, or the minimum budget that is needed."""
+    """Return a surface within the budget, or the minimum budget that is needed. Without a policy, nothing is forbidden
+    by it: the surface is not for a caller."""
     tokenizer = counter.tokenizer(request.tokenizer)
     vector = await embeddings.vector_of(request.task) if request.task else None
     query = Query(text=request.task, capabilities=request.capabilities, vector=vector, filters=request.filters)
-    eligibility = searcher.assess_eligibility(query, request.environment, clock.now())
+    eligibility = await _eligibility(query, request.environment, searcher, policy, clock)
     forms = _forms(eligibility)
     counts = await counter.count([form.text for form in forms], tokenizer)
     if counts[-1] > request.budget:
@@ -148,9 +151,21 @@ async def compile_surface(
     )
 
 
+async def _eligibility(
+    query: Query, environment: SurfaceEnvironment, searcher: Searcher, policy: CallPolicy | None, clock: Clock
+) -> Eligibility:
+    """Return the eligibility of every tool, after policy was asked about those that the token covers."""
+    eligibility = searcher.assess_eligibility(query, environment, clock.now())
+    if policy is None:
+        return eligibility
+    permissions = await ask_policy(eligibility.candidates, policy)
+    query = replace(query, filters=replace(query.filters, permissions=permissions))
+    return searcher.assess_eligibility(query, environment, clock.now())
+
+
 def _forms(eligibility: Eligibility) -> list[_IndexForm]:
     """Return the forms of the index, fullest first. The last one only states the number of tools."""
-    head = rendering.heading(eligibility.usable)
+    head = rendering.heading(eligibility.usable, approvals=bool(eligibility.need_approval))
     forms = []
     if eligibility.usable:
         forms = _by_category(eligibility, head) if eligibility.categories else _in_one_list(eligibility, head)
@@ -163,27 +178,35 @@ def _forms(eligibility: Eligibility) -> list[_IndexForm]:
 
 
 def _in_one_list(eligibility: Eligibility, head: str) -> list[_IndexForm]:
-    members = tuple(eligibility.members)
+    members, marked = tuple(eligibility.members), eligibility.need_approval
     forms = [
-        _IndexForm(head + rendering.index_lines(members, titles=True), 0.5, (), members),
-        _IndexForm(head + rendering.index_lines(members, titles=False), 0.75, (ReductionStep.NAMES_ONLY,), members),
+        _IndexForm(head + rendering.index_lines(members, titles=True, approvals=marked), 0.5, (), members),
+        _IndexForm(
+            head + rendering.index_lines(members, titles=False, approvals=marked),
+            0.75,
+            (ReductionStep.NAMES_ONLY,),
+            members,
+        ),
     ]
     for count in _halvings(len(members)):
         shown = members[:count]
-        lines = rendering.index_lines(shown, titles=False)
+        lines = rendering.index_lines(shown, titles=False, approvals=marked)
         forms.append(_IndexForm(head + lines, 1.0, (ReductionStep.NAMES_ONLY, ReductionStep.FEWER_TOOLS), shown))
     return forms
 
 
 def _by_category(eligibility: Eligibility, head: str) -> list[_IndexForm]:
-    members = tuple(eligibility.members)
+    members, marked = tuple(eligibility.members), eligibility.need_approval
     lines = _category_lines(eligibility.categories[:_CATEGORY_LINES])
     forms = [
         _IndexForm(
-            head + lines + rendering.index_lines(members, titles=True), 0.5, (ReductionStep.CATEGORIES,), members
+            head + lines + rendering.index_lines(members, titles=True, approvals=marked),
+            0.5,
+            (ReductionStep.CATEGORIES,),
+            members,
         ),
         _IndexForm(
-            head + lines + rendering.index_lines(members, titles=False),
+            head + lines + rendering.index_lines(members, titles=False, approvals=marked),
             0.5,
             (ReductionStep.CATEGORIES, ReductionStep.NAMES_ONLY),
             members,
@@ -193,7 +216,9 @@ def _by_category(eligibility: Eligibility, head: str) -> list[_IndexForm]:
     for count in _halvings(len(members)):
         shown = members[:count]
         some = _category_lines(eligibility.categories[: max(count // 2, 3)])
-        forms.append(_IndexForm(head + some + rendering.index_lines(shown, titles=False), 0.5, few, shown))
+        forms.append(
+            _IndexForm(head + some + rendering.index_lines(shown, titles=False, approvals=marked), 0.5, few, shown)
+        )
     only = (ReductionStep.CATEGORIES, ReductionStep.CATEGORIES_ONLY)
     forms.extend(
         _IndexForm(head + _category_lines(eligibility.categories[:count]), 1.0, only)
@@ -228,12 +253,18 @@ async def _schemas(
     hits = hits[: count_fitting(hit.head.size for hit in hits)]
     possible = sum(hit.score.utility for hit in hits)
     manifests = [version.manifest for version in await catalogue.with_manifests([hit.head for hit in hits])]
-    texts = [rendering.schema_text(manifest) for manifest in manifests if manifest is not None]
+    texts = [
+        rendering.schema_text(manifest, needs_approval=hit.needs_approval)
+        for hit, manifest in zip(hits, manifests, strict=True)
+        if manifest is not None
+    ]
     tokens = await counter.count(texts, tokenizer)
     chosen = searcher.select_within_budget([hit.score.utility for hit in hits], tokens, max(budget, 0))
     left = budget - sum(tokens[at] for at in chosen)
     whole = {
-        at: rendering.detail_text(m) for at in chosen if (m := manifests[at]) is not None and _is_truncated(texts[at])
+        at: rendering.detail_text(m, needs_approval=hits[at].needs_approval)
+        for at in chosen
+        if (m := manifests[at]) is not None and _is_truncated(texts[at])
     }
     sizes = dict(zip(whole, await counter.count(list(whole.values()), tokenizer), strict=True))
     blocks = []

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from libs.common.tool_names import ToolName
 from services.registry.domain.discovery.results import Hit, Listing
-from services.registry.domain.model import LifecycleState
+from services.registry.domain.model import LifecycleState, VersionHead
 from services.registry.domain.runners.announcement import RunnerSet
 
 
@@ -99,3 +99,7 @@ class Eligibility:
     blocked: int
     excluded: int
     filtered: int
+    need_approval: frozenset[ToolName] = frozenset()
+    """The members that the caller may call only with an approval."""
+    candidates: Sequence[VersionHead] = ()
+    """The versions to ask policy about, the most useful first, up to a limit; none once it was asked."""

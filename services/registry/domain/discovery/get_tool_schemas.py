@@ -8,16 +8,15 @@ from datetime import datetime
 from enum import StrEnum
 
 from libs.common.errors import MeshError, Reason
-from libs.common.semver import Constraint
-from libs.common.tool_names import ToolName, grant_covers, split_version_name
+from libs.common.tool_names import ToolName, split_version_name
+from services.registry.domain.caller import Caller
 from services.registry.domain.catalog.page_size import ANSWER_BYTES
 from services.registry.domain.catalog.resolve import resolve
 from services.registry.domain.discovery import rendering
 from services.registry.domain.discovery.compile_surface import Tier
-from services.registry.domain.discovery.query import Caller
 from services.registry.domain.discovery.tokens import TokenCounter
-from services.registry.domain.model import ToolVersion, VersionHead
-from services.registry.domain.ports import Catalogue
+from services.registry.domain.model import ToolVersion, Usability, VersionHead
+from services.registry.domain.ports import CallPolicy, Catalogue
 from services.registry.domain.publishing.manifest import Manifest
 
 
@@ -39,6 +38,7 @@ class RenderedSchema:
     manifest: Manifest
     text: str
     tokens: int
+    needs_approval: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,32 +73,54 @@ class SchemaRequest:
 
 
 async def get_tool_schemas(
-    request: SchemaRequest, *, catalogue: Catalogue, counter: TokenCounter, now: datetime
+    request: SchemaRequest, *, catalogue: Catalogue, policy: CallPolicy | None, counter: TokenCounter, now: datetime
 ) -> ToolSchemas:
     """Return the schemas in the requested order while the budget lasts. Tools that the caller may not call are not
     shown."""
     tokenizer = counter.tokenizer(request.tokenizer)
+    found = await _permitted_heads(request, catalogue, policy, now)
     loaded: list[RenderedSchema] = []
     unloaded: list[UnloadedTool] = []
     spent = size = 0
-    for reference in dict.fromkeys(request.tools):
-        version = await _version(reference, request.caller, catalogue, now)
-        if isinstance(version, UnloadedReason):
-            unloaded.append(UnloadedTool(reference, version))
+    render = rendering.detail_text if request.tier is Tier.DETAIL else rendering.schema_text
+    for reference, (head, needs_approval) in found.items():
+        if isinstance(head, UnloadedReason):
+            unloaded.append(UnloadedTool(reference, head))
             continue
+        [version] = await catalogue.with_manifests([head])
         manifest = version.manifest
-        if manifest is None or not _permitted(version.head, manifest, request.caller):
+        if manifest is None or not _permitted(head, manifest, request.caller):
             unloaded.append(UnloadedTool(reference, UnloadedReason.NOT_PERMITTED))
             continue
-        text = rendering.detail_text(manifest) if request.tier is Tier.DETAIL else rendering.schema_text(manifest)
+        text = render(manifest, needs_approval=needs_approval)
         [tokens] = await counter.count([text], tokenizer)
         # The message size is a budget, too.
         if (request.budget and spent + tokens > request.budget) or (loaded and size + version.head.size > ANSWER_BYTES):
             unloaded.append(UnloadedTool(reference, UnloadedReason.OVER_BUDGET, tokens))
             continue
-        loaded.append(RenderedSchema(reference, version, manifest, text, tokens))
+        loaded.append(RenderedSchema(reference, version, manifest, text, tokens, needs_approval))
         spent, size = spent + tokens, size + version.head.size
     return await _counted(request, loaded, unloaded, tokenizer, counter)
+
+
+async def _permitted_heads(
+    request: SchemaRequest, catalogue: Catalogue, policy: CallPolicy | None, now: datetime
+) -> dict[str, tuple[VersionHead | UnloadedReason, bool]]:
+    """Return the version that each reference means and whether its calls need an approval, or why it is not shown."""
+    heads = {
+        reference: await _head(reference, request.caller, catalogue, now) for reference in dict.fromkeys(request.tools)
+    }
+    found: dict[str, tuple[VersionHead | UnloadedReason, bool]] = {
+        reference: (head, False) for reference, head in heads.items()
+    }
+    resolved = {reference: head for reference, head in heads.items() if isinstance(head, VersionHead)}
+    if policy is None or not resolved:
+        return found
+    answers = await policy.usability_of(list(resolved.values()))
+    for (reference, head), answer in zip(resolved.items(), answers, strict=True):
+        shown = UnloadedReason.NOT_PERMITTED if answer is Usability.FORBIDDEN else head
+        found[reference] = (shown, answer is Usability.NEEDS_APPROVAL)
+    return found
 
 
 async def _counted(
@@ -117,9 +139,9 @@ async def _counted(
         unloaded.append(UnloadedTool(dropped.asked, UnloadedReason.OVER_BUDGET, dropped.tokens))
 
 
-async def _version(
+async def _head(
     reference: str, caller: Caller | None, catalogue: Catalogue, now: datetime
-) -> ToolVersion | UnloadedReason:
+) -> VersionHead | UnloadedReason:
     try:
         asked, constraint = _asked(reference)
         tool = await catalogue.tool(asked)
@@ -129,15 +151,13 @@ async def _version(
         if caller is not None and not constraint:
             # A caller with access to some versions means those; one with access to none gets NOT_PERMITTED for the
             # default version.
-            heads = [head for head in heads if _granted(head, caller)] or heads
-        head = resolve(tool.name, heads, constraint, now)
+            heads = [head for head in heads if caller.is_granted(head)] or heads
+        return resolve(tool.name, heads, constraint, now)
     except MeshError as error:
         unavailable = error.reason in (Reason.TOOL_UNAVAILABLE, Reason.TOOL_DEPRECATED)
         if not unavailable and error.reason not in _NOWHERE:
             raise
         return UnloadedReason.UNAVAILABLE if unavailable else UnloadedReason.NOT_FOUND
-    [version] = await catalogue.with_manifests([head])
-    return version
 
 
 _NOWHERE = frozenset({Reason.TOOL_NOT_FOUND, Reason.TOOL_VERSION_NOT_FOUND, Reason.INVALID_REQUEST})
@@ -151,12 +171,4 @@ def _permitted(head: VersionHead, manifest: Manifest, caller: Caller | None) -> 
     if caller is None:
         return True
     scopes = frozenset(manifest.part("permission").get("required_scopes", ()))
-    return _granted(head, caller) and scopes <= caller.scopes
-
-
-def _granted(head: VersionHead, caller: Caller) -> bool:
-    return any(
-        grant_covers(grant.pattern, head.tool)
-        and (not grant.version_constraint or Constraint.parse(grant.version_constraint).accepts(head.version))
-        for grant in caller.grants
-    )
+    return caller.is_granted(head) and scopes <= caller.scopes

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from libs.common.tool_names import ToolName
-from services.registry.domain.model import LifecycleState
+from services.registry.domain.caller import Caller
+from services.registry.domain.model import LifecycleState, Usability
 from services.registry.domain.publishing.manifest import MutationClass
 
+# Policy is asked about this many tools for one query, and only those are shown to a caller.
+ASKED_TOOLS = 1000
 CALLABLE = frozenset({LifecycleState.AVAILABLE, LifecycleState.DEFERRED, LifecycleState.DEPRECATED})
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
-    """A tool pattern that a token grants; an empty constraint means every version."""
+class Permissions:
+    """What policy answered about some tools for the current caller."""
 
-    pattern: str
-    version_constraint: str = ""
+    usability: Mapping[ToolName, Usability]
 
+    def forbids(self, tool: ToolName) -> bool:
+        """Return whether policy forbids a tool. It was not asked about every tool."""
+        return self.usability.get(tool) is Usability.FORBIDDEN
 
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """The grants and scopes of the caller's token."""
-
-    grants: tuple[Grant, ...]
-    scopes: frozenset[str]
+    def needs_approval(self, tool: ToolName) -> bool:
+        """Return whether calls of a tool need an approval."""
+        return self.usability.get(tool) is Usability.NEEDS_APPROVAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,8 @@ class Filters:
     version_constraint: str = ""
     caller: Caller | None = None
     """None means unrestricted."""
+    permissions: Permissions | None = None
+    """What policy answered; None means that it was not asked."""
 
 
 @dataclass(frozen=True, slots=True)

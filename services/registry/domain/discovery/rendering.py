@@ -3,11 +3,12 @@ token counts of pieces add up; the caller counts the joined text anyway."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
 from libs.common.json.jsonio import dump
+from libs.common.tool_names import ToolName
 from services.registry.domain.discovery.results import Listing
 from services.registry.domain.publishing.manifest import Manifest, MutationClass
 
@@ -17,6 +18,8 @@ MARKS: Mapping[MutationClass, str] = {
     MutationClass.WRITE_REVERSIBLE: "~",
     MutationClass.WRITE_IRREVERSIBLE: "!",
 }
+# The suffix of a tool name whose calls need an approval.
+APPROVAL_MARK = "?"
 _SHOWN_DEPTH = 2
 # The marker in a schema for an omitted part.
 TRUNCATED_MARKER = "x-truncated"
@@ -28,18 +31,19 @@ def pointer(tools: int) -> str:
     return f"{tools} tools; search to find one.\n"
 
 
-def heading(tools: int) -> str:
-    """Return the first line of an index."""
-    return f"{tools} tools as namespace: name (~ undoable, ! permanent). Search for more; load a schema to call.\n"
+def heading(tools: int, *, approvals: bool) -> str:
+    """Return the first line of an index; with the mark of approvals if a tool needs one."""
+    marks = f"~ undoable, ! permanent{', ? needs approval' if approvals else ''}"
+    return f"{tools} tools as namespace: name ({marks}). Search for more; load a schema to call.\n"
 
 
-def index_lines(listings: Iterable[Listing], *, titles: bool) -> str:
-    """Return one line for each tool, grouped under its namespace."""
+def index_lines(listings: Iterable[Listing], *, titles: bool, approvals: Container[ToolName] = ()) -> str:
+    """Return one line for each tool, grouped under its namespace. Tools in `approvals` are marked."""
     ordered = sorted(listings, key=lambda listing: listing.name.qualified)
     lines = []
     for namespace, members in groupby(ordered, key=lambda listing: listing.name.namespace):
         lines.append(f"{namespace}:\n")
-        lines.extend(_line(listing, titles) for listing in members)
+        lines.extend(_line(listing, titles, listing.name in approvals) for listing in members)
     return "".join(lines)
 
 
@@ -48,18 +52,17 @@ def category_line(category: str, tools: int) -> str:
     return f"{_flat(category)} ({tools})\n"
 
 
-def schema_text(manifest: Manifest) -> str:
+def schema_text(manifest: Manifest, *, needs_approval: bool = False) -> str:
     """Return the schema tier: description and the top levels of the input schema."""
-    shown = {"name": manifest.name.qualified, "description": manifest.text("description")}
+    shown = _heading_fields(manifest, needs_approval)
     return _json({**shown, "input_schema": _shallow(manifest.input.get("schema", {}), _SHOWN_DEPTH)})
 
 
-def detail_text(manifest: Manifest) -> str:
+def detail_text(manifest: Manifest, *, needs_approval: bool = False) -> str:
     """Return the detail tier: the whole input and output schema, examples and the mutation class."""
     examples = [example.arguments for example in manifest.examples[:_EXAMPLES]]
     shown: dict[str, Any] = {
-        "name": manifest.name.qualified,
-        "description": manifest.text("description"),
+        **_heading_fields(manifest, needs_approval),
         "mutation_class": manifest.mutation_class.value,
         "input_schema": manifest.input.get("schema", {}),
         "output_schema": manifest.output.get("schema", {}),
@@ -67,8 +70,13 @@ def detail_text(manifest: Manifest) -> str:
     return _json({**shown, "examples": examples} if examples else shown)
 
 
-def _line(listing: Listing, titles: bool) -> str:
-    name = listing.name.tool_id + MARKS[listing.mutation_class]
+def _heading_fields(manifest: Manifest, needs_approval: bool) -> dict[str, Any]:
+    named = {"name": manifest.name.qualified, "description": manifest.text("description")}
+    return {**named, "needs_approval": True} if needs_approval else named
+
+
+def _line(listing: Listing, titles: bool, needs_approval: bool) -> str:
+    name = listing.name.tool_id + MARKS[listing.mutation_class] + (APPROVAL_MARK if needs_approval else "")
     return f"{name} {_flat(listing.title)}\n" if titles else f"{name}\n"
 
 

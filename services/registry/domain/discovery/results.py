@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from libs.common.tool_names import ToolName
-from services.registry.domain.model import LifecycleState, VersionHead
+from services.registry.domain.model import LifecycleState, Usability, VersionHead
 from services.registry.domain.publishing.manifest import MutationClass
 from services.registry.domain.runners.need import RunnerNeed
 
@@ -65,6 +65,13 @@ class Hit:
     head: VersionHead
     state: LifecycleState
     score: HitScore
+    usability: Usability | None = None
+    """What policy answered for the caller; None if it was not asked."""
+
+    @property
+    def needs_approval(self) -> bool:
+        """True if the caller may call the tool only with an approval."""
+        return self.usability is Usability.NEEDS_APPROVAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +87,7 @@ class Hits:
     """The number of candidates that pass the filters."""
     removed: Mapping[str, int]
     """The number of candidates that each filter removed; a candidate counts for the first filter only."""
-    nearest: Sequence[str]
-    """Names similar to the query, when there are no hits."""
+    nearest: Sequence[Listing]
+    """Tools with names similar to the query, when there are no hits."""
     without_vector: int
     """The number of tools without a vector in a semantic search."""

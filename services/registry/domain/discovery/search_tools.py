@@ -9,12 +9,13 @@ from enum import StrEnum
 
 from libs.common.errors import MeshError
 from libs.common.tool_names import ToolName
+from services.registry.domain.discovery.permissions import search_all, search_permitted
 from services.registry.domain.discovery.ports import Searcher
 from services.registry.domain.discovery.query import Query
 from services.registry.domain.discovery.query_embeddings import QueryEmbeddings
 from services.registry.domain.discovery.query_language import is_english
 from services.registry.domain.discovery.results import Hits
-from services.registry.domain.ports import Catalogue
+from services.registry.domain.ports import CallPolicy, Catalogue
 
 
 class SemanticUse(StrEnum):
@@ -53,17 +54,27 @@ async def search_tools(
     searcher: Searcher,
     embeddings: QueryEmbeddings,
     catalogue: Catalogue,
+    policy: CallPolicy | None,
     now: datetime,
 ) -> SearchResult:
-    """Search tools. Tools that a reference or the text names, directly or by alias, rank first."""
+    """Search tools. Tools that a reference or the text names, directly or by alias, rank first. Without a policy, the
+    search is not for a caller, and nothing is forbidden."""
     query = replace(
         query, names=await _named(query.text, references, catalogue), only_names=bool(references) and not query.text
     )
     asks = semantic and bool(query.text)
     # A query that names a tool needs no embedding.
     vector = await embeddings.vector_of(query.text) if asks and not query.names else None
-    hits = searcher.search(replace(query, vector=vector), now)
+    query = replace(query, vector=vector)
+    hits = await _hits(query, searcher, policy, now)
     return SearchResult(hits, _use(query.text if asks and not query.names else "", vector, hits), _why_none(hits))
+
+
+async def _hits(query: Query, searcher: Searcher, policy: CallPolicy | None, now: datetime) -> Hits:
+    if policy is None:
+        return searcher.search(query, now)
+    search = search_permitted if query.filters.caller is not None else search_all
+    return await search(query, searcher, policy, now)
 
 
 async def _named(text: str, references: Sequence[str], catalogue: Catalogue) -> tuple[ToolName, ...]:
@@ -94,4 +105,5 @@ def _why_none(hits: Hits) -> NoMatch | None:
         return NoMatch.EMPTY_REGISTRY
     if not hits.candidates:
         return NoMatch.NO_CANDIDATE
-    return NoMatch.NOT_PERMITTED if hits.removed.get("permission") == hits.candidates else NoMatch.ALL_FILTERED
+    forbidden = hits.removed.get("permission", 0) + hits.removed.get("policy", 0)
+    return NoMatch.NOT_PERMITTED if forbidden == hits.candidates else NoMatch.ALL_FILTERED

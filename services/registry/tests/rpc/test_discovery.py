@@ -155,6 +155,50 @@ async def test_a_caller_finds_what_its_token_may_call(registry: Replica, signer:
     assert not none.no_match.nearest
 
 
+async def test_discovery_hides_what_policy_forbids_and_marks_what_needs_an_approval(
+    registry: Replica, signer: Any
+) -> None:
+    await register(
+        registry,
+        *(reader(f"acme.find_order_{number:02}", tags=["barred"]) for number in range(60)),
+        reader("acme.list_orders", tags=["approved"]),
+        reader("acme.count_orders"),
+    )
+    await until(lambda: search(registry), lambda answer: answer.total_candidates == 62)
+    token = signer.mint("did:web:ann", scope="tools:read orders:read", tools=[{"tool": "acme.*", "version": ""}])
+    edge, more = stub(registry, "edge"), {"metadata": bearer(token), "timeout": PATIENCE}
+
+    found = await edge.SearchTools(pb.SearchToolsRequest(query="find order", max_results=5), **more)
+    usable = {"tools/acme.list_orders": 2, "tools/acme.count_orders": 1}
+    assert {tool.tool: tool.usability for tool in found.tools} == usable
+    assert [(effect.filter, effect.removed) for effect in found.filter_effects] == [("policy", 60)]
+    request = pb.SearchToolsRequest(query="find order", filter=pb.SearchFilter(include_forbidden=True), max_results=5)
+    everything = await edge.SearchTools(request, **more)
+    assert [tool.usability for tool in everything.tools] == [pb.TOOL_USABILITY_FORBIDDEN] * 5
+    none = await edge.SearchTools(pb.SearchToolsRequest(names=["acme.find_order_07"]), **more)
+    assert none.no_match.reason == pb.NO_MATCH_REASON_NOT_PERMITTED
+    assert not none.no_match.nearest
+
+    compiled = (
+        await edge.CompileSurface(pb.CompileSurfaceRequest(task="find order", token_budget=4000), **more)
+    ).surface
+    assert set(compiled.tool_refs) == set(usable)
+    assert {tool.version.split("/versions/")[0] for tool in compiled.loaded_tools} <= set(usable)
+    assert (compiled.totals.usable, compiled.totals.blocked) == (2, 60)
+    assert {(tool.reason, tool.detail) for tool in compiled.blocked_tools} == {
+        (pb.SURFACE_REASON_POLICY_BLOCKED, "policy")
+    }
+    assert "list_orders?" in compiled.blocks[0].text
+    assert "count_orders?" not in compiled.blocks[0].text
+
+    asked = ["acme.list_orders", "acme.count_orders", "acme.find_order_03"]
+    loaded = await edge.GetToolSchemas(pb.GetToolSchemasRequest(tools=asked), **more)
+    assert [schema.needs_approval for schema in loaded.schemas] == [True, False]
+    assert [(tool.tool, tool.reason) for tool in loaded.unloaded] == [
+        ("acme.find_order_03", pb.UNLOADED_REASON_NOT_PERMITTED)
+    ]
+
+
 async def test_a_token_for_an_older_version_is_shown_that_one(registry: Replica, signer: Any) -> None:
     await register(registry, reader("acme.find_order"), reader("acme.find_order", "2.0.0"))
     await until(lambda: search(registry, "order"), lambda answer: bool(answer.tools))

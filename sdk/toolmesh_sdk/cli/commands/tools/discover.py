@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 MinTrust = Annotated[float, typer.Option(min=0.0, max=1.0, help="The minimum trust score, 0 to 1.")]
 Tokenizer = Annotated[str, typer.Option(help="The tokenizer: o200k_base or cl100k_base.")]
 
+# By pb.ToolUsability.
+_REMARKS = {2: " (needs approval)", 3: " (forbidden)"}
 # In the place of a tool: the document that people write.
 _MANIFEST = "manifest"
 
@@ -42,9 +44,7 @@ def search(
     read_only: Annotated[bool, typer.Option("--read-only", help="Only tools that change nothing.")] = False,
     version: Annotated[str, typer.Option(help="Only tools with a version that matches this constraint.")] = "",
     keywords: Annotated[bool, typer.Option("--keywords", help="Match keywords only, without semantic search.")] = False,
-    forbidden: Annotated[
-        bool, typer.Option("--forbidden", help="Include tools that the token does not allow.")
-    ] = False,
+    forbidden: Annotated[bool, typer.Option("--forbidden", help="Include tools that the caller may not call.")] = False,
     limit: Annotated[int, typer.Option(min=1, max=100, help="The maximum number of results.")] = 10,
     explain: Annotated[bool, typer.Option("--explain", help="Show the parts of each score.")] = False,
     *,
@@ -205,7 +205,7 @@ def _print_results(response: pb.SearchToolsResponse, *, explain: bool) -> None:
     rows = []
     for tool in response.tools:
         score = tool.score
-        title = f"{tool.title} (no runner)" if tool.no_runner else tool.title
+        title = f"{tool.title}{_REMARKS.get(tool.usability, '')}{' (no runner)' if tool.no_runner else ''}"
         shown = (short_name(tool.version), f"{score.score:.2f}", enum_label(effects, tool.mutation_class), title)
         rows.append((*shown, _explain_score(score)) if explain else shown)
     headings = ("TOOL", "SCORE", "EFFECT", "TITLE")

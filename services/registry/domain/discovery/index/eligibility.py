@@ -8,6 +8,7 @@ from datetime import datetime
 
 import numpy as np
 
+from libs.common.tool_names import ToolName
 from services.registry.domain.catalog.resolve import effective_state
 from services.registry.domain.discovery.environment import (
     BLOCKING,
@@ -21,7 +22,7 @@ from services.registry.domain.discovery.environment import (
 from services.registry.domain.discovery.index.columns import Mask
 from services.registry.domain.discovery.index.ranking import matching_rows, relevance
 from services.registry.domain.discovery.index.tools import Search, ToolIndex
-from services.registry.domain.discovery.query import CALLABLE, Query
+from services.registry.domain.discovery.query import ASKED_TOOLS, CALLABLE, Query
 from services.registry.domain.discovery.results import Listing
 from services.registry.domain.model import LifecycleState, VersionHead
 
@@ -60,14 +61,15 @@ class _EligibilitySearch(Search):
         utility = fits * parts["score"]
         # Ties are sorted by rank, so that an empty task still gets the best tools.
         best = rows[np.lexsort((-parts["score"][rows], -utility[rows]))]
-        members, categories, listed = self._members(best, utility)
+        named = self._examined(best)
+        members, categories, listed = self._members(best, named, utility)
         withheld_rows = np.flatnonzero(there & (reasons >= 0))
         blocking = np.array([reason in BLOCKING for reason in _REASONS])
         blocked = int(blocking[reasons[withheld_rows]].sum())
         top_withheld = withheld_rows[np.argsort(-utility[withheld_rows], kind="stable")][:WITHHELD]
         return Eligibility(
             usable=len(rows),
-            useful=self._hits(best[:USEFUL], signals, fits, parts, chosen),
+            useful=self._hits(named[:USEFUL], signals, fits, parts, chosen),
             members=members,
             categories=categories,
             listed=listed,
@@ -77,7 +79,29 @@ class _EligibilitySearch(Search):
             blocked=blocked,
             excluded=len(withheld_rows) - blocked,
             filtered=int(np.count_nonzero(there & (reasons < 0))) - len(rows),
+            need_approval=self._need_approval(members),
+            candidates=self._candidates(best, chosen),
         )
+
+    def _need_approval(self, members: Sequence[Listing]) -> frozenset[ToolName]:
+        permissions = self._query.filters.permissions
+        if permissions is None:
+            return frozenset()
+        return frozenset(listing.name for listing in members if permissions.needs_approval(listing.name))
+
+    def _candidates(self, best: np.ndarray, chosen: Sequence[VersionHead | None]) -> list[VersionHead]:
+        """Return the versions that policy must be asked about before they are named."""
+        if self._query.filters.permissions is not None:
+            return []
+        return [self._own_version(row, chosen) for row in best[:ASKED_TOOLS].tolist()]
+
+    def _examined(self, best: np.ndarray) -> np.ndarray:
+        """Return the rows that may be named: all, or those that policy was asked about."""
+        permissions = self._query.filters.permissions
+        if permissions is None:
+            return best
+        row_of = self._index.row_of
+        return best[np.isin(best, [row_of[tool] for tool in permissions.usability if tool in row_of])]
 
     def _reasons(self, chosen: Sequence[VersionHead | None]) -> tuple[Mask, np.ndarray]:
         """Return which rows belong on a surface, and the reason against each; -1 without a reason."""
@@ -94,6 +118,8 @@ class _EligibilitySearch(Search):
             granted, held = self._granted(caller, chosen), self._held(caller)
             _set(reasons, ~granted, SurfaceReason.POLICY_BLOCKED)
             _set(reasons, ~held, SurfaceReason.ROLE_NOT_ALLOWED)
+        if self._query.filters.permissions is not None:
+            _set(reasons, self._forbidden(self._query.filters.permissions), SurfaceReason.POLICY_BLOCKED)
         needs = [self._environment.missing_for(listing) for listing in index.needs.values]
         lacking = np.array([_number(missing[0]) if missing else -1 for missing in needs] or [-1])[columns.needs[:size]]
         reasons = np.where(reasons < 0, lacking, reasons)
@@ -102,19 +128,21 @@ class _EligibilitySearch(Search):
         _set(reasons, chain, SurfaceReason.RECURSIVE_TOOL_FORBIDDEN)
         return self._alive & there, reasons
 
-    def _members(self, best: np.ndarray, utility: np.ndarray) -> tuple[list[Listing], list[Category], frozenset[str]]:
+    def _members(
+        self, best: np.ndarray, named: np.ndarray, utility: np.ndarray
+    ) -> tuple[list[Listing], list[Category], frozenset[str]]:
         """Return the tools to list. Above the limit: the most useful tools of the best categories."""
         if len(best) <= LIST_TOOLS:
-            return [self._index.listing_at(int(row)) for row in best], [], frozenset()
+            return [self._index.listing_at(int(row)) for row in named], [], frozenset()
         categories = self._categories(best, utility)
         rows: list[int] = []
         listed = []
-        of_row = self._index.columns.category[best]
+        of_row = self._index.columns.category[named]
         for category in categories:
             if len(rows) >= LIST_TOOLS:
                 break
             number = self._index.categories.number(category.name)
-            rows.extend(int(row) for row in best[of_row == number][: LIST_TOOLS - len(rows)])
+            rows.extend(int(row) for row in named[of_row == number][: LIST_TOOLS - len(rows)])
             listed.append(category.name)
         return [self._index.listing_at(row) for row in rows], categories, frozenset(listed)
 
@@ -145,7 +173,9 @@ class _EligibilitySearch(Search):
                 listing, reason, ",".join(sorted(listing.required_scopes - self._query.filters.caller.scopes))
             )
         if reason is SurfaceReason.POLICY_BLOCKED:
-            return WithheldTool(listing, reason, "token_grants")
+            permissions = self._query.filters.permissions
+            forbidden = permissions is not None and permissions.forbids(listing.name)
+            return WithheldTool(listing, reason, "policy" if forbidden else "token_grants")
         missing = self._environment.missing_for(listing)
         return WithheldTool(listing, reason, missing[1] if missing else "")
 

@@ -11,6 +11,7 @@ import numpy as np
 from libs.common.runtime.bounded_cache import BoundedCache
 from libs.common.semver import Constraint
 from libs.common.tool_names import ToolName, grant_covers
+from services.registry.domain.caller import Caller, Grant
 from services.registry.domain.catalog.resolve import CHOSEN_FIRST, effective_state, matches
 from services.registry.domain.discovery.index.columns import WIDTH, Columns, InternTable, Mask
 from services.registry.domain.discovery.index.lexical import Postings, bm25, trigrams
@@ -26,7 +27,7 @@ from services.registry.domain.discovery.index.ranking import (
     top_rows,
 )
 from services.registry.domain.discovery.listing import IndexEntry
-from services.registry.domain.discovery.query import CALLABLE, Caller, Filters, Grant, Query
+from services.registry.domain.discovery.query import CALLABLE, Filters, Permissions, Query
 from services.registry.domain.discovery.results import Hit, Hits, HitScore, Listing
 from services.registry.domain.discovery.text import query_terms, terms
 from services.registry.domain.model import LifecycleState, VersionHead
@@ -274,6 +275,8 @@ class Search:
             yield "mutation_classes", np.isin(columns.mutation[:size], wanted)
         if filters.caller is not None:
             yield "permission", self._permitted(filters.caller, chosen)
+        if filters.permissions is not None:
+            yield "policy", ~self._forbidden(filters.permissions)
         if filters.min_trust:
             yield "min_trust", columns.trust[:size] >= np.float32(filters.min_trust)
         if filters.max_latency is not None:
@@ -290,6 +293,15 @@ class Search:
         """Return a mask of the rows that a token covers: a grant for the tool at that version, and every required
         scope."""
         return self._granted(caller, chosen) & self._held(caller)
+
+    def _forbidden(self, permissions: Permissions) -> Mask:
+        """Return a mask of the rows that policy forbids."""
+        forbidden = np.zeros(self._size, dtype=np.bool_)
+        row_of = self._index.row_of
+        forbidden[[row_of[tool] for tool in permissions.usability if tool in row_of and permissions.forbids(tool)]] = (
+            True
+        )
+        return forbidden
 
     def _granted(self, caller: Caller, chosen: Sequence[VersionHead | None]) -> Mask:
         granted = np.zeros(self._size, dtype=np.bool_)
@@ -360,24 +372,29 @@ class Search:
         return [self._hit(row, score, chosen) for row, score in zip(rows.tolist(), scores, strict=True)]
 
     def _hit(self, row: int, score: HitScore, chosen: Sequence[VersionHead | None]) -> Hit:
-        versions = self._index.columns.versions[row]
-        listing, meant = (
-            self._index.entries[self._index.tool_names[row]].listing,
-            self._narrowed.get(row, chosen[versions]),
-        )
-        own = listing.default_version
-        if meant is not None:
-            # The chosen version is shared by all tools with the same set of versions; the tool's own is at the same
-            # position.
-            heads = self._index.version_sets.values[versions]
-            own = listing.heads[next(position for position, head in enumerate(heads) if head is meant)]
-        return Hit(listing, own, effective_state(own, self._now), score)
+        listing, permissions = self._index.listing_at(row), self._query.filters.permissions
+        own = self._own_version(row, chosen)
+        usability = permissions.usability.get(listing.name) if permissions is not None else None
+        return Hit(listing, own, effective_state(own, self._now), score, usability)
 
-    def _nearest(self, signals: Signals) -> list[str]:
-        """Return the names most similar to the query, among tools that the caller may call."""
+    def _own_version(self, row: int, chosen: Sequence[VersionHead | None]) -> VersionHead:
+        """Return the version of a row that the query means."""
+        versions, listing = self._index.columns.versions[row], self._index.listing_at(row)
+        meant = self._narrowed.get(row, chosen[versions])
+        if meant is None:
+            return listing.default_version
+        # The chosen version is shared by all tools with the same set of versions; the tool's own is at the same
+        # position.
+        heads = self._index.version_sets.values[versions]
+        return listing.heads[next(position for position, head in enumerate(heads) if head is meant)]
+
+    def _nearest(self, signals: Signals) -> list[Listing]:
+        """Return the tools with the names most similar to the query, among tools that the caller may call."""
         seen = self._alive.copy()
         if self._query.filters.caller is not None:
             seen &= self._permitted(self._query.filters.caller, self._chosen_versions()[0])
+        if self._query.filters.permissions is not None:
+            seen &= ~self._forbidden(self._query.filters.permissions)
         shared = np.zeros(self._size, dtype=np.float32)
         pieces = list(
             trigrams("_".join(self._query.text.lower().split()) or " ".join(n.tool_id for n in self._query.names))
@@ -387,7 +404,7 @@ class Search:
         likeness = shared / max(len(pieces), 1) + np.where(signals.embedded, signals.cosine, 0)
         likeness[~seen] = 0
         best = np.argsort(-likeness, kind="stable")[:_NEAREST]
-        return [self._index.tool_names[row].qualified for row in best if likeness[row] > 0.1]
+        return [self._index.listing_at(row) for row in best.tolist() if likeness[row] > 0.1]
 
 
 def choose_version(heads: Sequence[VersionHead], filters: Filters, now: datetime) -> tuple[VersionHead | None, str]:

@@ -61,6 +61,14 @@ async def test_a_caller_may_ask_for_what_it_may_use_and_no_more(registry: Replic
     assert len(everything.tools) == len(made)
 
 
+async def test_a_usable_tool_is_listed_with_the_version_that_the_token_grants(registry: Replica, signer: Any) -> None:
+    await register(registry.stub(), reader("acme.find_order"), reader("acme.find_order", "2.0.0"))
+    token = signer.mint("did:web:ann", scope="tools:read", tools=[{"tool": "acme.*", "version": "^1"}])
+    request = pb.ListToolsRequest(usable_only=True)
+    page = await registry.stub("gateway").ListTools(request, metadata=bearer(token))
+    assert [tool.version.name for tool in page.tools] == ["tools/acme.find_order/versions/1.0.0"]
+
+
 async def test_usable_only_needs_a_caller(registry: Replica) -> None:
     error = await refusal(registry.stub().ListTools(pb.ListToolsRequest(usable_only=True)))
     assert error.reason is Reason.INVALID_REQUEST

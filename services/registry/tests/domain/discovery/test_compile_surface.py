@@ -82,6 +82,7 @@ class World:
             embeddings=QueryEmbeddings(self.language, Spelling({}, bool)),
             counter=TokenCounter(self.language),
             catalogue=self.shelf,  # type: ignore[arg-type]
+            policy=None,
             clock=ManualClock(),
         )
 

@@ -51,7 +51,7 @@ async def test_what_is_dropped_to_keep_the_budget_is_named_as_it_was_asked_for()
     wanted = SchemaRequest(("acme.find_order", "tools/acme.find_more"), Tier.SCHEMA, "", 20, None)
     shelf: Any = Shelf()
     language: Any = Dear()
-    found = await get_tool_schemas(wanted, catalogue=shelf, counter=TokenCounter(language), now=NOW)
+    found = await get_tool_schemas(wanted, catalogue=shelf, policy=None, counter=TokenCounter(language), now=NOW)
     assert [each.version.head.tool.qualified for each in found.loaded] == ["acme.find_order"]
     assert found.unloaded == [UnloadedTool("tools/acme.find_more", UnloadedReason.OVER_BUDGET, 10)]
     assert found.tokens == 10

@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from libs.common.tool_names import ToolName
+from services.registry.domain.caller import Caller, Grant
 from services.registry.domain.discovery.environment import SurfaceEnvironment
 from services.registry.domain.discovery.index.engine import SearchEngine
 from services.registry.domain.discovery.index.ranking import cost_component, latency_component, top_rows
-from services.registry.domain.discovery.query import Caller, Filters, Grant, Query
+from services.registry.domain.discovery.query import Filters, Query
 from services.registry.domain.discovery.results import Hits
 from services.registry.domain.model import Deprecation, LifecycleState, ToolVersion
 from services.registry.domain.publishing.manifest import MutationClass
@@ -191,7 +192,7 @@ def test_trust_decides_between_tools_that_fit_alike() -> None:
 
 def test_a_misspelt_query_gets_the_nearest_names() -> None:
     held = index(tool("aa.send_email"), tool("aa.list_orders"))
-    assert search(held, "sendemial").nearest[0] == "aa.send_email"
+    assert search(held, "sendemial").nearest[0].name.qualified == "aa.send_email"
     no_grants = Filters(caller=Caller((), frozenset()))
     assert search(held, "sendemial", no_grants).nearest == []
 
