@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from services.registry.domain.caller import Caller, Grant
-from services.registry.tests.domain.discovery.discovery_corpus import version
-from services.registry.tests.manifests import reader
+from services.registry.tests.domain.discovery.discovery_corpus import load, version
 
 
 @pytest.mark.parametrize(
@@ -14,12 +15,14 @@ from services.registry.tests.manifests import reader
     [
         ((), False),
         ((Grant("*"),), True),
-        ((Grant("acme.*", "^2"),), True),
-        ((Grant("acme.*", "^1"),), False),
-        ((Grant("acme.*", "^1"), Grant("acme.find_order", "2.0.0")), True),
+        ((Grant("{namespace}.*", "^2"),), True),
+        ((Grant("{namespace}.*", "^1"),), False),
+        ((Grant("{namespace}.*", "^1"), Grant("{name}", "2.0.0")), True),
         ((Grant("other.*"),), False),
     ],
 )
 def test_a_grant_covers_names_and_versions(grants: tuple[Grant, ...], granted: bool) -> None:
-    head = version(reader("acme.find_order", "2.0.0")).head
+    head = version(load()["tools"][0], "2.0.0").head
+    namespace, name = head.tool.namespace, head.tool.qualified
+    grants = tuple(replace(grant, pattern=grant.pattern.format(namespace=namespace, name=name)) for grant in grants)
     assert Caller(grants, frozenset()).is_granted(head) is granted
