@@ -1,0 +1,133 @@
+"""The mesh on a running cluster, as an operator and a caller reach it: by kubectl and the command line."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deploy.cluster.node.entry import enter_node
+from tests.cluster.running_cluster import REPOSITORY, RunningCluster
+
+SERVICES = ("gateway", "registry", "authz", "executor", "approval", "audit")
+# Called services before their callers: the order of an upgrade in docs/deploy.md.
+UPGRADE_ORDER = ("audit", "authz", "registry", "approval", "executor", "gateway", "envoy")
+SCOPES = "tools:call,tools:read,tools:register,audit:read"
+_FORWARDING = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+)")
+
+
+def namespace_of(service: str) -> str:
+    """Returns the namespace of a service's pods."""
+    return "toolmesh-executor" if service == "executor" else "toolmesh"
+
+
+@dataclass(frozen=True)
+class Load:
+    """What became of the calls of a steady load."""
+
+    invocations: list[str]
+    failures: list[str]
+
+
+class RunningLoad:
+    """A steady load that goes on."""
+
+    def __init__(self, output: Path) -> None:
+        self._output = output
+
+    def read(self) -> Load:
+        """Returns the calls that have ended."""
+        return Load(**json.loads(self._output.read_text())) if self._output.exists() else Load([], [])
+
+
+class DeployedMesh:
+    """The mesh of a cluster."""
+
+    def __init__(self, cluster: RunningCluster, folder: Path) -> None:
+        self.cluster, self._folder = cluster, folder
+        self._write_operator()
+
+    def kubectl(self, service: str, *words: str) -> str:
+        """Runs kubectl in the namespace of a service and returns its output."""
+        done = self.cluster.kubectl(f"--namespace={namespace_of(service)}", *words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def pods(self, service: str) -> list[dict[str, Any]]:
+        """Returns the pods of a service that are not ending."""
+        selector = f"--selector=app.kubernetes.io/name={service}"
+        found = self.cluster.get(f"--namespace={namespace_of(service)}", "pods", selector)["items"]
+        return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+
+    def wait_for(self, *services: str) -> None:
+        """Waits until the deployments of services are complete."""
+        for service in services:
+            self.kubectl(service, "rollout", "status", f"deployment/{service}", "--timeout=600s")
+
+    @contextmanager
+    def forward(self, target: str, port: int) -> Iterator[int]:
+        """Forwards a port of the machine to a pod while the block runs."""
+        command = [*self.cluster.kubectl_command(), "--namespace=toolmesh", "port-forward", target, f":{port}"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                assert process.stdout is not None
+                found = _FORWARDING.search(process.stdout.readline())
+                assert found is not None
+                yield int(found[1])
+            finally:
+                process.kill()
+
+    def mint(self) -> str:
+        """Returns a token that an operator mints."""
+        with self.forward("deployment/authz", 8443) as port:
+            options = [f"--url=https://localhost:{port}", *self._operator_options()]
+            claims = ["--sub=did:web:example.com:alice", "--tools=*", f"--scopes={SCOPES}", "--ttl=6h", "--raw"]
+            return self._toolmesh("token", "mint", *options, *claims).strip()
+
+    def call(self, token: str, *words: str) -> str:
+        """Runs a command of a caller through the edge."""
+        with self.forward("service/edge", 8080) as port:
+            return self._toolmesh(*words, TOOLMESH_URL=f"http://localhost:{port}", TOOLMESH_TOKEN=token)
+
+    @contextmanager
+    def steady_load(self, token: str) -> Iterator[RunningLoad]:
+        """Calls a tool through the edge's service, from the node, while the block runs."""
+        address = self.cluster.get("--namespace=toolmesh", "service", "edge")["spec"]["clusterIP"]
+        output = self._folder / "load.json"
+        output.unlink(missing_ok=True)
+        words = [sys.executable, "-m", "tests.cluster.steady_load", f"http://{address}:8080", str(output)]
+        command = enter_node(self.cluster.state).command(words)
+        variables = {**os.environ, "TOOLMESH_TOKEN": token}
+        process = subprocess.Popen(command, cwd=REPOSITORY, env=variables, stdin=subprocess.PIPE)
+        try:
+            yield RunningLoad(output)
+        finally:
+            process.communicate(timeout=300)
+
+    def _write_operator(self) -> None:
+        secret = self.cluster.get("--namespace=toolmesh", "secret", "operator-tls")["data"]
+        for name, content in secret.items():
+            (self._folder / name).write_bytes(base64.b64decode(content))
+
+    def _operator_options(self) -> list[str]:
+        files = {"cert": "tls.crt", "key": "tls.key", "ca": "ca.crt"}
+        return [f"--{option}={self._folder / name}" for option, name in files.items()]
+
+    def _toolmesh(self, *words: str, **variables: str) -> str:
+        command = [str(Path(sys.executable).with_name("toolmesh")), *words]
+        done = subprocess.run(command, env=_environment(variables), capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+
+def _environment(variables: Mapping[str, str]) -> dict[str, str]:
+    others = {name: value for name, value in os.environ.items() if not name.startswith("TOOLMESH_")}
+    return {**others, **variables}
