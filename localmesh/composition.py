@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from localmesh import wheels
 from localmesh.parts.cluster import PostgresPlan, choose_folder
@@ -155,7 +156,7 @@ def _sandboxes(mesh: Mesh) -> dict[str, str]:
         reports.mkdir(parents=True, exist_ok=True)
         volumes = f"reports={reports}"
     named = {
-        "TOOLMESH_TOOL_PACKS": settings.tool_packs,
+        "TOOLMESH_TOOL_PACKS": ",".join(pack_folders(mesh)),
         "TOOLMESH_VOLUMES": volumes,
         "TOOLMESH_RUNSC": settings.runsc,
         "TOOLMESH_SANDBOX_CGROUPS": settings.sandbox_cgroups,
@@ -165,6 +166,16 @@ def _sandboxes(mesh: Mesh) -> dict[str, str]:
         "TOOLMESH_HOOKS": settings.hooks,
     }
     return {name: value for name, value in named.items() if value}
+
+
+def pack_folders(mesh: Mesh) -> list[str]:
+    """Returns the folders of tool packs: those of the settings, and the mesh's own, into which `toolmesh pack dev` puts
+    packs. A list in which a name has a comma could not be read again."""
+    chosen, own = mesh.settings.tool_packs, mesh.state.packs
+    if "," in str(own) or ("," in chosen and Path(chosen).is_dir()):
+        return [chosen]
+    own.mkdir(exist_ok=True)
+    return [*chosen.split(","), str(own)]
 
 
 def _approval(mesh: Mesh) -> dict[str, str]:

@@ -32,4 +32,4 @@ def init(
         raise typer.BadParameter(f"{folder}: {error.strerror}", param_hint="NAME") from None
     for path in written:
         output.out().print(output.text(f"{shown_path(path)} written"))
-    output.out().print(output.text((f"Next: toolmesh pack check {folder}", "dim")))
+    output.out().print(output.text((f"Next: toolmesh pack dev {folder}", "dim")))

@@ -31,6 +31,8 @@ class CheckedPack:
     manifests: Mapping[str, Mapping[str, Any]]
     """The derived ones as they would be built, the others as they are written."""
     problems: list[PackProblem]
+    derived: frozenset[str] = frozenset()
+    """The tools whose manifests are derived from functions."""
 
 
 def check_pack(folder: Path, *, require_built: bool = True) -> CheckedPack:
@@ -49,7 +51,8 @@ def check_pack(folder: Path, *, require_built: bool = True) -> CheckedPack:
         problems.append(
             PackProblem(folder / DESCRIPTION, 1, "the pack has neither a function with @tool nor manifests")
         )
-    return CheckedPack(folder.name, "" if pack is None else pack.digest, manifests, sorted(set(problems)))
+    digest = "" if pack is None else pack.digest
+    return CheckedPack(folder.name, digest, manifests, sorted(set(problems)), frozenset(derived.manifests))
 
 
 def _copy(folder: Path, target: Path, problems: list[PackProblem]) -> Pack | None:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from localmesh.composition import Mesh, load
+from localmesh.composition import Mesh, load, pack_folders
 from localmesh.process.child import RunAs
 from localmesh.process.memory import Children, Memory, all_children, family, proportional, resident
 from localmesh.process.part import Part
@@ -38,6 +38,7 @@ def static_runtime_fields(mesh: Mesh, composition: str, started_at: str) -> Docu
         "audience": AUDIENCE,
         "composition": composition,
         "ports": dict(mesh.ports),
+        "packs": pack_folders(mesh),
     }
 
 

@@ -60,6 +60,11 @@ class State:
         return self.path / "pki"
 
     @property
+    def packs(self) -> Path:
+        """The packs under development."""
+        return self.path / "packs"
+
+    @property
     def logs(self) -> Path:
         return self.path / "logs"
 

@@ -142,6 +142,13 @@ class Settings(ProcessSettings):
         16 << 20, ge=0, le=1 << 34, description="Memory for cached results of read-only tools. 0: no cache."
     )
     tool_packs: Folders = Field((), description="Folders of tool packs.")
+    tool_pack_poll_seconds: float = Field(
+        0.5,
+        ge=0,
+        le=3600,
+        description="How often the folders of tool packs are searched for added, changed and removed packs. 0: only at"
+        " the start.",
+    )
     volumes: Volumes = Field(
         (),
         description="Folders that tools may read or write, by the name in their permissions. Each tenant has a folder"

@@ -92,9 +92,10 @@ def build_sandboxed_runners(settings: Settings, log: Log, heavy_work: HeavyWork)
     )
     volumes = dict(settings.volumes)
     config = RunnerConfig(
-        settings.tool_packs,
-        volumes,
-        workers,
+        packs=settings.tool_packs,
+        pack_poll_seconds=settings.tool_pack_poll_seconds,
+        volumes=volumes,
+        workers=workers,
         output_bytes=settings.result_max_bytes,
         cancel_grace=CancelGrace(settings.cancel_stop_seconds, settings.cancel_terminate_seconds),
         state_bytes=settings.checkpoint_state_bytes,
@@ -111,9 +112,12 @@ def build_announcer(
 
     def capabilities() -> Capabilities:
         confined = sandboxed.capabilities()
-        # The probe runs once, when the process starts.
-        for state in sandboxed.environment.tiers.describe().splitlines():
-            log.info("sandbox", state=state)
         return replace(confined, runners=("builtin", "http", "mcp", "grpc", *confined.runners))
 
-    return RunnerAnnouncer(registry, instance_id(settings), capabilities, log)
+    def describe() -> None:
+        for state in sandboxed.environment.tiers.describe().splitlines():
+            log.info("sandbox", state=state)
+
+    announcer = RunnerAnnouncer(registry, instance_id(settings), capabilities, log, on_probed=describe)
+    sandboxed.environment.listen(announcer.announce_again)
+    return announcer

@@ -100,6 +100,8 @@ class Invocation:
 
     # The run.
     sandbox: str = field(init=False, default="")
+    code: str = field(init=False, default="")
+    """The sandbox as the runner named it. It keeps the code that was decided about available until the call ends."""
     start_wait: float = field(init=False, default=0.0)
     """The seconds that it waited for its sandbox to start."""
     run_started: float | None = field(init=False, default=None)

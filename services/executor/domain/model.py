@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import msgspec
 from msgspec import Struct
@@ -225,6 +225,19 @@ class RunNotes:
     """The number of characters of lines beyond the limit."""
 
 
+class CodeLabel(str):
+    """The name of a sandbox and the code in it. It keeps that code available for as long as it is referred to."""
+
+    __slots__ = ("code",)
+    code: object
+
+    def __new__(cls, name: str, code: object) -> Self:
+        """`code` is what the runner needs to find it again."""
+        label = super().__new__(cls, name)
+        label.code = code
+        return label
+
+
 class RunRequest(Struct, frozen=True):
     """The input of a runner: one run of a tool."""
 
@@ -246,6 +259,8 @@ class RunRequest(Struct, frozen=True):
     """Connects the run with its job; None for a call that a caller waits for."""
     caller_capabilities: tuple[str, ...] = ()
     """What the caller can be asked for through the channel."""
+    code: str = ""
+    """The sandbox and code that were decided about. Empty: the present one."""
     on_launch: Callable[[], None] | None = None
     on_begin: Callable[[], float] | None = None
 

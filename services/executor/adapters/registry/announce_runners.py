@@ -1,4 +1,4 @@
-"""Announces to the registry what this executor can run, from its start to its end."""
+"""Announces to the registry what this executor can run, from its start to its end and when it changes."""
 
 from __future__ import annotations
 
@@ -27,13 +27,19 @@ class RunnerAnnouncer:
     """Repeats the announcement at a third of its lease. A restarted registry still has it, or hears it again."""
 
     def __init__(
-        self, channel: grpc.aio.Channel, instance: str, capabilities: Callable[[], Capabilities], log: Log
+        self,
+        channel: grpc.aio.Channel,
+        instance: str,
+        capabilities: Callable[[], Capabilities],
+        log: Log,
+        *,
+        on_probed: Callable[[], None] = lambda: None,
     ) -> None:
-        """`capabilities` may probe the machine, so it is called in a thread."""
+        """`capabilities` may probe the machine, so it is called in a thread. `on_probed` is called after the first."""
         self._stub = rpc.RunnerServiceStub(channel)
         self._instance, self._process_id = instance, new_id()
-        self._capabilities, self._log = capabilities, log
-        self._announced = asyncio.Event()
+        self._capabilities, self._on_probed, self._log = capabilities, on_probed, log
+        self._announced, self._changed = asyncio.Event(), asyncio.Event()
         self._probe: asyncio.Task[Capabilities] | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -41,6 +47,10 @@ class RunnerAnnouncer:
         """Start announcing. Does not wait for the registry."""
         self._probe = asyncio.create_task(asyncio.to_thread(self._capabilities), name="runner-probe")
         self._task = asyncio.create_task(self._run(), name="runner-announcer")
+
+    def announce_again(self) -> None:
+        """Announce at once, because what this executor can run has changed."""
+        self._changed.set()
 
     async def wait(self) -> None:
         """Return when the registry has the announcement."""
@@ -60,9 +70,15 @@ class RunnerAnnouncer:
 
     async def _run(self) -> None:
         assert self._probe is not None
-        request = self._request(await asyncio.shield(self._probe))
+        capabilities = await asyncio.shield(self._probe)
+        self._on_probed()
         backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
+            if self._changed.is_set():
+                # Cleared first: a change amid the look at the capabilities is announced once more.
+                self._changed.clear()
+                capabilities = await self._probe_again()
+            request = self._request(capabilities)
             try:
                 answer = await self._stub.AnnounceRunners(request, timeout=_CALL_SECONDS)
             except (grpc.aio.AioRpcError, MeshError) as error:
@@ -74,7 +90,13 @@ class RunnerAnnouncer:
                 self._log.info("runners announced", lease=answer.lease.seconds)
             self._announced.set()
             backoff.reset()
-            await asyncio.sleep(answer.lease.ToNanoseconds() / 3e9)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(answer.lease.ToNanoseconds() / 3e9):
+                    await self._changed.wait()
+
+    async def _probe_again(self) -> Capabilities:
+        self._probe = asyncio.create_task(asyncio.to_thread(self._capabilities), name="runner-probe")
+        return await asyncio.shield(self._probe)
 
     def _request(self, capabilities: Capabilities) -> pb.AnnounceRunnersRequest:
         return pb.AnnounceRunnersRequest(

@@ -81,7 +81,7 @@ class CommandRunner:
         self._log = log
         self._output_bytes = output_bytes
         self._cancel_grace, self._state_bytes = cancel_grace, state_bytes
-        self._entry_points = EntryPointResolver(self._resolve)
+        self._entry_points = EntryPointResolver(self._resolve, lambda: environment.revision)
 
     def sandbox_for(self, tool: Tool) -> str | None:
         """Return the sandbox and its program; None if the program, its pack or a volume is missing here."""
@@ -97,7 +97,7 @@ class CommandRunner:
 
     async def run(self, tool: Tool, work: RunRequest) -> RunResult:
         """Run the program once. Raises INJECTION_DETECTED before the start if an argument is not a safe value."""
-        program = self._entry_points.require(tool)
+        program = self._entry_points.require(tool, work.code)
         sandbox = self._environment.tiers.require(tool)
         if work.preview and tool.confinement.hosts:
             raise run_errors.preview_unknown()

@@ -6,11 +6,15 @@ import asyncio
 import py_compile
 import shutil
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from libs.common.runtime.tasks import PeriodicTask
 from libs.common.telemetry.log import Log
-from services.executor.adapters.runners.packs.packs import Pack, load_packs
+from services.executor.adapters.runners.packs.catalog import PackCatalog
+from services.executor.adapters.runners.packs.pack_metrics import export_packs
+from services.executor.adapters.runners.packs.packs import Pack
 from services.executor.adapters.runners.tiers import Tiers
 from services.executor.adapters.runners.workspace.workspace import Volumes
 from services.executor.adapters.sandbox.egress.listener import EgressListener
@@ -22,6 +26,8 @@ from services.executor.domain.scheduling.heavy_work import HeavyWork
 from services.executor.domain.tool import Tool
 from services.executor.domain.volumes import Volume
 
+# A look at the packs takes at most this share of the time.
+_POLL_SHARE = 0.05
 _WORKER_SOURCE = Path(__file__).resolve().parents[2] / "worker" / "toolmesh_tool"
 
 
@@ -34,28 +40,46 @@ class RunnerEnvironment:
         log: Log,
         *,
         packs: Sequence[Path] = (),
+        pack_poll_seconds: float = 0.0,
         volumes: Mapping[str, Volume] | None = None,
         egress: Callable[[], EgressProxy] = EgressProxy,
         heavy_work: HeavyWork | None = None,
     ) -> None:
         self.heavy_work = heavy_work or HeavyWork()
         self.tiers = Tiers(sandboxes)
-        self.packs: Mapping[str, Pack] = {}
+        self.revision = 0
+        """Counts the changes of packs."""
         self._scratch = BoundedScratch(self._volume_scratch)
         self.volumes = Volumes(volumes or {}, self._scratch)
         self._log = log
         self._pack_folders = tuple(packs)
+        self._catalog: PackCatalog | None = None
+        self._poller = PeriodicTask("tool-packs", self._poll, log, interval=pack_poll_seconds or 1.0)
+        self._polls, self._poll_after = pack_poll_seconds > 0, 0.0
+        self._listeners: list[Callable[[], None]] = []
         self._new_egress = egress
         self._egress: EgressProxy | None = None
         self._folder: LockedTempDir | None = None
+
+    @property
+    def packs(self) -> Mapping[str, Pack]:
+        """The packs that are loaded at present, by name."""
+        return {} if self._catalog is None else self._catalog.packs
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call the listener whenever packs were added, changed or removed."""
+        self._listeners.append(listener)
 
     async def start(self) -> None:
         """Copy the packs and probe the sandboxes. Does nothing if no packs are configured."""
         if self._pack_folders:
             await asyncio.to_thread(self._prepare)
+            if self._polls:
+                await self._poller.start()
 
     async def stop(self) -> None:
         """End the running processes and remove the created files."""
+        await self._poller.stop()
         await self.tiers.close()
         if self._egress is not None:
             await self._egress.close()
@@ -80,9 +104,25 @@ class RunnerEnvironment:
 
     def _prepare(self) -> None:
         _copy_worker_code(self._own_path() / "worker" / _WORKER_SOURCE.name)
-        self.packs = load_packs(self._pack_folders, self._own_path() / "packs", self._log)
+        self._catalog = PackCatalog(self._pack_folders, self._own_path() / "packs", self._log)
+        self._catalog.refresh()
+        export_packs(self._catalog.packs.values())
         self._log.info("tool packs", packs=[pack.label for pack in self.packs.values()])
         self.tiers.probe()
+
+    async def _poll(self) -> None:
+        """Look for changed packs, and tell the listeners."""
+        began = time.monotonic()
+        if self._catalog is None or began < self._poll_after:
+            return
+        changed = await asyncio.to_thread(self._catalog.refresh)
+        ended = time.monotonic()
+        self._poll_after = ended + (ended - began) * (1 / _POLL_SHARE - 1) if not changed else 0.0
+        if changed:
+            self.revision += 1
+            export_packs(self._catalog.packs.values())
+            for listener in self._listeners:
+                listener()
 
     def _own_path(self) -> Path:
         if self._folder is None:

@@ -29,6 +29,8 @@ class RunnerConfig:
     """The deployment's settings for sandboxed runners."""
 
     packs: Sequence[Path] = ()
+    pack_poll_seconds: float = 0.5
+    """How often the packs are compared with their folders; 0 for never."""
     volumes: Mapping[str, Volume] = field(default_factory=dict)
     workers: PoolLimits = PoolLimits()
     cold_starts: int = 4
@@ -51,9 +53,16 @@ class SandboxedRunners:
     ) -> None:
         throttled = {tier: ThrottledSandbox(sandbox, config.cold_starts) for tier, sandbox in sandboxes.items()}
         self._environment = RunnerEnvironment(
-            throttled, log, packs=config.packs, volumes=config.volumes, egress=egress, heavy_work=heavy_work
+            throttled,
+            log,
+            packs=config.packs,
+            pack_poll_seconds=config.pack_poll_seconds,
+            volumes=config.volumes,
+            egress=egress,
+            heavy_work=heavy_work,
         )
         self._pool: WorkerPool[Worker] = WorkerPool(config.workers, log)
+        self._environment.listen(self._retire_workers)
         python = PythonRunner(
             self._environment,
             self._pool,
@@ -74,6 +83,9 @@ class SandboxedRunners:
         self.by_kind: Mapping[str, Runner] = {
             kind: MetricsRunner(ErrorMappingRunner(runner, log), kind) for kind, runner in runners.items()
         }
+
+    def _retire_workers(self) -> None:
+        self._pool.retire_except({pack.digest for pack in self._environment.packs.values()})
 
     def capabilities(self) -> Capabilities:
         """Return what these runners can run, after `start`. Blocking while the sandboxes have not been probed."""

@@ -80,7 +80,7 @@ class PythonRunner:
         self._output_bytes = output_bytes
         self._lifetime_calls = lifetime_calls
         self._cancel_grace, self._state_bytes = cancel_grace, state_bytes
-        self._entry_points = EntryPointResolver(self._resolve)
+        self._entry_points = EntryPointResolver(self._resolve, lambda: environment.revision)
 
     def sandbox_for(self, tool: Tool) -> str | None:
         """Return the sandbox and the digest of its code; None if the pack, module or a volume is missing here."""
@@ -97,7 +97,7 @@ class PythonRunner:
     async def run(self, tool: Tool, work: RunRequest) -> RunResult:
         """Run the function in a worker that serves only this subject, or tenant, and this tool version."""
         sandbox = self._environment.tiers.require(tool)
-        entry_point = self._entry_points.require(tool)
+        entry_point = self._entry_points.require(tool, work.code)
         if tool.confinement.reads:
             call = _OneShotCall(self, tool, work, entry_point, sandbox)
             return await run_one_shot(self._environment.volumes, tool, work, self._log, call.execute)
@@ -145,7 +145,8 @@ class PythonRunner:
         # A caller without a tenant shares workers with no other subject.
         tenant = f"tenant {work.tenant}" if work.tenant else f"subject {work.subject}"
         subject = "" if tool.confinement.shares_workers else work.subject
-        key = WorkerKey(tool.digest, tenant, sandbox.name, subject)
+        code = "" if entry_point.pack is None else entry_point.pack.digest
+        key = WorkerKey(tool.digest, tenant, sandbox.name, subject, code)
         while True:
             try:
                 worker = await self._pool.take(key, partial(self._start_ready, tool, entry_point, sandbox))
@@ -193,7 +194,7 @@ class PythonRunner:
             if gate is not None:
                 await gate.close()
             raise
-        worker = Worker(process, tool.confinement.memory_bytes, gate)
+        worker = Worker(process, tool.confinement.memory_bytes, gate, entry_point.pack)
         worker.load(entry_point.target)
         return worker
 

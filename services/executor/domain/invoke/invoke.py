@@ -135,7 +135,8 @@ class Invoke:
 
     async def _run_cached(self, invocation: Invocation, tool: Tool) -> VerifiedResult:
         """Use a cached result of the same call, or run once for all concurrent calls that would get the same."""
-        key = cache_key_for(tool, invocation.request.caller, invocation.payload.digest if invocation.payload else "")
+        arguments = invocation.payload.digest if invocation.payload else ""
+        key = cache_key_for(tool, invocation.request.caller, arguments, invocation.sandbox)
         if key is None:
             return await self._run(invocation, tool)
         async with limit_wait(invocation, self._clock):

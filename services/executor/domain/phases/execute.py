@@ -69,6 +69,7 @@ class Execution:
             scanner=invocation.scanner,
             channel=invocation.channel,
             caller_capabilities=request.caller_capabilities,
+            code=invocation.code,
             on_launch=timer.launch,
             on_begin=timer.begin,
         )

@@ -72,7 +72,7 @@ class Preflight:
         sandbox = self._runner.sandbox_for(tool)
         if sandbox is None:
             raise errors.nothing_runs_it(tool.name, self._runner.missing_for(tool))
-        invocation.sandbox = sandbox
+        invocation.code, invocation.sandbox = sandbox, str(sandbox)
         invocation.enter(State.SELECTED)
         if tool.key_required and not request.idempotency_key and not invocation.preview:
             raise errors.key_required(tool.qualified)

@@ -160,6 +160,8 @@ class Supervisor:
             raise await self._steps.run_shielded(self._record_failure(invocation, errors.unexpected())) from cause
         finally:
             self.active.remove(invocation)
+            # Its code need not wait for the garbage collection of the invocation.
+            invocation.code = ""
             self._in_flight.count -= 1
             self._observer.ended(invocation, invocation.elapsed())
             if invocation.reservation is not None:

@@ -30,6 +30,8 @@ class CacheKey(NamedTuple):
     """The key of a cached result."""
 
     tool_digest: str
+    code: str
+    """The sandbox and the code in it: other code may have another result."""
     arguments_digest: str
     tenant: str
     subject: str
@@ -73,7 +75,7 @@ class ResultCache(Protocol):
         ...
 
 
-def cache_key_for(tool: Tool, caller: Caller, arguments_digest: str) -> CacheKey | None:
+def cache_key_for(tool: Tool, caller: Caller, arguments_digest: str, code: str = "") -> CacheKey | None:
     """Return the cache key of a call; None if its result must not be cached."""
     if tool.cache_seconds <= 0 or tool.mutation is not Mutation.READ_ONLY:
         return None
@@ -82,7 +84,7 @@ def cache_key_for(tool: Tool, caller: Caller, arguments_digest: str) -> CacheKey
     ):
         # An internal argument differs from call to call, although the caller's arguments are the same.
         return None
-    return CacheKey(tool.digest, arguments_digest, caller.tenant, caller.subject)
+    return CacheKey(tool.digest, code, arguments_digest, caller.tenant, caller.subject)
 
 
 def allows_stale(tool: Tool, error: MeshError) -> bool:

@@ -1,7 +1,6 @@
-"""Loads tool packs: folders of code that a deployment provides.
+"""Copies tool packs: folders of code that a deployment provides.
 
-A pack is copied when the executor starts, and the copy is what runs. So the digest in the audit record is the digest of
-the files that ran. An invalid pack is logged and skipped; its tools cannot run here.
+The copy is what runs, so the digest in the audit record is the digest of the files that ran.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import hashlib
 import os
 import stat
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,12 +18,11 @@ from libs.common.entry_points import PACK_NAME, PROGRAM_PATH
 from libs.common.errors import MeshError
 from libs.common.json.canonical import digest
 from libs.common.json.jsonio import parse_object
-from libs.common.telemetry.log import Log
 
 DESCRIPTION = "pack.json"
 MAX_FILES = 20_000
 MAX_BYTES = 256 << 20
-_SKIPPED = {"__pycache__", ".git"}
+SKIPPED = frozenset({"__pycache__", ".git"})
 _KEYS = {"name", "description", "programs", "lib"}
 _CHUNK = 1 << 20
 
@@ -33,9 +31,9 @@ class PackError(Exception):
     """The pack is invalid; the message names the defect."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Pack:
-    """One pack, as copied when the executor started."""
+    """One pack as it was copied. A changed pack is another one."""
 
     name: str
     digest: str
@@ -55,27 +53,6 @@ class Pack:
         """Return whether the pack contains the source of a module."""
         path = module.replace(".", "/")
         return f"{path}.py" in self.files or f"{path}/__init__.py" in self.files
-
-
-def load_packs(folders: Sequence[Path], copies: Path, log: Log) -> Mapping[str, Pack]:
-    """Copy every pack of these folders below `copies` and return them by name.
-
-    Packs with equal names are all left out.
-    """
-    packs: dict[str, Pack] = {}
-    duplicates: set[str] = set()
-    sources = [path for folder in folders for path in sorted(folder.iterdir()) if (path / DESCRIPTION).is_file()]
-    for number, source in enumerate(sources):
-        try:
-            pack = copy_pack(source, copies / str(number))
-        except (PackError, OSError) as error:
-            log.error("tool pack is invalid", pack=source.name, why=str(error))
-            continue
-        if pack.name in packs:
-            log.error("two tool packs have the same name; neither is used", pack=pack.name)
-            duplicates.add(pack.name)
-        packs[pack.name] = pack
-    return {name: pack for name, pack in packs.items() if name not in duplicates}
 
 
 def copy_pack(source: Path, target: Path) -> Pack:
@@ -124,7 +101,7 @@ def _files(folder: Path, root: Path) -> Iterator[tuple[str, Path]]:
     """Yield every file below a folder with its path in the pack. Links may only point to files of the same pack."""
     for entry in sorted(os.scandir(folder), key=lambda item: item.name):
         path = Path(entry.path)
-        if entry.name in _SKIPPED:
+        if entry.name in SKIPPED:
             continue
         if entry.is_symlink():
             real = path.resolve()

@@ -1,9 +1,10 @@
-"""Pools warm workers. A worker is reused only for the same tenant, subject, tool version and sandbox.
+"""Pools warm workers. A worker is reused only for the same tenant, subject, tool version, code and sandbox.
 
 Workers are started on demand. A start continues after its caller left, so that the next call finds the worker: on a
 busy machine a start may take longer than any one call waits. A worker ends when it was idle too long, has served its
-number of calls, or is evicted to make room for another key. Workers are bounded in total and per tenant, starting ones
-also per key. Further calls wait in FIFO order; a call that cannot be served yet does not block those behind it.
+number of calls, has code that was replaced, or is evicted to make room for another key. Workers are bounded in total
+and per tenant, starting ones also per key. Further calls wait in FIFO order; a call that cannot be served yet does not
+block those behind it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, OrderedDict, deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Set
 from dataclasses import dataclass
 from functools import partial
 from typing import Generic, Protocol, TypeVar
@@ -57,7 +58,7 @@ StartWorker = Callable[[], Awaitable[W]]
 
 @dataclass(frozen=True, slots=True)
 class WorkerKey:
-    """Tool version, tenant, sandbox and subject of a worker. Two calls share a worker only if their keys are equal."""
+    """Tool version, tenant, sandbox, subject and code of a worker. Calls share one only if their keys are equal."""
 
     digest: str
     tenant: str
@@ -65,6 +66,8 @@ class WorkerKey:
     sandbox: str
     subject: str = ""
     """Empty if the tool lets all subjects of a tenant share a worker."""
+    code: str = ""
+    """The digest of its pack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,8 @@ class WorkerPool(Generic[W]):
         self._tasks = BackgroundTasks(log, "worker not ended cleanly")
         self._reaper: asyncio.TimerHandle | None = None
         self._closed = False
+        self._current_code: Set[str] | None = None
+        """The digests of the packs that are loaded; None while all are."""
 
     def __len__(self) -> int:
         return self._tenants.total()
@@ -153,6 +158,12 @@ class WorkerPool(Generic[W]):
         self._idle[worker] = asyncio.get_running_loop().time()
         self._schedule_reaper()
         self._serve_waiters()
+        self._end_retired()
+
+    def retire_except(self, current: Set[str]) -> None:
+        """End workers of other code: idle ones now, others after their call. Calls that wait for such code get it."""
+        self._current_code = current
+        self._end_retired()
 
     async def discard(self, worker: W) -> None:
         """End a worker and wait for it. It ends even if the caller is canceled."""
@@ -176,6 +187,15 @@ class WorkerPool(Generic[W]):
         for worker in tuple(self._keys):
             self._tasks.spawn(self._remove(worker))
         await self._tasks.drain()
+
+    def _end_retired(self) -> None:
+        """End idle workers of code that was replaced. Waiting calls have got those that they need."""
+        current = self._current_code
+        if current is None:
+            return
+        for worker in [each for each in self._idle if (code := self._keys[each].code) and code not in current]:
+            del self._idle[worker]
+            self._tasks.spawn(self._remove(worker))
 
     def _take_idle(self, key: WorkerKey) -> W | None:
         """Reserve an idle worker of this key, the last used first."""

@@ -52,8 +52,15 @@ class EarlyFrames(Protocol):
 class Worker:
     """One worker process, from its start to its end."""
 
-    def __init__(self, process: SandboxedProcess, memory_bytes: int, gate: EgressListener | None = None) -> None:
-        self.gate = gate
+    def __init__(
+        self,
+        process: SandboxedProcess,
+        memory_bytes: int,
+        gate: EgressListener | None = None,
+        code: object = None,
+    ) -> None:
+        """`code` is referred to as long as the process may read it."""
+        self.gate, self.code = gate, code
         self.calls = 0
         self.previews = False
         """True if the tool has a preview function. Known once the worker is ready."""
@@ -140,6 +147,7 @@ class Worker:
         if self.gate is not None:
             await self.gate.close()
         await self._ended
+        self.code = None
         return ending
 
     async def _receive_payload(self, size: int) -> bytes:

@@ -53,3 +53,19 @@ async def test_two_processes_of_one_instance_do_not_withdraw_each_other(
     assert list(registry.runners.announced) == ["one"]
     await new.stop()
     assert not registry.runners.announced
+
+
+async def test_a_change_is_announced_at_once(reach: Any, quiet: Any, registry: RegistryPeer) -> None:
+    # The next renewal is an hour away.
+    registry.runners.lease = Duration(seconds=3 * 3600)
+    able = [ABLE]
+    announcer = RunnerAnnouncer(await reach("registry", registry.address), "one", lambda: able[-1], quiet)
+    await announcer.start()
+    async with asyncio.timeout(60):
+        await announcer.wait()
+        await registry.runners.announcements.get()
+        able.append(Capabilities(("builtin",), ("process",), (("kit", "sha256:2"), ("other", "sha256:3"))))
+        announcer.announce_again()
+        second = await registry.runners.announcements.get()
+    assert [(pack.name, pack.digest) for pack in second.packs] == [("kit", "sha256:2"), ("other", "sha256:3")]
+    await announcer.stop()

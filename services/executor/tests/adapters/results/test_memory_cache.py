@@ -14,7 +14,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def key(arguments: str = "a", digest: str = "d", tenant: str = "", subject: str = "alice") -> CacheKey:
-    return CacheKey(digest, arguments, tenant, subject)
+    return CacheKey(digest, "box", arguments, tenant, subject)
 
 
 def new_cache(clock: ManualClock | None = None, **bounds: int) -> MemoryResultCache:

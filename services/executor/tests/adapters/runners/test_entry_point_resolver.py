@@ -1,4 +1,4 @@
-"""The resolver of entry points: one resolution per tool digest."""
+"""The resolver of entry points: one resolution per tool digest, until the packs change."""
 
 from __future__ import annotations
 
@@ -59,3 +59,17 @@ def test_only_an_entry_point_of_a_pack_binds_a_folder() -> None:
 def test_a_label_fits_into_an_audit_record() -> None:
     assert sandbox_label("process/bubblewrap", "python", PACK.label) == "process/bubblewrap python shop@sha256:1"
     assert len(sandbox_label("box", "command", "x" * 300)) == 255
+
+
+def test_a_changed_pack_is_resolved_again_but_not_for_a_call_under_way() -> None:
+    revisions, resolutions = [0], Resolutions()
+    resolver = EntryPointResolver(resolutions.resolve, lambda: revisions[-1])
+    tool = a_tool(digest="a")
+    decided, before = resolver.sandbox_name(tool), resolver.find(tool)
+    assert decided is not None
+    revisions.append(1)
+    assert resolver.find(tool) is not before
+    assert resolver.require(tool, decided) is before
+    # A plain text, such as that of another process, refers to no code.
+    assert resolver.require(tool, str(decided)) is resolver.find(tool)
+    assert resolutions.digests == ["a", "a"]

@@ -29,8 +29,9 @@ def test_a_key_differs_with_everything_that_could_make_a_result_another() -> Non
         cache_key_for(tool, a_caller(tenant="evil"), "sha256:a"),
         cache_key_for(tool, a_caller(tenant="acme", subject="did:web:toolmesh.local:users:bob"), "sha256:a"),
         cache_key_for(tool, caller, "sha256:b"),
+        cache_key_for(tool, caller, "sha256:a", "process/bubblewrap python kit@sha256:other"),
     ]
-    assert len({key, *others}) == 5
+    assert len({key, *others}) == 6
     assert cache_key_for(tool, a_caller(tenant="acme", token_id="another"), "sha256:a") == key
 
 

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.packs import packs
-from services.executor.adapters.runners.packs.packs import PackError, copy_pack, load_packs
+from services.executor.adapters.runners.packs.packs import PackError, copy_pack
 from services.executor.tests.packing import make_pack
 
 FILES = {"words.py": "X = 1\n", "deep/er/__init__.py": "", "bin/run.py": "print()\n"}
@@ -141,23 +140,3 @@ def test_size_and_files_of_a_pack_are_bounded(
     monkeypatch.setattr(packs, bound, value)
     with pytest.raises(PackError):
         copy_pack(make_pack(tmp_path, "kit", FILES), tmp_path / "copy")
-
-
-def test_an_invalid_pack_does_not_affect_the_others(tmp_path: Path) -> None:
-    make_pack(tmp_path / "a", "good", FILES)
-    make_pack(tmp_path / "a", "bad", FILES, surprise=1)
-    (tmp_path / "a" / "no-pack").mkdir()
-    make_pack(tmp_path / "b", "further", FILES)
-    loaded = load_packs([tmp_path / "a", tmp_path / "b"], tmp_path / "copies", _no_log())
-    assert set(loaded) == {"good", "further"}
-
-
-def test_packs_with_equal_names_are_all_left_out(tmp_path: Path) -> None:
-    for folder in ("a", "b", "c"):
-        make_pack(tmp_path / folder, "kit", {**FILES, "which.py": folder})
-    folders = [tmp_path / name for name in ("a", "b", "c")]
-    assert load_packs(folders, tmp_path / "copies", _no_log()) == {}
-
-
-def _no_log() -> Log:
-    return Log("executor", descriptor=os.open(os.devnull, os.O_WRONLY))

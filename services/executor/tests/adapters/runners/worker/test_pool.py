@@ -356,3 +356,49 @@ def test_limits_hold_and_every_call_is_served(steps: Any, most: int, per_tenant:
         assert len(pool) == 0
 
     asyncio.run(scenario())
+
+
+OLD, NEW = (WorkerKey(A.digest, A.tenant, A.sandbox, code=code) for code in ("sha256:old", "sha256:new"))
+
+
+async def test_workers_of_replaced_code_end_after_their_calls(starter: Starter) -> None:
+    pool = pool_of()
+    idle, busy = await take(pool, starter, OLD), await take(pool, starter, OLD)
+    pool.give_back(idle)
+    pool.retire_except({"sha256:new"})
+    await until(lambda: idle.ended.done())
+    assert not busy.ended.done()
+    pool.give_back(busy)
+    await until(lambda: busy.ended.done())
+    fresh = await take(pool, starter, NEW)
+    pool.give_back(fresh)
+    assert pool.idle == 1
+    await pool.close()
+
+
+async def test_a_call_that_waits_for_replaced_code_gets_it(starter: Starter) -> None:
+    pool = pool_of(max_workers=1)
+    first = await take(pool, starter, OLD)
+    waiting = asyncio.create_task(take(pool, starter, OLD))
+    await asyncio.sleep(0)
+    pool.retire_except({"sha256:new"})
+    pool.give_back(first)
+    assert await waiting is first
+    # One that was decided about before the change, and comes after it, gets a worker too.
+    pool.give_back(first)
+    late = await take(pool, starter, OLD)
+    assert late is not first
+    pool.give_back(late)
+    await until(lambda: not len(pool))
+    assert starter.living == 0
+    await pool.close()
+
+
+async def test_code_that_comes_back_keeps_its_workers(starter: Starter) -> None:
+    pool = pool_of()
+    worker = await take(pool, starter, OLD)
+    pool.retire_except({"sha256:new"})
+    pool.retire_except({"sha256:old"})
+    pool.give_back(worker)
+    assert await take(pool, starter, OLD) is worker
+    await pool.close()

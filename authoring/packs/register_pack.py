@@ -1,0 +1,72 @@
+"""Registers the tools of a pack under development: a changed contract gets the next version that is legal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from toolmesh.common.v1.error_table import Reason
+from toolmesh.registry.v1.registry_service_pb2 import GetToolRequest, RegisterToolRequest
+from toolmesh.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
+from toolmesh.registry.v1.tool_manifest_pb2 import ToolManifest
+from toolmesh_sdk._wire.transport import Transport
+from toolmesh_sdk.errors import ToolmeshError
+from toolmesh_sdk.manifests.parse import manifest_from
+
+from libs.common.semver import Version
+
+
+class DevelopmentRegistry:
+    """Registers manifests as they are or, where their version has other content, under the next one."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport, self._stub = transport, RegistryServiceStub(transport.channel)
+
+    def register(self, document: Mapping[str, Any]) -> tuple[str, bool]:
+        """Return the resource name of the version, and whether it is new. Raises ToolmeshError."""
+        manifest = manifest_from(dict(document))
+        try:
+            return self._register(manifest)
+        except ToolmeshError as error:
+            if error.reason is not Reason.TOOL_VERSION_CONFLICT:
+                raise
+        newest = self._newest(f"{manifest.namespace}.{manifest.tool_id}")
+        if _content(newest.manifest) == _content(manifest):
+            return newest.name, False
+        return self._register_next(manifest, Version.parse(newest.manifest.version))
+
+    def _register_next(self, manifest: ToolManifest, version: Version) -> tuple[str, bool]:
+        refusal: ToolmeshError | None = None
+        for candidate in next_versions(version):
+            manifest.version = str(candidate)
+            try:
+                return self._register(manifest)
+            except ToolmeshError as error:
+                if not any(violation.rule.startswith("version.") for violation in error.violations):
+                    raise
+                refusal = error
+        assert refusal is not None
+        raise refusal
+
+    def _register(self, manifest: ToolManifest) -> tuple[str, bool]:
+        request = RegisterToolRequest(manifest=manifest)
+        answer = self._transport.unary(self._stub.RegisterTool, request, None, repeatable=True)
+        return str(answer.version.name), bool(answer.created)
+
+    def _newest(self, tool: str) -> Any:
+        return self._transport.unary(self._stub.GetTool, GetToolRequest(name=tool), None, repeatable=True).versions[0]
+
+
+def next_versions(version: Version) -> Iterator[Version]:
+    """Yield the next patch, minor and major version: a registry accepts the first that the change allows."""
+    major, minor, patch = version.core
+    yield Version(major, minor, patch + 1)
+    yield Version(major, minor + 1, 0)
+    yield Version(major + 1, 0, 0)
+
+
+def _content(manifest: ToolManifest) -> bytes:
+    other = ToolManifest()
+    other.CopyFrom(manifest)
+    other.ClearField("version")
+    return other.SerializeToString(deterministic=True)

@@ -1,0 +1,77 @@
+"""A pack under development: written, loaded, changed and broken while the mesh runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness.mesh import Mesh, cli, running_mesh
+
+
+@pytest.fixture(scope="module")
+def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
+    with running_mesh(tmp_path_factory.mktemp("development") / "state", "--scale", "executor=2") as running:
+        yield running
+
+
+def develop(mesh: Mesh, pack: Path, *, check: bool = True) -> dict[str, Any]:
+    done = cli("pack", "dev", str(pack), "--once", "--json", state=mesh.state, check=check)
+    return json.loads(done.stdout)  # type: ignore[no-any-return]
+
+
+def greet(mesh: Mesh, **arguments: Any) -> Any:
+    """Ask both executors, in turns."""
+    token = mesh.token()
+    answers = [
+        mesh.rpc("tools.invoke", {"tool": "greeter.greet", "arguments": arguments}, token=token).json()
+        for _ in range(4)
+    ]
+    contents = [answer["result"]["structured_content"] for answer in answers]
+    assert all(content == contents[0] for content in contents)
+    return contents[0]
+
+
+def versions(done: dict[str, Any]) -> list[tuple[str, bool]]:
+    return [(each["version"].rpartition("/")[2], each["created"]) for each in done["versions"]]
+
+
+def test_a_pack_runs_after_every_save_without_a_restart(mesh: Mesh, tmp_path: Path) -> None:
+    before = {part["name"]: part["pid"] for part in mesh.status()["services"]}
+    pack = tmp_path / "greeter"
+    cli("pack", "init", str(pack))
+    module = pack / "tools.py"
+    first = develop(mesh, pack)
+    assert versions(first) == [("1.0.0", True)]
+    assert greet(mesh, name="Bo") == {"result": "Hello, Bo!"}
+
+    # Another body under the same contract is no new version.
+    module.write_text(module.read_text().replace('return f"Hello, {name}!"', 'return f"Hello, {name.strip()}!"'))
+    second = develop(mesh, pack)
+    assert versions(second) == [("1.0.0", False)]
+    assert second["digest"] != first["digest"]
+    assert greet(mesh, name=" Bo ") == {"result": "Hello, Bo!"}
+
+    # An optional argument is a compatible change, another name of an argument is none.
+    module.write_text(module.read_text().replace("name: str)", 'name: str, sign: str = "!")').replace("}!", "}{sign}"))
+    assert versions(develop(mesh, pack)) == [("1.1.0", True)]
+    assert versions(develop(mesh, pack)) == [("1.1.0", False)]
+    module.write_text(module.read_text().replace("name", "person"))
+    assert versions(develop(mesh, pack)) == [("2.0.0", True)]
+    assert greet(mesh, person="Bo", sign="?") == {"result": "Hello, Bo?"}
+
+    # What is broken is not loaded.
+    module.write_text(module.read_text() + "\nx = = 1\n")
+    [problem] = develop(mesh, pack, check=False)["problems"]
+    assert problem["file"] == str(module)
+    assert greet(mesh, person="Bo") == {"result": "Hello, Bo!"}
+    assert {part["name"]: part["pid"] for part in mesh.status()["services"]} == before
+
+
+def test_a_pack_of_the_mesh_is_not_taken_over(mesh: Mesh, tmp_path: Path) -> None:
+    cli("pack", "init", str(tmp_path / "wordkit"))
+    [problem] = develop(mesh, tmp_path / "wordkit", check=False)["problems"]
+    assert "rename" in problem["message"]
