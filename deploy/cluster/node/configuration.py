@@ -13,7 +13,7 @@ from deploy.cluster.state_folder import StateFolder
 CONTAINERD_SOCKET = Path("/run/containerd/containerd.sock")
 PAUSE_IMAGE = "toolmesh.local/cluster/pause:1"
 BRIDGE = "cni0"
-# Plugins of file systems and tracing that the node does not use, some of which fail where their tools are missing.
+# Plugins that the node does not use, some of which fail where their tools are missing.
 _DISABLED = (
     "io.containerd.snapshotter.v1.btrfs",
     "io.containerd.snapshotter.v1.zfs",
@@ -23,6 +23,8 @@ _DISABLED = (
     "io.containerd.tracing.processor.v1.otlp",
     "io.containerd.internal.v1.tracing",
     "io.containerd.nri.v1.nri",
+    # Makes /opt/containerd on the machine.
+    "io.containerd.internal.v1.opt",
 )
 _RUNTIMES = "plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes"
 

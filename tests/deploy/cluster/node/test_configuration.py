@@ -80,3 +80,7 @@ def test_only_the_kubelet_sees_other_kernel_settings() -> None:
     script = next(word for word in agents["kubelet"] if "mount --bind" in word)
     assert all(f"/proc/sys/{name}" in script for name in KERNEL_SETTINGS)
     assert [name for name, command in agents.items() if command[0] == "unshare"] == ["kubelet"]
+
+
+def test_containerd_makes_no_folder_for_programs_on_the_machine() -> None:
+    assert "io.containerd.internal.v1.opt" in containerd()["disabled_plugins"]
