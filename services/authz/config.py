@@ -39,4 +39,7 @@ class Settings(ProcessSettings):
     sealing_keys: SealingKeys | None = Field(
         None, description="Folder of keys (`*.key`) that seal arguments in the decision log. Empty: none are stored."
     )
+    argument_retention_days: int = Field(
+        30, ge=1, le=3650, description="Days for which sealed arguments stay in the decision log, for replays."
+    )
     decision_ttl: int = Field(60, ge=1, le=3600, description="Longest time that a decision is cached, in seconds.")

@@ -184,6 +184,7 @@ class _Policies:
     sets: PostgresPolicySets
     active: ActivePolicySets
     journal: DecisionJournal
+    labels: PostgresSessionLabels
     check: Check
     resources: list[Resource]
 
@@ -195,10 +196,17 @@ def _policies(
     compiler, documents = compiler_for(folder), read_documents(folder)
     shipped = compiler.compile(documents)
     active = ActivePolicySets(sets, compiler, log)
-    journal = DecisionJournal(database, log, seal=settings.sealing_keys)
+    journal = DecisionJournal(
+        database,
+        log,
+        seal=settings.sealing_keys,
+        clock=clock,
+        retention=timedelta(days=settings.argument_retention_days),
+    )
+    labels = PostgresSessionLabels(database)
     check = Check(
         engines=active,
-        labels=PostgresSessionLabels(database),
+        labels=labels,
         journal=journal,
         satisfies=ConstraintChecker(),
         clock=clock,
@@ -211,7 +219,9 @@ def _policies(
         first = NewPolicySet(shipped.version, documents, len(shipped.policies), comment, SCHEMA.name, clock.now())
         await active.start(first)
 
-    return _Policies(sets, active, journal, check, [Resource(load_active_set), Resource(journal.start, journal.stop)])
+    return _Policies(
+        sets, active, journal, labels, check, [Resource(load_active_set), Resource(journal.start, journal.stop)]
+    )
 
 
 def _policy_handlers(policy: _Policies, clock: Clock, announce: Callable[[], None]) -> PolicyHandlers:
@@ -224,7 +234,7 @@ def _policy_handlers(policy: _Policies, clock: Clock, announce: Callable[[], Non
         activate_policy_set=ActivatePolicySet(sets, active, clock, announce),
         rollback_policy_set=RollbackPolicySet(sets, active, clock, announce),
         explain_decision=ExplainDecision(journal, active),
-        replay_policy_set=ReplayPolicySet(sets, active, journal),
+        replay_policy_set=ReplayPolicySet(sets, active, journal, policy.labels),
     )
 
 

@@ -132,6 +132,10 @@ class Evaluation(Protocol):
         """Return the result of PolicyEngine.decide for the request with these session labels."""
         ...
 
+    def certain_denial(self) -> Verdict | None:
+        """Return the denial by policies that read nothing but the caller and the tool; None without one."""
+        ...
+
 
 class EngineProvider(Protocol):
     """Provides the engine of the active policy set."""

@@ -57,6 +57,9 @@ class FakeEvaluation:
     def verdict(self, labels: frozenset[str] | None) -> Verdict:
         return self.engine.decide(replace(self.request, labels=labels))
 
+    def certain_denial(self) -> Verdict | None:
+        return None
+
 
 @dataclass
 class FixedProvider:

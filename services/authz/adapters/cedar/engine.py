@@ -61,6 +61,9 @@ class CedarEvaluation:
         request = self._request if labels is self._request.labels else replace(self._request, labels=labels)
         return self._engine.finish(self._static, request)
 
+    def certain_denial(self) -> Verdict | None:
+        return self._engine.certain_denial(self._static)
+
 
 class CedarEngine:
     """A PolicyEngine over a compiled policy set.
@@ -105,6 +108,15 @@ class CedarEngine:
                 if not any(_errors(one.responses) for one in (*static, *widened)):
                     self._static_results.put(key, result)
             return CedarEvaluation(self, request, result)
+
+    def certain_denial(self, static: _StaticResult) -> Verdict | None:
+        """Return the verdict of a forbid that no context can change; None without one."""
+        if static.verdict is not None:
+            return static.verdict if isinstance(static.verdict.outcome, Deny) else None
+        invoke = static.responses[INVOKE]
+        if not invoke.forbids:
+            return None
+        return _verdict_of(Deny(Reason.PERMISSION_DENIED), self._annotations_of(invoke.forbids), holds=True)
 
     def finish(self, static: _StaticResult, request: DecisionRequest) -> Verdict:
         """Evaluate the policies that depend on the context, and return the verdict of all policies."""

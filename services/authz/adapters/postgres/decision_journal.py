@@ -11,6 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from datetime import timedelta
 from itertools import islice
 
 import orjson
@@ -20,6 +21,7 @@ from sqlalchemy.exc import DataError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from libs.common.errors import MeshError, Reason
+from libs.common.runtime.clock import Clock
 from libs.common.sealing import Seal, SealError
 from libs.common.sql.engine import separately, transaction
 from libs.common.telemetry.log import Log
@@ -34,6 +36,9 @@ _QUEUE_SIZE = 20_000
 # Unsealed arguments in the queue.
 _QUEUE_BYTES = 64 * 1024 * 1024
 _BATCH = 500
+# Arguments that no policy of the time read are stored up to this size: a rule that is added later may read them.
+UNREAD_BYTES = 16 * 1024
+_FORGET_SECONDS = 3600.0
 # Bytes of arguments in one statement. Sealed and hex-encoded they are up to four times as large, and PostgreSQL limits
 # the size of a parameter: a larger batch could never be written.
 _BATCH_BYTES = 4 * 1024 * 1024
@@ -46,6 +51,9 @@ _WRITE = text(
     " from jsonb_to_recordset(cast(:rows as jsonb)) as r(decision_id text, question jsonb, answer jsonb, sealed text)"
     " on conflict do nothing"
 )
+_FORGET = text(
+    "update decisions set sealed = null where sealed is not null and (answer->>'decide_time')::float8 < :before"
+)
 _TRIM = text("delete from decisions where sequence <= (select coalesce(max(sequence), 0) - :kept from decisions)")
 
 written_total = Counter("toolmesh_authz_decisions_written_total", "Decisions that were written to the journal.")
@@ -57,7 +65,7 @@ _Entry = tuple[Decision, DecisionRequest, frozenset[ContextField] | None]
 
 
 class DecisionJournal:
-    """Stores the last decisions. Without a seal no arguments are stored."""
+    """Stores the last decisions, and their arguments for some days. Without a seal no arguments are stored."""
 
     def __init__(
         self,
@@ -65,28 +73,35 @@ class DecisionJournal:
         log: Log,
         *,
         seal: Seal | None,
+        clock: Clock,
+        retention: timedelta = timedelta(days=30),
         max_decisions: int = MAX_DECISIONS,
         queue_size: int = _QUEUE_SIZE,
     ) -> None:
         self._engine, self._log, self._seal = engine, log, seal
+        self._clock, self._retention = clock, retention
         self._max_decisions, self._queue_size = max_decisions, queue_size
         self._queue: deque[_Entry] = deque()
         self._queue_bytes = 0
         self._writing = asyncio.Lock()
         self._arrived = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self._since_trim = 0
         self._failing = False
 
     async def start(self) -> None:
-        """Start writing in the background."""
-        self._task = asyncio.create_task(self._run(), name="decision-journal")
+        """Start writing, and forgetting old arguments, in the background."""
+        self._tasks = [
+            asyncio.create_task(self._run(), name="decision-journal"),
+            asyncio.create_task(self._forget_regularly(), name="decision-journal-retention"),
+        ]
 
     async def stop(self) -> None:
         """Stop, after the queue is written or _STOP_SECONDS are over."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
         with suppress(TimeoutError, MeshError):
             async with asyncio.timeout(_STOP_SECONDS):
                 await self.flush()
@@ -94,7 +109,8 @@ class DecisionJournal:
     def record(
         self, decision: Decision, request: DecisionRequest, context_fields: frozenset[ContextField] | None
     ) -> None:
-        sealing = self._seal is not None and context_fields is not None and ContextField.ARGUMENTS in context_fields
+        read = context_fields is not None and ContextField.ARGUMENTS in context_fields
+        sealing = self._seal is not None and (read or self._has_room_for_unread(request, context_fields))
         size = len(request.call.arguments) if sealing else 0
         if len(self._queue) >= self._queue_size or self._queue_bytes + size > _QUEUE_BYTES:
             dropped_total.inc()
@@ -106,6 +122,26 @@ class DecisionJournal:
         self._queue.append((decision, request, context_fields))
         self._queue_bytes += size
         self._arrived.set()
+
+    def _has_room_for_unread(self, request: DecisionRequest, context_fields: frozenset[ContextField] | None) -> bool:
+        """Return whether arguments that no policy read are kept. Where the token alone decided, no policy ever reads
+        them; and they take only half of the queue, so that they displace no decision."""
+        size = len(request.call.arguments)
+        return context_fields is not None and size <= UNREAD_BYTES and self._queue_bytes + size <= _QUEUE_BYTES // 2
+
+    async def forget(self) -> None:
+        """Delete the arguments of decisions that are older than the retention."""
+        before = (self._clock.now() - self._retention).timestamp()
+        async with transaction(self._engine) as connection:
+            await connection.execute(_FORGET, {"before": before})
+
+    async def _forget_regularly(self) -> None:
+        while True:
+            try:
+                await self.forget()
+            except MeshError as error:
+                self._log.error("old arguments cannot be deleted", cause=error)
+            await asyncio.sleep(_FORGET_SECONDS)
 
     async def flush(self) -> None:
         """Write all decisions that were recorded until now."""

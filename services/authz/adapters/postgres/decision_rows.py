@@ -11,6 +11,7 @@ from libs.common.auth.identity import Identity
 from libs.common.errors import Reason
 from libs.common.semver import Version
 from libs.common.tool_names import split_version_name
+from services.authz.adapters.postgres.session_labels import label_scopes
 from services.authz.domain.model import (
     Allow,
     CallFacts,
@@ -64,6 +65,7 @@ def request_row(request: DecisionRequest, context_fields: frozenset[ContextField
         "environment": request.environment,
         "moment": request.time.timestamp(),
         "labels": None if request.labels is None else sorted(request.labels),
+        "label_scopes": label_scopes(request),
         "reads": None if context_fields is None else sorted(context_fields),
     }
 
@@ -104,6 +106,7 @@ def recorded(
         decision=_decision(decision_id, answer),
         request=_request(request, orjson.loads(hidden) if hidden else {}),
         context_fields=None if context_fields is None else frozenset(ContextField(name) for name in context_fields),
+        label_scopes=tuple(request.get("label_scopes", ())),
     )
 
 

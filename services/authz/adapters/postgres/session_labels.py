@@ -3,7 +3,8 @@ queried."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 
 import orjson
 from sqlalchemy import ARRAY, Text, bindparam, func, select
@@ -43,6 +44,16 @@ class PostgresSessionLabels:
         query = select(session_labels.c.label).where(session_labels.c.place.in_(label_scopes(request)))
         async with separately(self._engine) as connection:
             return frozenset((await connection.execute(query)).scalars())
+
+    async def added(self, scopes: Collection[str]) -> Mapping[str, Sequence[tuple[str, datetime]]]:
+        """Return the labels of each scope, with the time at which they were added."""
+        columns = session_labels.c
+        query = select(columns.place, columns.label, columns.added_at).where(columns.place.in_(scopes))
+        found: dict[str, list[tuple[str, datetime]]] = {}
+        async with separately(self._engine) as connection:
+            for scope, label, time in await connection.execute(query):
+                found.setdefault(scope, []).append((label, time))
+        return found
 
     async def add(self, request: DecisionRequest, labels: Iterable[str]) -> tuple[str, ...]:
         pairs = [(scope, label) for scope in label_scopes(request) for label in sorted(labels)]

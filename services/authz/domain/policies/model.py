@@ -80,6 +80,8 @@ class RecordedDecision:
     """Without arguments if they were not stored."""
     context_fields: frozenset[ContextField] | None
     """The context fields that it may depend on; None when policy was not evaluated."""
+    label_scopes: tuple[str, ...] = ()
+    """The keys under which the labels of its session were stored."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -73,6 +73,14 @@ class PolicySets(Protocol):
 
     async def roll_back(self, expected: int | None, by: str, now: datetime) -> StoredPolicySet:
         """Activate the previously active set. Raises FAILED_PRECONDITION."""
+        ...
+
+
+class LabelHistory(Protocol):
+    """When labels were added to sessions."""
+
+    async def added(self, scopes: Collection[str]) -> Mapping[str, Sequence[tuple[str, datetime]]]:
+        """Return the labels of each scope, with the time at which they were added. Raises SERVICE_UNAVAILABLE."""
         ...
 
 

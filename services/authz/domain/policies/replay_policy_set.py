@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
+
+import msgspec
 
 from services.authz.domain.decisions.check import verdict_of
 from services.authz.domain.model import Allow, ContextField, Deny, Outcome, Verdict
 from services.authz.domain.policies.errors import set_not_found
 from services.authz.domain.policies.model import DecisionFlip, RecordedDecision, ReplayProgress
-from services.authz.domain.policies.ports import DecisionRecords, ExplainingEngine, PolicyLibrary, PolicySets
+from services.authz.domain.policies.ports import (
+    DecisionRecords,
+    ExplainingEngine,
+    LabelHistory,
+    PolicyLibrary,
+    PolicySets,
+)
 
 DEFAULT_DECISIONS = 10_000
 # The event loop runs other calls after each batch; a message is sent after each _MESSAGE_EVERY decisions.
 _BATCH, _MESSAGE_EVERY = 10, 500
+
+_Labels = Mapping[str, Sequence[tuple[str, datetime]]]
+"""The labels of sessions, with the time at which they were added."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +36,7 @@ class ReplayPolicySet:
     sets: PolicySets
     library: PolicyLibrary
     records: DecisionRecords
+    labels: LabelHistory
 
     async def execute(self, number: int, limit: int) -> AsyncIterator[ReplayProgress]:
         """Yield progress, and the total count at the end. Raises NOT_FOUND for a missing set."""
@@ -35,8 +48,9 @@ class ReplayPolicySet:
         progress = ReplayProgress(0, total, 0)
         yield progress
         async for page in self.records.last(total):
+            labels = await _read_labels(page, self.labels)
             for begin in range(0, len(page), _BATCH):
-                progress = _replay(engine, page[begin : begin + _BATCH], progress)
+                progress = _replay(engine, page[begin : begin + _BATCH], labels, progress)
                 await asyncio.sleep(0)
                 if progress.replayed % _MESSAGE_EVERY < _BATCH:
                     yield progress
@@ -45,27 +59,44 @@ class ReplayPolicySet:
         yield replace(progress, total=progress.replayed)
 
 
-def _replay(engine: ExplainingEngine, batch: list[RecordedDecision], progress: ReplayProgress) -> ReplayProgress:
+def _replay(
+    engine: ExplainingEngine, batch: list[RecordedDecision], labels: _Labels, progress: ReplayProgress
+) -> ReplayProgress:
     flips, undecidable = list(progress.flips), progress.undecidable
     for recorded in batch:
         if recorded.context_fields is None:
             # The token alone decided, which does not depend on the policy set.
             continue
-        evaluation = engine.evaluate(recorded.request)
-        if not _has_context(recorded, evaluation.context_fields):
+        verdict = _verdict(engine, recorded, labels)
+        if verdict is None:
             undecidable += 1
-            continue
-        verdict = verdict_of(evaluation, recorded.request)
-        if _kind(verdict.outcome) != _kind(recorded.decision.verdict.outcome):
+        elif _kind(verdict.outcome) != _kind(recorded.decision.verdict.outcome):
             flips.append(_flip(recorded, verdict))
     return ReplayProgress(progress.replayed + len(batch), progress.total, undecidable, tuple(flips))
 
 
-def _has_context(recorded: RecordedDecision, context_fields: frozenset[ContextField]) -> bool:
-    """Return whether the journal has all context fields that a set reads."""
+def _verdict(engine: ExplainingEngine, recorded: RecordedDecision, labels: _Labels) -> Verdict | None:
+    """Return the verdict of the set; None if it depends on something that the journal does not have."""
     request = recorded.request
-    arguments = ContextField.ARGUMENTS not in context_fields or bool(request.call.arguments)
-    return arguments and (ContextField.LABELS not in context_fields or request.labels is not None)
+    if request.labels is None:
+        request = msgspec.structs.replace(request, labels=_labels_of(recorded, labels))
+    evaluation = engine.evaluate(request)
+    if ContextField.ARGUMENTS in evaluation.context_fields and not request.call.arguments:
+        return evaluation.certain_denial()
+    return verdict_of(evaluation, request)
+
+
+async def _read_labels(page: list[RecordedDecision], history: LabelHistory) -> _Labels:
+    """Return the labels of the sessions where the set of that time did not read them."""
+    scopes = {scope for recorded in page if recorded.request.labels is None for scope in recorded.label_scopes}
+    return await history.added(scopes) if scopes else {}
+
+
+def _labels_of(recorded: RecordedDecision, labels: _Labels) -> frozenset[str]:
+    """Return the labels that the session had when the decision was made."""
+    time = recorded.request.time
+    found = (pair for scope in recorded.label_scopes for pair in labels.get(scope, ()))
+    return frozenset(label for label, added in found if added < time)
 
 
 def _flip(recorded: RecordedDecision, verdict: Verdict) -> DecisionFlip:

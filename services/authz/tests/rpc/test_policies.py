@@ -307,9 +307,17 @@ async def test_decisions_without_stored_arguments_are_undecidable_in_a_replay(me
     await mesh.check(token, tags=["external_send"])
     reading = await put(mesh, permit("open"), forbid("x", 'context.arguments.facts.contains("/x=1")'))
     assert (await replay(mesh, reading))[-1].undecidable == 2
+    certain = await put(
+        mesh,
+        forbid("x", 'context.arguments.facts.contains("/x=1")'),
+        forbid("core", 'resource.namespace == "core"'),
+    )
+    # A forbid that reads neither decides without the arguments.
+    assert (await replay(mesh, certain))[-1].undecidable == 0
+    assert len([flip for message in await replay(mesh, certain) for flip in message.flips]) == 2
     labels = await put(mesh, permit("open"), forbid("l", 'context.session_labels.contains("a")'))
-    # Labels were read only for the call whose policy uses them.
-    assert (await replay(mesh, labels))[-1].undecidable == 1
+    # The labels of a session are known, whether a policy read them or not.
+    assert (await replay(mesh, labels))[-1].undecidable == 0
 
 
 async def test_a_replay_denies_missing_arguments_like_a_check(mesh: Any) -> None:

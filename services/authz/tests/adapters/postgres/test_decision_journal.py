@@ -18,11 +18,13 @@ from libs.common.ids import new_id
 from libs.common.sealing import Seal
 from libs.common.sql.engine import engine_for, transaction
 from libs.common.telemetry.log import Log
+from libs.common.testing.clock import ManualClock
 from services.authz.adapters.postgres import decision_journal
 from services.authz.adapters.postgres.decision_journal import DecisionJournal
 from services.authz.adapters.postgres.tables import decisions
 from services.authz.domain.model import (
     Allow,
+    CallFacts,
     ContextField,
     Decision,
     DecisionRequest,
@@ -37,6 +39,7 @@ from services.authz.tests.adapters.cedar.test_engine import make_request
 NOW = datetime(2026, 1, 1, 12, 30, tzinfo=UTC)
 QUIET = Log("authz", level="error")
 SEAL = Seal([b"k" * 32])
+CLOCK = ManualClock()
 ARGUMENTS = frozenset({ContextField.ARGUMENTS})
 
 
@@ -69,7 +72,7 @@ def asked(**changes: Any) -> DecisionRequest:
     "outcome", [Allow(), Deny(Reason.PERMISSION_DENIED), NeedsApproval(("security", "legal"), 2, "two-keys")]
 )
 async def test_the_journal_returns_a_decision_unchanged(engine: AsyncEngine, outcome: Any) -> None:
-    journal = DecisionJournal(engine, QUIET, seal=None)
+    journal = DecisionJournal(engine, QUIET, seal=None, clock=CLOCK)
     decision, put = decided(outcome, added_labels=("l",)), asked()
     journal.record(decision, put, frozenset({ContextField.LABELS}))
     found = await journal.find(decision.name.removeprefix("decisions/"))
@@ -78,42 +81,68 @@ async def test_the_journal_returns_a_decision_unchanged(engine: AsyncEngine, out
     assert await journal.find("unknown") is None
 
 
-async def test_arguments_are_kept_only_where_they_were_read_and_only_sealed(engine: AsyncEngine) -> None:
+def with_arguments(arguments: bytes) -> DecisionRequest:
     put = asked()
-    put = replace(put, call=replace(put.call, arguments=b'{"card": "4111-secret"}', resources=("file:/secret",)))
-    read, unread = decided(), decided()
-    journal = DecisionJournal(engine, QUIET, seal=SEAL)
-    journal.record(read, put, ARGUMENTS)
-    journal.record(unread, put, frozenset())
-    with_arguments, without = [await journal.find(each.name.removeprefix("decisions/")) for each in (read, unread)]
-    assert with_arguments is not None
-    assert without is not None
-    assert (with_arguments.request.call.arguments, with_arguments.request.call.resources) == (
-        b'{"card": "4111-secret"}',
-        ("file:/secret",),
-    )
-    assert (without.request.call.arguments, without.request.call.resources) == (b"", ())
+    return replace(put, call=replace(put.call, arguments=arguments, resources=("file:/secret",)))
+
+
+async def stored(journal: DecisionJournal, decision: Decision) -> CallFacts:
+    found = await journal.find(decision.name.removeprefix("decisions/"))
+    assert found is not None
+    return found.request.call
+
+
+async def test_arguments_are_kept_sealed_and_unread_ones_up_to_a_size(engine: AsyncEngine) -> None:
+    card, large = b'{"card": "4111-secret"}', b'{"card": "%s"}' % (b"4" * decision_journal.UNREAD_BYTES)
+    journal = DecisionJournal(engine, QUIET, seal=SEAL, clock=CLOCK)
+    kept = [(decided(), card, ARGUMENTS), (decided(), card, frozenset()), (decided(), large, ARGUMENTS)]
+    left_out: list[tuple[Decision, bytes, frozenset[ContextField] | None]] = [
+        (decided(), large, frozenset()),
+        (decided(), card, None),
+    ]
+    for decision, arguments, fields in [*kept, *left_out]:
+        journal.record(decision, with_arguments(arguments), fields)
+    for decision, arguments, _ in kept:
+        call = await stored(journal, decision)
+        assert (call.arguments, call.resources) == (arguments, ("file:/secret",))
+    for decision, _, _ in left_out:
+        call = await stored(journal, decision)
+        assert (call.arguments, call.resources) == (b"", ())
     async with transaction(engine) as connection:
         rows = (await connection.execute(select(decisions))).all()
     assert not any("secret" in str(row.question) + str(row.answer) + repr(bytes(row.sealed or b"")) for row in rows)
+
+
+async def test_arguments_are_deleted_after_the_retention_and_decisions_are_not(engine: AsyncEngine) -> None:
+    journal = DecisionJournal(engine, QUIET, seal=SEAL, clock=CLOCK, retention=timedelta(days=30))
+    now = CLOCK.now()
+    old, fresh = decided(decide_time=now - timedelta(days=31)), decided(decide_time=now - timedelta(days=29))
+    for decision in (old, fresh):
+        journal.record(decision, with_arguments(b"{}"), ARGUMENTS)
+    await journal.flush()
+    await journal.forget()
+    assert (await stored(journal, old)).arguments == b""
+    assert (await stored(journal, fresh)).arguments == b"{}"
 
 
 async def test_without_a_key_or_with_another_one_there_are_no_arguments(engine: AsyncEngine) -> None:
     put = asked()
     put = replace(put, call=replace(put.call, arguments=b"{}"))
     decision = decided()
-    DecisionJournal(engine, QUIET, seal=None).record(decision, put, ARGUMENTS)
-    first = DecisionJournal(engine, QUIET, seal=SEAL)
+    DecisionJournal(engine, QUIET, seal=None, clock=CLOCK).record(decision, put, ARGUMENTS)
+    first = DecisionJournal(engine, QUIET, seal=SEAL, clock=CLOCK)
     first.record(decision, put, ARGUMENTS)
     await first.flush()
-    other = await DecisionJournal(engine, QUIET, seal=Seal([b"x" * 32])).find(decision.name.removeprefix("decisions/"))
+    other = await DecisionJournal(engine, QUIET, seal=Seal([b"x" * 32]), clock=CLOCK).find(
+        decision.name.removeprefix("decisions/")
+    )
     assert other is not None
     assert other.request.call.arguments == b""
 
 
 async def test_the_last_decisions_come_newest_first_in_pages(engine: AsyncEngine, monkeypatch: Any) -> None:
     monkeypatch.setattr(decision_journal, "_PAGE", 3)
-    journal, made = DecisionJournal(engine, QUIET, seal=None), [decided() for _ in range(8)]
+    journal, made = DecisionJournal(engine, QUIET, seal=None, clock=CLOCK), [decided() for _ in range(8)]
     for decision in made:
         journal.record(decision, asked(), frozenset())
     assert [await journal.count(most) for most in (5, 100)] == [5, 8]
@@ -123,7 +152,7 @@ async def test_the_last_decisions_come_newest_first_in_pages(engine: AsyncEngine
 
 
 async def test_decisions_beyond_the_queue_size_are_counted_and_dropped(engine: AsyncEngine) -> None:
-    journal = DecisionJournal(engine, QUIET, seal=None, queue_size=2)
+    journal = DecisionJournal(engine, QUIET, seal=None, clock=CLOCK, queue_size=2)
     before = decision_journal.dropped_total._value.get()
     for _ in range(5):
         journal.record(decided(), asked(), frozenset())
@@ -135,10 +164,10 @@ async def test_arguments_that_wait_have_a_bound_together(engine: AsyncEngine, mo
     monkeypatch.setattr(decision_journal, "_QUEUE_BYTES", 25)
     put = asked()
     put = replace(put, call=replace(put.call, arguments=b'{"a": 1234}'))
-    journal = DecisionJournal(engine, QUIET, seal=SEAL)
+    journal = DecisionJournal(engine, QUIET, seal=SEAL, clock=CLOCK)
     for _ in range(5):
         journal.record(decided(), put, ARGUMENTS)
-        # What is not sealed is not held, and so takes no room.
+        # Arguments that no policy read displace no decision: it is stored without them.
         journal.record(decided(), put, frozenset())
     assert await journal.count(20) == 2 + 5
     journal.record(decided(), put, ARGUMENTS)
@@ -147,7 +176,10 @@ async def test_arguments_that_wait_have_a_bound_together(engine: AsyncEngine, mo
 
 async def test_old_decisions_are_let_go(engine: AsyncEngine, monkeypatch: Any) -> None:
     monkeypatch.setattr(decision_journal, "_BATCH", 1)
-    journal, made = DecisionJournal(engine, QUIET, seal=None, max_decisions=3), [decided() for _ in range(10)]
+    journal, made = (
+        DecisionJournal(engine, QUIET, seal=None, clock=CLOCK, max_decisions=3),
+        [decided() for _ in range(10)],
+    )
     for decision in made:
         journal.record(decision, asked(), frozenset())
     await journal.flush()
@@ -156,16 +188,16 @@ async def test_old_decisions_are_let_go(engine: AsyncEngine, monkeypatch: Any) -
 
 
 async def test_the_journal_is_written_in_the_background_and_on_stop(engine: AsyncEngine) -> None:
-    journal = DecisionJournal(engine, QUIET, seal=None)
+    journal = DecisionJournal(engine, QUIET, seal=None, clock=CLOCK)
     await journal.start()
     decision = decided()
     journal.record(decision, asked(), frozenset())
     await journal.stop()
-    assert await DecisionJournal(engine, QUIET, seal=None).count(10) == 1
+    assert await DecisionJournal(engine, QUIET, seal=None, clock=CLOCK).count(10) == 1
 
 
 async def test_a_database_that_is_away_loses_nothing_that_fits(engine: AsyncEngine, monkeypatch: Any) -> None:
-    journal = DecisionJournal(engine, QUIET, seal=None)
+    journal = DecisionJournal(engine, QUIET, seal=None, clock=CLOCK)
     journal.record(decided(), asked(), frozenset())
     with monkeypatch.context() as broken:
         broken.setattr(decision_journal, "_WRITE", text("select no_such_column from decisions"))
@@ -177,7 +209,10 @@ async def test_a_database_that_is_away_loses_nothing_that_fits(engine: AsyncEngi
 async def test_one_that_the_database_cannot_hold_is_let_go_and_counted_and_all_others_are_kept(
     engine: AsyncEngine,
 ) -> None:
-    journal, before = DecisionJournal(engine, QUIET, seal=None), decision_journal.dropped_total._value.get()
+    journal, before = (
+        DecisionJournal(engine, QUIET, seal=None, clock=CLOCK),
+        decision_journal.dropped_total._value.get(),
+    )
     made, odd = [decided() for _ in range(4)], asked()
     odd = replace(odd, call=replace(odd.call, session_id="a\0b"))
     for place, decision in enumerate(made):
@@ -190,7 +225,7 @@ async def test_one_that_the_database_cannot_hold_is_let_go_and_counted_and_all_o
 
 async def test_a_statement_carries_only_so_much_however_much_waits(engine: AsyncEngine) -> None:
     """What the database takes at once has an end, and what is beyond it would be tried again for ever."""
-    journal, sizes = DecisionJournal(engine, QUIET, seal=SEAL), []
+    journal, sizes = DecisionJournal(engine, QUIET, seal=SEAL, clock=CLOCK), []
 
     def measured(connection: Any, cursor: Any, statement: str, given: Any, *rest: Any) -> None:
         sizes.append(sum(len(value) for value in given.values() if isinstance(value, str)))

@@ -1,4 +1,5 @@
-"""A replay of ten thousand decisions with a thousand policies reports progress and exactly the expected flips."""
+"""A replay of ten thousand decisions with a thousand policies reports progress and exactly the expected flips, also by
+rules about what the set of that time did not read."""
 
 from __future__ import annotations
 
@@ -8,17 +9,21 @@ from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from libs.audit_client.act import ActEncoder
 from libs.audit_client.outbox import ActRecorder
 from libs.common.ids import new_id
+from libs.common.runtime.clock import SystemClock
+from libs.common.sealing import Seal
 from libs.common.sql.engine import engine_for
 from libs.common.telemetry.log import Log
 from services.authz.adapters.cedar.active_sets import ActivePolicySets
 from services.authz.adapters.cedar.compiler import compiler_for
 from services.authz.adapters.postgres.decision_journal import DecisionJournal
 from services.authz.adapters.postgres.policy_sets import PostgresPolicySets
+from services.authz.adapters.postgres.session_labels import PostgresSessionLabels
 from services.authz.domain.model import Decision
 from services.authz.domain.policies.model import NewPolicySet, ReplayProgress
 from services.authz.domain.policies.replay_policy_set import ReplayPolicySet
@@ -30,6 +35,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 QUIET = Log("authz", level="error")
 COMPILER = compiler_for(POLICIES)
 DECISIONS = 10_000
+SEAL = Seal([b"k" * 32])
 
 
 @pytest.fixture
@@ -52,21 +58,34 @@ async def test_ten_thousand_decisions_flip_exactly_where_planted(engine: AsyncEn
         permit("open"),
         forbid("planted", 'resource.tags.contains("planted")'),
         ask("asked", 'resource.tags.contains("asked")'),
+        forbid("treasury", 'context.arguments.facts.contains("/to=treasury")'),
+        forbid("confidential", 'context.session_labels.contains("confidential")'),
         *many,
     )
     sets = PostgresPolicySets(engine, ActRecorder(ActEncoder("authz")))
-    active, journal = ActivePolicySets(sets, COMPILER, QUIET), DecisionJournal(engine, QUIET, seal=None)
+    active, journal = (
+        ActivePolicySets(sets, COMPILER, QUIET),
+        DecisionJournal(engine, QUIET, seal=SEAL, clock=SystemClock()),
+    )
+    labels = PostgresSessionLabels(engine)
     await active.start(before)
     await sets.put(after)
+    # Labels come after the decisions about the sessions `late`, and before those about the sessions `early`.
+    times = {"": NOW, "late": NOW, "early": datetime.now(UTC) + timedelta(days=1)}
     expected = {}
     chosen = random.Random(7)
     for index in range(DECISIONS):
         tag = chosen.choices(["old", "planted", "asked", "plain"], [1, 1, 1, 97])[0]
-        put = make_request(tags=(tag,), tenant=f"t{index % 5_000 + 990}")
+        to, session = chosen.choices(["finance", "treasury"], [98, 2])[0], chosen.choices(list(times), [96, 2, 2])[0]
+        put = make_request(tags=(tag,), tenant=f"t{index % 5_000 + 990}", session_id=session)
+        if session:
+            await labels.add(make_request(tenant=put.caller.tenant, session_id=session, token_id=""), ["confidential"])
+        call = replace(put.call, arguments=f'{{"to": "{to}"}}'.encode())
+        put = replace(put, call=call, time=times[session])
         verdict = active.current.decide(put)
         decision = Decision(f"decisions/{new_id()}", verdict, before.version, True, NOW, NOW + timedelta(seconds=60))
         journal.record(decision, put, frozenset())
-        denied = tag == "planted" or index % 5_000 + 990 < 1_000
+        denied = tag == "planted" or index % 5_000 + 990 < 1_000 or to == "treasury" or session == "early"
         was, would = (
             ("deny" if tag == "old" else "allow"),
             "deny" if denied else "needs_approval" if tag == "asked" else "allow",
@@ -76,11 +95,11 @@ async def test_ten_thousand_decisions_flip_exactly_where_planted(engine: AsyncEn
         if index % 500 == 0:
             await asyncio.sleep(0)
     messages: list[ReplayProgress] = [
-        message async for message in ReplayPolicySet(sets, active, journal).execute(2, DECISIONS)
+        message async for message in ReplayPolicySet(sets, active, journal, labels).execute(2, DECISIONS)
     ]
     flips = {flip.decision: (flip.before, flip.after) for message in messages for flip in message.flips}
     assert flips == expected
-    assert sum(len(message.flips) for message in messages) == len(expected) > 200
+    assert sum(len(message.flips) for message in messages) == len(expected) > 500
     counts = [message.replayed for message in messages]
     assert counts == sorted(counts)
     assert len(messages) > 10
