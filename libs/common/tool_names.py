@@ -64,6 +64,11 @@ def grant_covers(pattern: str, tool: ToolName) -> bool:
     return matches(namespace, tool.namespace) and matches(tool_id, tool.tool_id)
 
 
+def grant_names(pattern: str, tool: ToolName) -> bool:
+    """Return whether a grant covers the tool and names its namespace, at least in part: `acme.*` does, `*` does not."""
+    return bool(_parts(pattern)[0].strip("*")) and grant_covers(pattern, tool)
+
+
 def grant_within(pattern: str, outer: str) -> bool:
     """Return whether the outer grant covers every tool of the inner; False may mean that it cannot be shown."""
     (namespace, tool_id), (outer_namespace, outer_id) = _parts(pattern), _parts(outer)

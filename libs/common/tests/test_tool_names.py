@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from libs.common.errors import MeshError, Reason
-from libs.common.tool_names import ToolName, grant_covers, split_version_name
+from libs.common.tool_names import ToolName, grant_covers, grant_names, split_version_name
 
 
 def test_a_reference_without_a_namespace_means_core() -> None:
@@ -59,3 +59,19 @@ def test_what_is_no_name_of_a_version_does_not_come_apart(name: str) -> None:
 )
 def test_grants(pattern: str, reference: str, covered: bool) -> None:
     assert grant_covers(pattern, ToolName.parse(reference)) is covered
+
+
+@pytest.mark.parametrize(
+    ("pattern", "named"),
+    [
+        ("*", False),
+        ("*.*", False),
+        ("*.pay", False),
+        ("acme.*", True),
+        ("acme.pay", True),
+        ("ac*.*", True),
+        ("pay", False),
+    ],
+)
+def test_a_grant_names_a_tool_by_its_namespace(pattern: str, named: bool) -> None:
+    assert grant_names(pattern, ToolName("acme", "pay")) is named

@@ -216,6 +216,8 @@ class DecisionRequest(Struct, frozen=True):
     time: datetime = datetime.fromtimestamp(0, UTC)
     labels: frozenset[str] | None = None
     """Labels of the session; None when they were not read, because no policy that could match uses them."""
+    granted_by_name: bool = True
+    """Whether a grant of the token names the tool or its namespace; True where no token is known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,6 +115,7 @@ def call_in_question(**changes: Any) -> dict[str, Any]:
         "tool_version": "tools/core.echo/versions/1.0.0",
         "tool_digest": "sha256:00",
         "mutation_class": "read_only",
+        "publisher_verified": True,
         **changes,
     }
 

@@ -23,7 +23,7 @@ _CONTEXT_FIELDS = {
     "risk": ContextField.RISK,
 }
 # Context attributes that do not change from call to call.
-_CONSTANT_ATTRIBUTES = frozenset({"environment"})
+_CONSTANT_ATTRIBUTES = frozenset({"environment", "granted_by_name"})
 # Operators that cannot fail in a policy that passed strict validation. Arithmetic can overflow, and extension functions
 # can reject a text.
 _INFALLIBLE = frozenset(

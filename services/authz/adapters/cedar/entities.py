@@ -94,20 +94,25 @@ def entities_builder(attributes: Collection[str]) -> EntitiesBuilder:
 
 def requests_builder(attributes: Collection[str], actions: Iterable[str]) -> RequestsBuilder:
     """Return a builder of Cedar requests for policies that read only these attributes. If they read no UID and no
-    environment, it always returns the same requests."""
+    context, it always returns the same requests."""
     uids = [action_uid(action) for action in actions]
     caller_uid, tool_uid = _uid_getters(attributes)
 
     def build(request: DecisionRequest) -> list[dict[str, Any]]:
         common: dict[str, Any] = {"principal": caller_uid(request), "resource": tool_uid(request)}
         if "context" in attributes:
-            common["context"] = orjson.dumps({"environment": request.environment}).decode()
+            common["context"] = orjson.dumps(_constant_context(request)).decode()
         return [{**common, "action": action} for action in uids]
 
     if not {"principal", "resource", "context"}.isdisjoint(attributes):
         return build
     constant = [{"principal": _ANY_PRINCIPAL, "resource": _ANY_RESOURCE, "action": action} for action in uids]
     return lambda request: constant
+
+
+def _constant_context(request: DecisionRequest) -> dict[str, Any]:
+    """Return the attributes of the context that do not change from call to call."""
+    return {"environment": request.environment, "granted_by_name": request.granted_by_name}
 
 
 def _uid_getters(attributes: Collection[str]) -> tuple[Callable[[DecisionRequest], dict[str, str]], ...]:
@@ -138,7 +143,7 @@ def full_context(request: DecisionRequest, context_fields: frozenset[ContextFiel
     arguments = parse_object(call.arguments) if ContextField.ARGUMENTS in context_fields else _NO_ARGUMENTS
     text, number, pointers, facts = _flatten(arguments)
     context = {
-        "environment": request.environment,
+        **_constant_context(request),
         "session_id": call.session_id,
         "session_labels": sorted(request.labels or ()),
         "arguments_digest": call.arguments_digest,

@@ -15,6 +15,7 @@ from datetime import timedelta
 from itertools import islice
 
 import orjson
+from msgspec.structs import replace
 from prometheus_client import Counter
 from sqlalchemy import func, select, text
 from sqlalchemy.exc import DataError
@@ -118,7 +119,7 @@ class DecisionJournal:
         if not sealing and (request.call.arguments or request.call.resources):
             # Unsealed arguments must not stay in memory after the call either.
             call = request.call.without_arguments()
-            request = DecisionRequest(request.caller, call, request.environment, request.time, request.labels)
+            request = replace(request, call=call)
         self._queue.append((decision, request, context_fields))
         self._queue_bytes += size
         self._arrived.set()

@@ -63,6 +63,7 @@ def request_row(request: DecisionRequest, context_fields: frozenset[ContextField
             "risk": dict(call.risk),
         },
         "environment": request.environment,
+        "granted_by_name": request.granted_by_name,
         "moment": request.time.timestamp(),
         "labels": None if request.labels is None else sorted(request.labels),
         "label_scopes": label_scopes(request),
@@ -162,4 +163,11 @@ def _request(row: dict[str, Any], hidden: dict[str, Any]) -> DecisionRequest:
     groups, scopes = tuple(caller.pop("groups")), frozenset(caller.pop("scopes"))
     identity = Identity(**caller, groups=groups, scopes=scopes, expires_at=0.0)
     time = datetime.fromtimestamp(row["moment"], UTC)
-    return DecisionRequest(identity, facts, row["environment"], time, None if labels is None else frozenset(labels))
+    return DecisionRequest(
+        identity,
+        facts,
+        row["environment"],
+        time,
+        None if labels is None else frozenset(labels),
+        row.get("granted_by_name", True),
+    )

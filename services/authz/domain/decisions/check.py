@@ -22,6 +22,7 @@ from libs.common.errors import Reason
 from libs.common.ids import new_id
 from libs.common.json.jsonio import parse_object
 from libs.common.runtime.clock import Clock
+from libs.common.tool_names import grant_names
 from services.authz.domain.decisions.limits import limits_for, price_of
 from services.authz.domain.errors import evaluate_scope_missing, other_tenant
 from services.authz.domain.model import (
@@ -114,6 +115,7 @@ class Check:
                 raise other_tenant()
             subject = dataclasses.replace(subject, tenant=asker.tenant)
         engine, request = self.engines.current, self._request(_identity(subject, asker.expires_at), call)
+        request = replace(request, granted_by_name=True)
         request, verdict, context_fields = await self._evaluate(engine, request)
         decision = replace(self._decision(verdict, request, engine.version), cacheable=False)
         self.journal.record(decision, request, context_fields)
@@ -129,7 +131,8 @@ class Check:
         if caller.session_id and not call.session_id:
             # A call without a session belongs to the session of its token.
             call = replace(call, session_id=caller.session_id)
-        return DecisionRequest(caller, call, self.environment, self.clock.now())
+        named = any(grant_names(grant.tool, call.tool) for grant in caller.tools)
+        return DecisionRequest(caller, call, self.environment, self.clock.now(), granted_by_name=named)
 
     async def _evaluate(
         self, engine: PolicyEngine, request: DecisionRequest

@@ -9,9 +9,10 @@ from typing import Any
 import grpc.aio
 import pytest
 from sqlalchemy import update
+from toolmesh.authz.v1 import authz_service_pb2 as authz_pb
 from toolmesh.authz.v1 import policy_service_pb2 as pb
 from toolmesh.authz.v1 import policy_service_pb2_grpc as rpc
-from toolmesh.authz.v1.capability_token_pb2 import ArgumentConstraint
+from toolmesh.authz.v1.capability_token_pb2 import ArgumentConstraint, ToolGrant
 
 from libs.common import page_tokens
 from libs.common.errors import Reason
@@ -19,7 +20,7 @@ from libs.common.rpc.error_size import LEFT_OUT
 from libs.common.rpc.status import from_rpc_error
 from libs.common.sql.engine import engine_for, transaction
 from services.authz.adapters.postgres.tables import policy_documents
-from services.authz.tests.conftest import ALICE
+from services.authz.tests.conftest import ALICE, call_in_question
 from services.authz.tests.policy_texts import ask, forbid, permit
 from services.authz.tests.rpc.test_authz import refusal
 
@@ -180,6 +181,26 @@ async def test_each_decision_is_made_by_one_set_while_sets_change(mesh: Any) -> 
     await asyncio.wait_for(asyncio.gather(switching(), *(checking() for _ in range(4))), 30)
 
 
+async def test_a_submitted_tool_of_an_unknown_publisher_must_be_granted_by_name(mesh: Any) -> None:
+    everything = (await mesh.mint()).token
+    unknown = {"publisher_verified": False, "tool_stage": "submitted"}
+    refused = await mesh.check(everything, **unknown)
+    assert (outcome(refused), list(refused.determining_policies)) == (
+        "deny",
+        ["unknown-publishers-are-granted-by-name"],
+    )
+    request = authz_pb.FilterToolsRequest(tools=[authz_pb.CallFacts(**call_in_question(**unknown))])
+    metadata = (("authorization", f"Bearer {everything}"),)
+    assert (await mesh.stub("registry").FilterTools(request, metadata=metadata)).tools == [authz_pb.USABILITY_DENIED]
+    for named in ("core.*", "core.echo", "echo", "c*.*"):
+        token = (await mesh.mint(tools=[ToolGrant(tool=named)])).token
+        assert outcome(await mesh.check(token, **unknown)) == "allow", named
+    both = (await mesh.mint(tools=[ToolGrant(tool="*"), ToolGrant(tool="core.echo")])).token
+    assert outcome(await mesh.check(both, **unknown)) == "allow"
+    assert outcome(await mesh.check(everything, **unknown | {"publisher_verified": True})) == "allow"
+    assert outcome(await mesh.check(everything, **unknown | {"tool_stage": "sandbox"})) == "allow"
+
+
 async def test_labels_close_a_door_for_the_rest_of_the_session(mesh: Any) -> None:
     token = (await mesh.mint()).token
     sending = {"tags": ["external_send"], "session_id": "s1"}
@@ -242,7 +263,7 @@ async def test_a_decision_explains_itself_also_after_its_set_is_gone(mesh: Any) 
     assert found.decision.determining_policies == decision.determining_policies
     matched = {each.policy for each in found.findings if each.matched}
     assert matched == {"covered-calls-may-run", "writes-of-little-trusted-callers-need-a-person"}
-    assert len(found.findings) == 9
+    assert len(found.findings) == 10
     assert all(each.document == "default.cedar" and each.line > 1 for each in found.findings)
     assert (found.subject.subject, found.subject.trust_level, found.environment) == (ALICE, 10, "local")
     assert (found.call.mutation_class, list(found.call.tags)) == ("write_reversible", ["x"])

@@ -125,6 +125,8 @@ def test_cache_keys_distinguish_uids_environments_and_builds_of_a_version() -> N
     where = cache_key_for(attributes_used(about('context.environment == "prod"')))
     assert where(make_request("dev")) != where(make_request("prod"))
     assert built(make_request("dev")) == built(make_request("prod"))
+    named = cache_key_for(attributes_used(about("context.granted_by_name")))
+    assert named(make_request()) != named(make_request(granted_by_name=False))
 
 
 def test_entities_have_only_the_used_attributes() -> None:
@@ -148,8 +150,8 @@ def test_requests_have_uids_only_if_policies_use_them() -> None:
     assert caller(one)[0]["principal"] == principal_entity(one.caller)["uid"]
     assert tool(one)[0]["resource"] == resource_entity(one.call)["uid"]
     assert [json.loads(environment(each)[0]["context"]) for each in (one, other)] == [
-        {"environment": "dev"},
-        {"environment": "prod"},
+        {"environment": "dev", "granted_by_name": True},
+        {"environment": "prod", "granted_by_name": True},
     ]
     # The request refers to the entity by the same UID.
     [request], [entity] = tags(other), json.loads(entities_builder({"resource.tags"})(other))

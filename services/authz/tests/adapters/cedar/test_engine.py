@@ -30,12 +30,12 @@ def make_request(environment: str = "local", *, mutation_class: str = "read_only
     """Return a request; `given` are fields of the call or attributes of the caller."""
     about_call = set(CallFacts.__struct_fields__)
     moment = datetime(2026, 1, 5, given.pop("moment_hour", 12), tzinfo=UTC)
-    labels = given.pop("labels", None)
+    labels, named = given.pop("labels", None), given.pop("granted_by_name", True)
     facts = {name: value for name, value in given.items() if name in about_call}
     about_caller = {name: value for name, value in given.items() if name not in about_call}
     caller = Identity(**{"subject": "did:web:a", "token_id": "t", "expires_at": 0.0, **about_caller})
     call = CallFacts(ToolName("acme", "pay"), Version.parse("1.2.3"), mutation_class, **facts)
-    return DecisionRequest(caller, call, environment, moment, None if labels is None else frozenset(labels))
+    return DecisionRequest(caller, call, environment, moment, None if labels is None else frozenset(labels), named)
 
 
 def make_request_about(mutation_class: str, trust: int, environment: str, impact: int, always: bool) -> DecisionRequest:
@@ -211,6 +211,7 @@ def test_answers_of_policies_that_read_the_session_hold_for_one_call_only(tmp_pa
         ("resource.impact_scope == 3", {"impact_scope": 3}),
         ("resource.approval_always", {"approval_always": True}),
         ('context.environment == "staging"', {"environment": "staging"}),
+        ("!context.granted_by_name", {"granted_by_name": False}),
         ('context.session_id == "s"', {"session_id": "s"}),
         ('context.arguments_digest == "d"', {"arguments_digest": "d"}),
         ('principal == Service::"did:web:a"', {"tier": "service"}),

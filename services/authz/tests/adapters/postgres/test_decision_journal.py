@@ -65,7 +65,7 @@ def decided(outcome: Any = Allow(), **changes: Any) -> Decision:  # noqa: B008  
 
 def asked(**changes: Any) -> DecisionRequest:
     found = make_request(scopes=frozenset({"a:b"}), groups=("g",), tenant="t", tags=("x",), **changes)
-    return replace(found, time=NOW, labels=frozenset({"confidential"}))
+    return replace(found, time=NOW, labels=frozenset({"confidential"}), granted_by_name=False)
 
 
 @pytest.mark.parametrize(
