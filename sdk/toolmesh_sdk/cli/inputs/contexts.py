@@ -48,9 +48,14 @@ class Contexts:
         return f"did you mean {similar[0]}?" if similar else f"`toolmesh context add {name} --url URL` adds it"
 
 
+def config_folder() -> Path:
+    """Return the user's configuration folder."""
+    return Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "toolmesh"
+
+
 def contexts_file() -> Path:
-    """Return the file of the contexts, in the user's configuration folder."""
-    return Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "toolmesh" / "contexts.json"
+    """Return the file of the contexts."""
+    return config_folder() / "contexts.json"
 
 
 def read_contexts() -> Contexts:

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from toolmesh_sdk.audit import Report
+from toolmesh_sdk.cli.commands.audit.verify import pinned_file
+from toolmesh_sdk.cli.inputs.target import Target
 from toolmesh_sdk.cli.main import build
 from typer.testing import CliRunner
 
@@ -200,3 +202,15 @@ def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
 
 def test_without_a_mesh_nothing_is_exported(tmp_path: Path) -> None:
     assert run("export", "--out", tmp_path / "out", "--state", tmp_path).exit_code == 3
+
+
+def test_what_is_pinned_of_another_mesh_is_not_in_the_state_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A state folder with other files in it cannot be used by `toolmesh up`, and `toolmesh reset` deletes it."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    state = tmp_path / "state"
+    assert pinned_file(Target(state=state)) == state / "verifier.json"
+    other = pinned_file(Target(state=state, url="https://mesh.example:8443"))
+    assert other == tmp_path / "config" / "toolmesh" / "verifier" / "mesh.example_8443.json"
+    assert pinned_file(Target(state=state, url="https://mesh.example:9443")) != other

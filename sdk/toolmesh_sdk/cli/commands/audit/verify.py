@@ -14,6 +14,7 @@ import typer
 
 from toolmesh_sdk.cli.failures import print_error, report_unexpected
 from toolmesh_sdk.cli.inputs import options
+from toolmesh_sdk.cli.inputs.contexts import config_folder
 from toolmesh_sdk.cli.inputs.options import refuse_blank
 from toolmesh_sdk.cli.inputs.target import Target, open_client
 from toolmesh_sdk.cli.inputs.target_options import add_target_options
@@ -100,7 +101,7 @@ def verify(
     else:
         try:
             report = _verify_online(
-                target, pinned or _pinned_file(target), read_key(key) if key else None, notes, sample
+                target, pinned or pinned_file(target), read_key(key) if key else None, notes, sample
             )
         except ToolmeshError as error:
             print_error(error, as_json=as_json)
@@ -154,9 +155,13 @@ def _verify_online(target: Target, path: Path, key: VerifierKey | None, notes: l
     return report
 
 
-def _pinned_file(target: Target) -> Path:
-    name = re.sub(r"[^A-Za-z0-9.-]+", "_", target.url.rpartition("://")[2]) or "local"
-    return target.folder / f"verifier-{name}.json"
+def pinned_file(target: Target) -> Path:
+    """Return the file of a mesh: of the local one in its state folder, which `toolmesh reset` deletes, and of others in
+    the user's configuration folder."""
+    if target.is_local():
+        return target.folder / "verifier.json"
+    name = re.sub(r"[^A-Za-z0-9.-]+", "_", target.url.rpartition("://")[2])
+    return config_folder() / "verifier" / f"{name}.json"
 
 
 def read_key(text: str) -> VerifierKey:
