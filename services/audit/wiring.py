@@ -24,7 +24,7 @@ from services.audit.adapters.evidence.checkpoint_key import FileCheckpointKey
 from services.audit.adapters.evidence.checkpoints import PostgresCheckpointStore
 from services.audit.adapters.evidence.ed25519 import verify_signature
 from services.audit.adapters.evidence.metrics import CheckpointMetrics
-from services.audit.adapters.evidence.ownership import refuse_owner
+from services.audit.adapters.evidence.refuse_owner_role import refuse_owner
 from services.audit.adapters.evidence.shards import PostgresShardStore
 from services.audit.adapters.log.metered_writer import MeteredWriter
 from services.audit.adapters.log.reader import PostgresReader

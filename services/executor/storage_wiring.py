@@ -18,7 +18,7 @@ from services.executor.adapters.audit.record_encoder import RecordEncoder
 from services.executor.adapters.audit.stream import AuditStream
 from services.executor.adapters.budget.lazy_budget import LazyBudget
 from services.executor.adapters.idempotency.claims import PostgresClaims
-from services.executor.adapters.idempotency.keys import PostgresKeys
+from services.executor.adapters.idempotency.key_administration import PostgresKeys
 from services.executor.adapters.results.postgres_store import PostgresResultStore
 from services.executor.adapters.sweeper import sweeper
 from services.executor.adapters.tool_logs.postgres_logs import PostgresToolLogs

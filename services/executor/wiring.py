@@ -27,7 +27,7 @@ from services.executor.adapters.authz.decision_client import PolicyAuthorizer
 from services.executor.adapters.hooks.hooks_file import DeclaredHooks, read_hooks_file
 from services.executor.adapters.idempotency.claims import PostgresClaims
 from services.executor.adapters.preview_tokens import SealedPreviewTokens
-from services.executor.adapters.registry.quarantine import QuarantiningView
+from services.executor.adapters.registry.quarantine import QuarantineRefusingTools
 from services.executor.adapters.registry.register_builtins import BuiltinRegistrar
 from services.executor.adapters.registry.tool_view import RegistryToolView
 from services.executor.adapters.results.memory_cache import MemoryResultCache
@@ -99,7 +99,7 @@ def compose(
     in_flight = InFlight()
     verifier = verifier_from(channels.authz, settings, log)
     view = RegistryToolView(channels.registry, clock, log)
-    quarantine = QuarantiningView(view, channels.registry, log)
+    quarantine = QuarantineRefusingTools(view, channels.registry, log)
     hooks, heavy_work = read_hooks_file(settings.hooks), HeavyWork()
     storage = build_storage(settings, channels.audit, database, in_flight, log)
     runners = build_runners(
@@ -174,7 +174,7 @@ def build_ports(
     channels: Channels,
     revocations: RevocationView,
     view: RegistryToolView,
-    quarantine: QuarantiningView,
+    quarantine: QuarantineRefusingTools,
     storage: Storage,
     runners: Runners,
     hooks: DeclaredHooks,

@@ -23,10 +23,10 @@ from services.registry.domain.upstreams.upstream import (
     Mount,
     OpenApiEndpoint,
     Overlay,
-    Report,
     StdioEndpoint,
     ToolState,
     Upstream,
+    UpstreamReport,
     UpstreamTool,
 )
 
@@ -96,7 +96,7 @@ def overlays_of(request: pb.AddUpstreamRequest) -> tuple[Overlay, ...]:
     )
 
 
-def report_of(request: pb.ReportUpstreamRequest) -> Report:
+def report_of(request: pb.ReportUpstreamRequest) -> UpstreamReport:
     """Read a report."""
     discovery = None
     if request.HasField("discovery"):
@@ -107,7 +107,7 @@ def report_of(request: pb.ReportUpstreamRequest) -> Report:
             found.protocol_version,
             tuple(DiscoveredTool(tool.native_name, tool.definition, tool.problem) for tool in found.tools),
         )
-    return Report(request.instance, request.generation, discovery, request.failure.reason)
+    return UpstreamReport(request.instance, request.generation, discovery, request.failure.reason)
 
 
 def upstream(

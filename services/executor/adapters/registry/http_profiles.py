@@ -10,11 +10,11 @@ from toolmesh.registry.v1 import tool_manifest_pb2 as mpb
 
 from libs.common.secret_store.secret import secret_name
 from libs.common.url_template import parse_url_template
-from services.executor.domain.http.endpoint import ArrayStyle, HttpEndpoint, Parameter, Place, SecretUse
+from services.executor.domain.http.endpoint import ArrayStyle, HttpEndpoint, HttpParameter, ParameterLocation, SecretUse
 from services.executor.domain.resilience.circuit import CircuitConfig
 from services.executor.domain.resilience.retry import RetryPolicy
 
-_PLACES = {hpb.HTTP_PLACE_QUERY: Place.QUERY, hpb.HTTP_PLACE_HEADER: Place.HEADER}
+_PLACES = {hpb.HTTP_PLACE_QUERY: ParameterLocation.QUERY, hpb.HTTP_PLACE_HEADER: ParameterLocation.HEADER}
 _STYLES = {
     hpb.ARRAY_STYLE_REPEATED: ArrayStyle.REPEATED,
     hpb.ARRAY_STYLE_COMMA: ArrayStyle.COMMA,
@@ -33,7 +33,7 @@ def http_endpoint_of(manifest: mpb.ToolManifest) -> HttpEndpoint | None:
         method=hpb.HttpMethod.Name(message.method).removeprefix("HTTP_METHOD_"),
         url=url,
         parameters=tuple(
-            Parameter(each.argument, _PLACES[each.place], each.name or each.argument, _STYLES.get(each.array_style))
+            HttpParameter(each.argument, _PLACES[each.place], each.name or each.argument, _STYLES.get(each.array_style))
             for each in message.parameters
         ),
         body_argument=message.body_argument,

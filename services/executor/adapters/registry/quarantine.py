@@ -36,7 +36,7 @@ class _Suspect:
     invocation_id: str
 
 
-class QuarantiningView:
+class QuarantineRefusingTools:
     """A tool view that refuses the versions which this process quarantined."""
 
     def __init__(self, view: ToolView, channel: grpc.aio.Channel, log: Log) -> None:

@@ -12,7 +12,13 @@ from libs.common.json.json_pointer import pointer_of
 from libs.common.json.jsonio import dump
 from libs.common.url_template import PathValueError
 from services.executor.domain.errors import arguments_invalid
-from services.executor.domain.http.endpoint import BODILESS_METHODS, ArrayStyle, HttpEndpoint, Parameter, Place
+from services.executor.domain.http.endpoint import (
+    BODILESS_METHODS,
+    ArrayStyle,
+    HttpEndpoint,
+    HttpParameter,
+    ParameterLocation,
+)
 
 MAX_BODY_BYTES = 4 << 20
 MAX_TARGET = 8192
@@ -74,7 +80,7 @@ class _Builder:
             return ""
 
     def query(self, endpoint: HttpEndpoint, arguments: dict[str, Any]) -> Iterator[str]:
-        for parameter, value in _given(endpoint, arguments, Place.QUERY):
+        for parameter, value in _given(endpoint, arguments, ParameterLocation.QUERY):
             name = quote(parameter.name, safe="")
             items = self._items(parameter, value)
             encoded = [quote(item, safe="") for item in items]
@@ -84,7 +90,7 @@ class _Builder:
                 yield f"{name}={_SEPARATORS[parameter.array_style].join(encoded)}"
 
     def headers(self, endpoint: HttpEndpoint, arguments: dict[str, Any]) -> Iterator[tuple[str, str]]:
-        for parameter, value in _given(endpoint, arguments, Place.HEADER):
+        for parameter, value in _given(endpoint, arguments, ParameterLocation.HEADER):
             if isinstance(value, list) and parameter.array_style is not ArrayStyle.COMMA:
                 self.refuse(parameter.argument, "http.header", "an array has no form in this header")
                 continue
@@ -95,7 +101,7 @@ class _Builder:
                 continue
             yield parameter.name.lower(), text
 
-    def _items(self, parameter: Parameter, value: Any) -> list[str]:
+    def _items(self, parameter: HttpParameter, value: Any) -> list[str]:
         values = value if isinstance(value, list) else [value]
         items = [_scalar(item) for item in values]
         if None in items:
@@ -104,7 +110,9 @@ class _Builder:
         return [item for item in items if item is not None]
 
 
-def _given(endpoint: HttpEndpoint, arguments: dict[str, Any], place: Place) -> Iterator[tuple[Parameter, Any]]:
+def _given(
+    endpoint: HttpEndpoint, arguments: dict[str, Any], place: ParameterLocation
+) -> Iterator[tuple[HttpParameter, Any]]:
     for parameter in endpoint.parameters:
         # Null means that the parameter is not sent.
         if parameter.place is place and arguments.get(parameter.argument) is not None:

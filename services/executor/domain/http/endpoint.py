@@ -12,7 +12,7 @@ IDEMPOTENT_METHODS = frozenset({"GET", "HEAD", "PUT", "DELETE"})
 BODILESS_METHODS = frozenset({"GET", "HEAD"})
 
 
-class Place(StrEnum):
+class ParameterLocation(StrEnum):
     """Where a parameter or a secret travels."""
 
     QUERY = "query"
@@ -29,11 +29,11 @@ class ArrayStyle(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class HttpParameter:
     """An argument in the query or in a header."""
 
     argument: str
-    place: Place
+    place: ParameterLocation
     name: str
     array_style: ArrayStyle | None = None
 
@@ -44,7 +44,7 @@ class SecretUse:
 
     secret: str
     """The name, without `secret://`."""
-    place: Place
+    place: ParameterLocation
     name: str
     prefix: str = ""
 
@@ -55,7 +55,7 @@ class HttpEndpoint:
 
     method: str
     url: UrlTemplate
-    parameters: tuple[Parameter, ...] = ()
+    parameters: tuple[HttpParameter, ...] = ()
     body_argument: str = ""
     secrets: tuple[SecretUse, ...] = ()
     idempotency_header: str = ""

@@ -20,9 +20,9 @@ from services.registry.domain.upstreams.upstream import (
     DiscoveredTool,
     Discovery,
     Finding,
-    Report,
     ToolState,
     Upstream,
+    UpstreamReport,
     UpstreamState,
     UpstreamTool,
 )
@@ -35,7 +35,7 @@ _MAX_FINDINGS = 8
 
 
 async def apply_report(
-    upstream_id: str, report: Report, *, upstreams: Upstreams, publisher: Publisher, clock: Clock
+    upstream_id: str, report: UpstreamReport, *, upstreams: Upstreams, publisher: Publisher, clock: Clock
 ) -> timedelta:
     """Apply a report, and return when the next one is due. Raises NOT_FOUND, and SERVICE_UNAVAILABLE while others
     change the upstream or no executor is announced."""
@@ -49,7 +49,7 @@ async def apply_report(
     raise upstream_busy(upstream_id)
 
 
-async def _apply(upstream: Upstream, report: Report, publisher: Publisher, now: datetime) -> Upstream:
+async def _apply(upstream: Upstream, report: UpstreamReport, publisher: Publisher, now: datetime) -> Upstream:
     if report.discovery is None and report.reason:
         return _unavailable(upstream, report, now)
     if report.discovery is None and _answered_just_now(upstream, now):
@@ -81,7 +81,7 @@ def _answered_just_now(upstream: Upstream, now: datetime) -> bool:
     return upstream.state is UpstreamState.READY and last is not None and now - last < _ANSWERED_ELSEWHERE * 0.8
 
 
-def _unavailable(upstream: Upstream, report: Report, now: datetime) -> Upstream:
+def _unavailable(upstream: Upstream, report: UpstreamReport, now: datetime) -> Upstream:
     elsewhere = upstream.last_answer_instance not in ("", report.instance)
     recent = upstream.last_answer_time is not None and now - upstream.last_answer_time < _ANSWERED_ELSEWHERE
     if upstream.state is UpstreamState.READY and elsewhere and recent:

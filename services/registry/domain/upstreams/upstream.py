@@ -189,7 +189,7 @@ class Discovery(Struct, frozen=True):
     tools: tuple[DiscoveredTool, ...]
 
 
-class Report(Struct, frozen=True):
+class UpstreamReport(Struct, frozen=True):
     """What an executor found out about an upstream. Without a discovery, the reason says why it did not answer; without
     both, it offers what it did before."""
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from services.executor.adapters.secrets.binding import require_bound
-from services.executor.domain.http.endpoint import HttpEndpoint, Place
+from services.executor.domain.http.endpoint import HttpEndpoint, ParameterLocation
 from services.executor.domain.ports import SecretStore
 from services.executor.domain.tool import Tool
 
@@ -34,7 +34,7 @@ async def bind_secrets(endpoint: HttpEndpoint, tool: Tool, tenant: str, store: S
         require_bound(secret, tool.qualified.rpartition(".")[0], hosts)
         value = use.prefix + secret.value
         values.append(secret.value)
-        if use.place is Place.HEADER:
+        if use.place is ParameterLocation.HEADER:
             headers.append((use.name.lower(), value))
         else:
             encoded = quote(value, safe="")

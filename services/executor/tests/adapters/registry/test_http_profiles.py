@@ -7,7 +7,7 @@ from toolmesh.registry.v1 import http_endpoint_pb2 as hpb
 from toolmesh.registry.v1 import tool_manifest_pb2 as mpb
 
 from services.executor.adapters.registry.http_profiles import circuit_config_of, http_endpoint_of, retry_policy_of
-from services.executor.domain.http.endpoint import ArrayStyle, Parameter, Place, SecretUse
+from services.executor.domain.http.endpoint import ArrayStyle, HttpParameter, ParameterLocation, SecretUse
 from services.executor.domain.resilience.circuit import CircuitConfig
 from services.executor.domain.resilience.retry import RetryPolicy
 
@@ -42,10 +42,10 @@ def test_an_endpoint_has_the_places_of_its_manifest() -> None:
         ("id",),
     )
     assert endpoint.parameters == (
-        Parameter("tags", Place.QUERY, "tag", ArrayStyle.PIPE),
-        Parameter("lang", Place.HEADER, "lang"),
+        HttpParameter("tags", ParameterLocation.QUERY, "tag", ArrayStyle.PIPE),
+        HttpParameter("lang", ParameterLocation.HEADER, "lang"),
     )
-    assert endpoint.secrets == (SecretUse("crm_key", Place.HEADER, "Authorization", "Bearer "),)
+    assert endpoint.secrets == (SecretUse("crm_key", ParameterLocation.HEADER, "Authorization", "Bearer "),)
     assert (endpoint.body_argument, endpoint.idempotency_header) == ("order", "Idempotency-Key")
 
 

@@ -16,7 +16,7 @@ from toolmesh.registry.v1 import lifecycle_service_pb2_grpc as rpc
 
 from libs.common.errors import MeshError, Reason
 from libs.common.telemetry.log import Log
-from services.executor.adapters.registry.quarantine import QuarantiningView
+from services.executor.adapters.registry.quarantine import QuarantineRefusingTools
 from services.executor.domain import errors
 from services.executor.domain.tool import VersionIdentity
 from services.executor.tests.fakes import KnownTools
@@ -70,11 +70,11 @@ def registry() -> LifecyclePeer:
 @pytest.fixture
 async def quarantine(
     pki: Any, stack: AsyncExitStack, reach: Callable[..., Any], view: View, registry: LifecyclePeer
-) -> AsyncIterator[QuarantiningView]:
+) -> AsyncIterator[QuarantineRefusingTools]:
     address = await stack.enter_async_context(serving(pki, "registry", registry.add))
     sink = os.open(os.devnull, os.O_WRONLY)
     log = Log("executor", descriptor=sink)
-    made = QuarantiningView(view, await reach("registry", address), log)
+    made = QuarantineRefusingTools(view, await reach("registry", address), log)
     yield made
     registry.answering.set()
     await made.stop()
@@ -82,18 +82,18 @@ async def quarantine(
     os.close(sink)
 
 
-def refused(quarantine: QuarantiningView, tool: str = "core.say") -> MeshError:
+def refused(quarantine: QuarantineRefusingTools, tool: str = "core.say") -> MeshError:
     with pytest.raises(MeshError) as caught:
         quarantine.resolve(tool, "")
     return caught.value
 
 
-async def test_no_version_is_quarantined_at_first(quarantine: QuarantiningView) -> None:
+async def test_no_version_is_quarantined_at_first(quarantine: QuarantineRefusingTools) -> None:
     assert quarantine.resolve("core.say", "") is SAY
 
 
 async def test_a_quarantined_version_is_refused_before_the_registry_answers(
-    quarantine: QuarantiningView, registry: LifecyclePeer
+    quarantine: QuarantineRefusingTools, registry: LifecyclePeer
 ) -> None:
     registry.answering.clear()
     imposing = asyncio.ensure_future(quarantine.impose(SAY, "it wrote", "inv-1", within=30))
@@ -106,7 +106,7 @@ async def test_a_quarantined_version_is_refused_before_the_registry_answers(
 
 
 async def test_a_report_carries_version_reason_and_invocation(
-    quarantine: QuarantiningView, registry: LifecyclePeer, view: View
+    quarantine: QuarantineRefusingTools, registry: LifecyclePeer, view: View
 ) -> None:
     view.update()
     await quarantine.impose(SAY, "it wrote", "inv-1", within=30)
@@ -114,7 +114,7 @@ async def test_a_report_carries_version_reason_and_invocation(
 
 
 async def test_a_failed_report_is_retried_with_the_same_id(
-    quarantine: QuarantiningView, registry: LifecyclePeer, view: View
+    quarantine: QuarantineRefusingTools, registry: LifecyclePeer, view: View
 ) -> None:
     view.update()
     registry.refusals = [Reason.SERVICE_UNAVAILABLE, Reason.SERVICE_UNAVAILABLE]
@@ -123,7 +123,7 @@ async def test_a_failed_report_is_retried_with_the_same_id(
 
 
 async def test_a_version_stays_refused_until_the_view_has_the_new_state(
-    quarantine: QuarantiningView, registry: LifecyclePeer, view: View
+    quarantine: QuarantineRefusingTools, registry: LifecyclePeer, view: View
 ) -> None:
     await quarantine.impose(SAY, "it wrote", "inv-1", within=0)
     await until(lambda: registry.asked)
@@ -140,7 +140,7 @@ async def test_a_version_stays_refused_until_the_view_has_the_new_state(
 
 
 async def test_an_existing_quarantine_is_left_to_the_registry(
-    quarantine: QuarantiningView, registry: LifecyclePeer, view: View
+    quarantine: QuarantineRefusingTools, registry: LifecyclePeer, view: View
 ) -> None:
     view.update()
     registry.refusals = [Reason.FAILED_PRECONDITION]
@@ -150,7 +150,7 @@ async def test_an_existing_quarantine_is_left_to_the_registry(
 
 
 async def test_a_version_stays_refused_if_the_registry_refuses_the_report(
-    quarantine: QuarantiningView, registry: LifecyclePeer
+    quarantine: QuarantineRefusingTools, registry: LifecyclePeer
 ) -> None:
     registry.refusals = [Reason.PEER_NOT_ALLOWED]
     await quarantine.impose(SAY, "it wrote", "inv-1", within=30)
@@ -159,7 +159,7 @@ async def test_a_version_stays_refused_if_the_registry_refuses_the_report(
 
 
 async def test_repeated_quarantines_send_one_report(
-    quarantine: QuarantiningView, registry: LifecyclePeer, view: View
+    quarantine: QuarantineRefusingTools, registry: LifecyclePeer, view: View
 ) -> None:
     registry.answering.clear()
     calls = [asyncio.ensure_future(quarantine.impose(SAY, "x", f"inv-{n}", within=30)) for n in range(10)]
@@ -170,13 +170,17 @@ async def test_repeated_quarantines_send_one_report(
     assert len(registry.asked) == 1
 
 
-async def test_impose_returns_within_its_time_limit(quarantine: QuarantiningView, registry: LifecyclePeer) -> None:
+async def test_impose_returns_within_its_time_limit(
+    quarantine: QuarantineRefusingTools, registry: LifecyclePeer
+) -> None:
     registry.answering.clear()
     await quarantine.impose(SAY, "it wrote", "inv-1", within=0.01)
     assert refused(quarantine).reason is Reason.TOOL_UNAVAILABLE
 
 
-async def test_a_long_reason_is_truncated(quarantine: QuarantiningView, registry: LifecyclePeer, view: View) -> None:
+async def test_a_long_reason_is_truncated(
+    quarantine: QuarantineRefusingTools, registry: LifecyclePeer, view: View
+) -> None:
     view.update()
     await quarantine.impose(SAY, "y" * 5000, "inv-1", within=30)
     assert len(registry.asked[0].reason) == 1000

@@ -10,20 +10,24 @@ from libs.common.errors import MeshError, Reason
 from libs.common.json.jsonio import parse
 from libs.common.url_template import parse_url_template
 from services.executor.domain.http.build_request import build_request, describe_request
-from services.executor.domain.http.endpoint import ArrayStyle, HttpEndpoint, Parameter, Place
+from services.executor.domain.http.endpoint import ArrayStyle, HttpEndpoint, HttpParameter, ParameterLocation
 
 
 def endpoint(method: str = "POST", path: str = "/orders/{id}", **changes: Any) -> HttpEndpoint:
     return HttpEndpoint(method, parse_url_template(f"https://api.example.com{path}"), **changes)
 
 
-def query(argument: str, style: ArrayStyle | None = None, name: str = "") -> Parameter:
-    return Parameter(argument, Place.QUERY, name or argument, style)
+def query(argument: str, style: ArrayStyle | None = None, name: str = "") -> HttpParameter:
+    return HttpParameter(argument, ParameterLocation.QUERY, name or argument, style)
 
 
 def test_every_argument_travels_in_its_place() -> None:
     wanted = endpoint(
-        parameters=(query("limit"), query("q", name="search[text]"), Parameter("lang", Place.HEADER, "Accept-Language"))
+        parameters=(
+            query("limit"),
+            query("q", name="search[text]"),
+            HttpParameter("lang", ParameterLocation.HEADER, "Accept-Language"),
+        )
     )
     request = build_request(
         wanted, {"id": "a/b", "limit": 5, "q": "x&y=z", "lang": "de", "note": "n", "big": 2**63}, ""
@@ -78,9 +82,13 @@ def test_the_idempotency_key_is_passed_on_where_the_endpoint_takes_one() -> None
         (endpoint(), {"id": {"a": 1}}, "/id"),
         (endpoint("GET", "/x", parameters=(query("q"),)), {"q": {"a": 1}}, "/q"),
         (endpoint("GET", "/x", parameters=(query("q"),)), {"q": [[1]]}, "/q"),
-        (endpoint("GET", "/x", parameters=(Parameter("h", Place.HEADER, "X-H"),)), {"h": "a\r\nb: c"}, "/h"),
-        (endpoint("GET", "/x", parameters=(Parameter("h", Place.HEADER, "X-H"),)), {"h": "ä"}, "/h"),
-        (endpoint("GET", "/x", parameters=(Parameter("h", Place.HEADER, "X-H"),)), {"h": [1]}, "/h"),
+        (
+            endpoint("GET", "/x", parameters=(HttpParameter("h", ParameterLocation.HEADER, "X-H"),)),
+            {"h": "a\r\nb: c"},
+            "/h",
+        ),
+        (endpoint("GET", "/x", parameters=(HttpParameter("h", ParameterLocation.HEADER, "X-H"),)), {"h": "ä"}, "/h"),
+        (endpoint("GET", "/x", parameters=(HttpParameter("h", ParameterLocation.HEADER, "X-H"),)), {"h": [1]}, "/h"),
         (endpoint("GET", "/x", parameters=(query("q"),)), {"q": "x" * 9000}, ""),
         (endpoint("POST", "/x"), {"big": "x" * (5 << 20)}, ""),
     ],

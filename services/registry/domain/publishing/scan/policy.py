@@ -28,7 +28,7 @@ class ScanClass(StrEnum):
     """A name that is one edit away from another."""
 
 
-class Action(StrEnum):
+class FindingAction(StrEnum):
     """The effect of a finding."""
 
     BLOCK = "block"
@@ -36,15 +36,15 @@ class Action(StrEnum):
 
 
 # Classes that hardly have a legitimate use block; the others warn.
-DEFAULTS: Mapping[ScanClass, Action] = {
-    ScanClass.INSTRUCTION: Action.BLOCK,
-    ScanClass.INVISIBLE: Action.BLOCK,
-    ScanClass.COMMENT: Action.BLOCK,
-    ScanClass.ENCODED: Action.WARN,
-    ScanClass.STEERING: Action.WARN,
-    ScanClass.MIXED_SCRIPT: Action.BLOCK,
-    ScanClass.HOMOGLYPH: Action.BLOCK,
-    ScanClass.LOOKALIKE: Action.WARN,
+DEFAULTS: Mapping[ScanClass, FindingAction] = {
+    ScanClass.INSTRUCTION: FindingAction.BLOCK,
+    ScanClass.INVISIBLE: FindingAction.BLOCK,
+    ScanClass.COMMENT: FindingAction.BLOCK,
+    ScanClass.ENCODED: FindingAction.WARN,
+    ScanClass.STEERING: FindingAction.WARN,
+    ScanClass.MIXED_SCRIPT: FindingAction.BLOCK,
+    ScanClass.HOMOGLYPH: FindingAction.BLOCK,
+    ScanClass.LOOKALIKE: FindingAction.WARN,
 }
 
 
@@ -52,7 +52,7 @@ DEFAULTS: Mapping[ScanClass, Action] = {
 class ScanPolicy:
     """An action for every class."""
 
-    actions: Mapping[ScanClass, Action]
+    actions: Mapping[ScanClass, FindingAction]
 
     @classmethod
     def parse(cls, text: str) -> ScanPolicy:
@@ -61,7 +61,7 @@ class ScanPolicy:
         for entry in filter(None, (part.strip() for part in text.split(","))):
             name, _, action = entry.partition("=")
             try:
-                actions[ScanClass(name)] = Action(action)
+                actions[ScanClass(name)] = FindingAction(action)
             except ValueError:
                 raise ValueError("is not a list of class=block or class=warn") from None
         return cls(actions)

@@ -16,7 +16,7 @@ from services.registry.domain.publishing.scan.instructions import (
 )
 from services.registry.domain.publishing.scan.invisible import find_invisible
 from services.registry.domain.publishing.scan.lookalikes import KnownName, resemblances
-from services.registry.domain.publishing.scan.policy import Action, ScanClass, ScanPolicy
+from services.registry.domain.publishing.scan.policy import FindingAction, ScanClass, ScanPolicy
 from services.registry.domain.publishing.scan.texts import Text, texts_of
 
 # Limits the size of the response to a hostile manifest.
@@ -33,12 +33,12 @@ class ScanResult:
 
 def scan(manifest: Manifest, known: Iterable[KnownName], policy: ScanPolicy, owner: str) -> ScanResult:
     """Scan every text and name of a manifest against existing names. `owner` owns, or will own, its namespace."""
-    by_action: dict[Action, dict[Violation, None]] = {Action.BLOCK: {}, Action.WARN: {}}
+    by_action: dict[FindingAction, dict[Violation, None]] = {FindingAction.BLOCK: {}, FindingAction.WARN: {}}
     for kind, violation in (*_texts(manifest), *_names(manifest, known, owner)):
         reported = by_action[policy.actions[kind]]
         if len(reported) < _MOST_FINDINGS:
             reported[violation] = None
-    return ScanResult(tuple(by_action[Action.BLOCK]), tuple(by_action[Action.WARN]))
+    return ScanResult(tuple(by_action[FindingAction.BLOCK]), tuple(by_action[FindingAction.WARN]))
 
 
 def _texts(manifest: Manifest) -> Iterator[tuple[ScanClass, Violation]]:

@@ -13,7 +13,7 @@ from msgspec.structs import replace as replace_struct
 from libs.common.errors import Reason
 from libs.common.secret_store.secret import Binding
 from libs.common.url_template import parse_url_template
-from services.executor.domain.http.endpoint import Place, SecretUse
+from services.executor.domain.http.endpoint import ParameterLocation, SecretUse
 from services.executor.domain.resilience.circuit import CircuitConfig, CircuitState
 from services.executor.domain.tool import Tool
 from services.executor.tests.adapters.runners.http.services import MemorySecrets, Service, answer
@@ -101,7 +101,7 @@ async def test_an_endpoint_outside_the_network_policy_makes_the_tool_unavailable
 
 
 async def test_a_secret_must_be_bound_to_the_hosts_of_all_endpoints(caller: Caller, first: Service) -> None:
-    use = SecretUse("crm_key", Place.HEADER, "Authorization", "Bearer ")
+    use = SecretUse("crm_key", ParameterLocation.HEADER, "Authorization", "Bearer ")
     tool = tool_at(caller, first.port, secrets=(use,))
     assert tool.http is not None
     other = parse_url_template(f"http://localhost:{first.port}/orders/{{id}}")

@@ -19,7 +19,7 @@ from services.executor.adapters.runners.http.client import HttpClient
 from services.executor.adapters.runners.http.connections import HttpConnections
 from services.executor.adapters.runners.http.runner import HttpRunner
 from services.executor.adapters.runners.worker.frames import MAX_VALUES
-from services.executor.domain.http.endpoint import HttpEndpoint, Parameter, Place, SecretUse
+from services.executor.domain.http.endpoint import HttpEndpoint, HttpParameter, ParameterLocation, SecretUse
 from services.executor.domain.model import RunRequest, RunResult
 from services.executor.domain.resilience.circuit import CircuitConfig
 from services.executor.domain.resilience.retry import RetryPolicy
@@ -98,7 +98,9 @@ async def caller(service: Service) -> AsyncIterator[Caller]:
 
 async def test_a_call_is_one_request_and_the_answer_is_the_result(caller: Caller, service: Service) -> None:
     service.replies = [answer(b'{"n":9007199254740993}')]
-    tool = caller.tool("POST", parameters=(Parameter("tag", Place.QUERY, "tag"),), idempotency_header="Idempotency-Key")
+    tool = caller.tool(
+        "POST", parameters=(HttpParameter("tag", ParameterLocation.QUERY, "tag"),), idempotency_header="Idempotency-Key"
+    )
     assert (await caller.run(tool, key="k1", tag=["a", "b"], note="x")).value == {"n": 9007199254740993}
     [request] = service.requests
     assert request.line == "POST /orders/7?tag=a&tag=b HTTP/1.1"
@@ -287,7 +289,9 @@ async def test_a_failed_write_without_an_answer_has_an_unknown_effect(caller: Ca
 # Where a request may go.
 
 
-def with_secret(place: Place = Place.HEADER, name: str = "Authorization", prefix: str = "Bearer ") -> dict[str, Any]:
+def with_secret(
+    place: ParameterLocation = ParameterLocation.HEADER, name: str = "Authorization", prefix: str = "Bearer "
+) -> dict[str, Any]:
     return {"secrets": (SecretUse("crm_key", place, name, prefix),)}
 
 
@@ -376,7 +380,7 @@ async def test_a_secret_travels_in_its_place_and_a_rotated_one_with_the_next_cal
 ) -> None:
     await caller.run(caller.tool(**with_secret()))
     caller.secrets.secrets["crm_key"] = MemorySecrets(crm_key="rotated").secrets["crm_key"]
-    await caller.run(caller.tool(**with_secret(Place.QUERY, "api_key", "")))
+    await caller.run(caller.tool(**with_secret(ParameterLocation.QUERY, "api_key", "")))
     assert service.requests[0].headers["authorization"] == "Bearer s3cr3t-value"
     assert service.requests[1].line == "GET /orders/7?api_key=rotated HTTP/1.1"
 
@@ -387,7 +391,7 @@ async def test_a_secret_that_the_service_repeats_is_removed_from_the_result(call
 
 
 async def test_no_failure_shows_a_secret(caller: Caller, service: Service) -> None:
-    tool = caller.tool(**with_secret(Place.QUERY, "api_key", ""))
+    tool = caller.tool(**with_secret(ParameterLocation.QUERY, "api_key", ""))
     work = RunRequest("i1", {"id": "7"}, 60.0)
     for reply in (answer(b"s3cr3t-value is wrong", "400 Bad Request", "text/plain"), raw(b"")):
         service.replies = [reply]

@@ -25,7 +25,7 @@ from services.registry.adapters.postgres.lookalikes import similar_names, skelet
 from services.registry.convert.manifest import manifest_of
 from services.registry.domain.publishing.scan.confusables import name_skeleton
 from services.registry.domain.publishing.scan.lookalikes import CandidateNames, KnownName, is_one_edit_apart
-from services.registry.domain.publishing.scan.policy import DEFAULT_POLICY, Action, ScanClass, ScanPolicy
+from services.registry.domain.publishing.scan.policy import DEFAULT_POLICY, FindingAction, ScanClass, ScanPolicy
 from services.registry.domain.publishing.scan.scan import ScanResult, scan
 from services.registry.tests.calls import PATIENCE, bearer, refusal
 from services.registry.tests.conftest import Replica, Start
@@ -234,7 +234,7 @@ def test_policy_decides_what_a_finding_does() -> None:
     assert ScanPolicy.parse("") == DEFAULT_POLICY
     assert set(DEFAULT_POLICY.actions) == set(ScanClass)
     assert ScanPolicy.parse(str(lenient)) == lenient
-    assert lenient.actions[ScanClass.ENCODED] is Action.BLOCK
+    assert lenient.actions[ScanClass.ENCODED] is FindingAction.BLOCK
 
 
 @pytest.mark.parametrize("text", ["instruction", "instruction=maybe", "nothing=block", "=", "instruction=block=warn"])

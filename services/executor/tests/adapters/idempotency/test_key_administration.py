@@ -13,7 +13,7 @@ from libs.common.redaction.tenant_scanners import TenantScanners
 from libs.common.runtime.clock import SystemClock
 from libs.common.sealing import Seal
 from services.executor.adapters.idempotency.claims import PostgresClaims
-from services.executor.adapters.idempotency.keys import PostgresKeys
+from services.executor.adapters.idempotency.key_administration import PostgresKeys
 from services.executor.adapters.tables import outbox
 from services.executor.domain.idempotency import errors as key_errors
 from services.executor.domain.idempotency.list_keys import ListKeys, get_key
