@@ -149,7 +149,7 @@ def _databases(postgres_server: str, migrated: Callable[[str], str]) -> Iterator
 
 def _create(server: str, name: str, service: str, template: str = "") -> None:
     with psycopg.connect(server + "/postgres", autocommit=True) as connection:
-        connection.execute(f"create database {name}" + (f" template {template}" if template else ""))
+        connection.execute(f"create database {name}" + (f" template {template} strategy file_copy" if template else ""))
         for role in {service, _owner(service)}:
             if not connection.execute("select 1 from pg_roles where rolname = %s", (role,)).fetchone():
                 connection.execute(f"create role {role} login password 'test'")

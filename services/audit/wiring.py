@@ -59,8 +59,8 @@ from services.audit.handlers.audit import AuditHandlers
 from services.audit.handlers.log import LogHandlers
 from services.audit.handlers.usage import UsageHandlers
 from services.audit.migrations import SCHEMA
+from services.audit.open_streams import OpenStreams
 from services.audit.policy import POLICY
-from services.audit.streams import OpenStreams
 
 # A shard is closed at this age, even if it is not full.
 SHARD_SECONDS = 31 * 86_400.0

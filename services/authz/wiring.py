@@ -32,8 +32,8 @@ from services.authz.adapters.issuers.did_resolver import MeshDidResolver
 from services.authz.adapters.issuers.https_documents import HttpsDocuments
 from services.authz.adapters.issuers.tokens import TrustedIssuerVerifier
 from services.authz.adapters.issuers.trusted_issuers import read_trusted_issuers
-from services.authz.adapters.keys.issuer_verifier import IssuerTokenVerifier
 from services.authz.adapters.keys.key_folder import KeyFolder
+from services.authz.adapters.keys.key_ring_verifier import KeyRingVerifier
 from services.authz.adapters.postgres.decision_journal import DecisionJournal
 from services.authz.adapters.postgres.invalidation_feed import PolledInvalidationFeed
 from services.authz.adapters.postgres.ledger import PostgresLedger
@@ -84,7 +84,7 @@ def compose(settings: Settings, log: Log, tracing: Tracing, *, clock: Clock, pol
     # The age of the view is measured with the system clock, also in tests that set the time.
     view = RevocationView(SystemClock())
     keys = KeyFolder(settings.signing_keys, clock, log, revoked=view.revoked_keys)
-    verifier = IssuerTokenVerifier(
+    verifier = KeyRingVerifier(
         keys,
         issuer=settings.issuer,
         audience=settings.audience,

@@ -18,7 +18,7 @@ from services.gateway.authzen.endpoint import EVALUATION, EVALUATIONS_PATH, Auth
 from services.gateway.authzen.evaluate import Evaluate
 from services.gateway.config import Settings
 from services.gateway.console.build import build_console
-from services.gateway.console.oidc import OidcProvider, OidcSettings
+from services.gateway.console.login.oidc import OidcProvider, OidcSettings
 from services.gateway.contract import METHODS, describe
 from services.gateway.domain.rate_limits import RateLimits
 from services.gateway.forwarded.methods import handlers as forwarded_handlers
@@ -49,13 +49,13 @@ from services.gateway.policy import MCP_POLICY, PEERS, POLICY
 from services.gateway.streaming.streamed_call import StreamedCalls
 from services.gateway.transport.app import GatewayApplication
 from services.gateway.transport.call_pipeline import CallPipeline
-from services.gateway.transport.dpop_check import DpopCheck
 from services.gateway.transport.edge_log import EdgeLog
 from services.gateway.transport.in_flight import InFlightRequests
-from services.gateway.transport.request_limits import RequestLimits
+from services.gateway.transport.request.dpop_check import DpopCheck
+from services.gateway.transport.request.limits import RequestLimits
 from services.gateway.transport.router import Router
 from services.gateway.transport.rpc import RpcEndpoint
-from services.gateway.transport.server import HttpServer
+from services.gateway.transport.server.http_server import HttpServer
 from services.gateway.transport.telemetry import Telemetry
 
 

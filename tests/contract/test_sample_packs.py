@@ -19,7 +19,7 @@ from libs.common.telemetry.log import Log
 from services.executor.adapters.registry.compile_tool import compile_version
 from services.executor.adapters.runners.factory import RunnerConfig, SandboxedRunners
 from services.executor.adapters.sandbox.bubblewrap.sandbox import BubblewrapSandbox
-from services.executor.domain.model import RunRequest, RunResult
+from services.executor.domain.run import RunRequest, RunResult
 from services.executor.domain.tool import Tool
 from services.executor.domain.volumes import Volume
 from services.executor.tests.memory_channel import MemoryChannel, on

@@ -22,7 +22,7 @@ from services.audit.domain.log.query_records import query_records
 from services.audit.domain.log.watch_records import WatchRecords
 from services.audit.domain.merkle.note import Origin
 from services.audit.domain.ports import LogReader
-from services.audit.streams import OpenStreams
+from services.audit.open_streams import OpenStreams
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from toolmesh.executor.v1 import tool_log_service_pb2 as pb
 from libs.common.auth.identity import Grant
 from libs.common.call_context import Call
 from libs.common.tool_names import ToolName
-from services.executor.domain.model import LogSource
+from services.executor.domain.run import LogSource
 from services.executor.domain.tool_logs.list_tool_logs import LogPage, LogQuery
 from services.executor.domain.tool_logs.tool_log import ToolLog
 

@@ -14,16 +14,14 @@ from services.executor.domain.model import (
     Caller,
     Claim,
     ClaimOutcome,
-    CommitState,
     Decision,
     EncodedRecord,
     Question,
     Record,
     Reservation,
     Result,
-    RunRequest,
-    RunResult,
 )
+from services.executor.domain.run import CommitState, RunRequest, RunResult
 from services.executor.domain.tool import Tool
 from services.executor.domain.tool_logs.tool_log import ToolLog
 

@@ -29,21 +29,19 @@ from services.executor.domain.model import (
     Caller,
     Claim,
     ClaimOutcome,
-    CommitState,
     Decision,
     EncodedRecord,
     Question,
     Record,
     Reservation,
     Result,
-    RunRequest,
-    RunResult,
 )
 from services.executor.domain.phases.pipeline import Pipeline, Ports
 from services.executor.domain.phases.supervise import InFlight
 from services.executor.domain.ports import AuditTrail
 from services.executor.domain.preview.preview_invocation import PreviewInvocation
 from services.executor.domain.results.store import LargeResults
+from services.executor.domain.run import CommitState, RunRequest, RunResult
 from services.executor.domain.scheduling.scheduler import Scheduler
 from services.executor.domain.scheduling.slots import SlotPool
 from services.executor.domain.tool import Tool

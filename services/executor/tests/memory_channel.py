@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from libs.common.errors import MeshError
 from services.executor.domain import errors
-from services.executor.domain.model import RunRequest
+from services.executor.domain.run import RunRequest
 from services.executor.domain.run_channel import CheckpointState, InputQuestion, ProgressReport
 from services.executor.domain.tool import Tool
 from services.executor.tests.packing import python_tool

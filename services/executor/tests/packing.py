@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from libs.common.ids import new_id
-from services.executor.domain.model import RunRequest
+from services.executor.domain.run import RunRequest
 from services.executor.domain.tool import Access, Confinement, Effect, Tool
 from services.executor.tests.samples import a_tool
 

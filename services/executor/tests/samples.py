@@ -13,18 +13,8 @@ from libs.common.errors import Reason
 from libs.common.ids import new_id
 from libs.common.json.jsonio import dump
 from services.executor.adapters.registry.json_schema import defaults_of, input_contract, output_contract
-from services.executor.domain.model import (
-    Caller,
-    Decision,
-    Event,
-    Record,
-    Request,
-    Result,
-    RunRequest,
-    Source,
-    Status,
-    Verdict,
-)
+from services.executor.domain.model import Caller, Decision, Event, Record, Request, Result, Source, Status, Verdict
+from services.executor.domain.run import RunRequest
 from services.executor.domain.states import State
 from services.executor.domain.tool import Mutation, Placement, TimeoutClass, Tool
 

@@ -15,14 +15,14 @@ from libs.common.telemetry.log import Log
 from services.gateway.authzen.model import MAX_BYTES
 from services.gateway.policy import EVALUATIONS
 from services.gateway.transport.asgi_types import DisconnectedError, Header, Receive, Scope, Send
-from services.gateway.transport.body import read_body
 from services.gateway.transport.call_pipeline import begin_call
 from services.gateway.transport.disconnect import while_connected
-from services.gateway.transport.dpop_check import DpopCheck
 from services.gateway.transport.in_flight import InFlightRequests
-from services.gateway.transport.public_address import public_address
 from services.gateway.transport.reply import Reply, correlation_headers, failure, respond
-from services.gateway.transport.request_headers import RequestHead, is_json, read_head, read_headers
+from services.gateway.transport.request.body import read_body
+from services.gateway.transport.request.dpop_check import DpopCheck
+from services.gateway.transport.request.headers import RequestHead, is_json, read_head, read_headers
+from services.gateway.transport.request.public_address import public_address
 from services.gateway.transport.telemetry import CANCELED, Telemetry, code_of
 
 EVALUATION, EVALUATIONS_PATH = "/access/v1/evaluation", "/access/v1/evaluations"

@@ -11,16 +11,16 @@ from toolmesh.approval.v1 import approval_service_pb2 as pb
 from libs.common.rpc.stream_slots import StreamSlots
 from libs.common.sealing import Seal
 from libs.common.telemetry.log import Log
-from services.gateway.console.approvals import PATH as APPROVALS
-from services.gateway.console.approvals import ApprovalPages
+from services.gateway.console.approvals.approvals import PATH as APPROVALS
+from services.gateway.console.approvals.approvals import ApprovalPages
+from services.gateway.console.approvals.live_events import LIMITS, change_events
 from services.gateway.console.endpoint import ConsoleEndpoint, Route, path
-from services.gateway.console.live_events import LIMITS, change_events
-from services.gateway.console.login import Login
-from services.gateway.console.oidc import OidcProvider
+from services.gateway.console.login.login import Login
+from services.gateway.console.login.oidc import OidcProvider
+from services.gateway.console.login.session import SealedCookies
 from services.gateway.console.pages import Pages
 from services.gateway.console.request import ConsoleRequest
 from services.gateway.console.response import EventStream, Response, redirect
-from services.gateway.console.session import SealedCookies
 from services.gateway.console.static_files import StaticFiles
 from services.gateway.transport.in_flight import InFlightRequests
 from services.gateway.transport.telemetry import Telemetry

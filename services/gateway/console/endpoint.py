@@ -15,24 +15,24 @@ from libs.common.call_context import Call, enter
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.status import from_rpc_error
 from libs.common.telemetry.log import Log
-from services.gateway.console.cookies import SESSION, read_cookie
-from services.gateway.console.login import PATH as LOGIN_PATH
-from services.gateway.console.login import Login
-from services.gateway.console.origin_check import check_origin
+from services.gateway.console.login.cookies import SESSION, read_cookie
+from services.gateway.console.login.login import PATH as LOGIN_PATH
+from services.gateway.console.login.login import Login
+from services.gateway.console.login.origin_check import check_origin
+from services.gateway.console.login.session import SealedCookies, open_session
 from services.gateway.console.pages import Pages
 from services.gateway.console.request import MAX_FORM_BYTES, ConsoleRequest, parse_form, parse_query
 from services.gateway.console.response import EventStream, Response, redirect, send_events, send_response
-from services.gateway.console.session import SealedCookies, open_session
 from services.gateway.console.static_files import StaticFiles
 from services.gateway.policy import CONSOLE
 from services.gateway.transport.asgi_types import DisconnectedError, Headers, Receive, Scope, Send
-from services.gateway.transport.body import read_body
 from services.gateway.transport.call_pipeline import begin_call
 from services.gateway.transport.disconnect import while_connected
 from services.gateway.transport.in_flight import InFlightRequests
-from services.gateway.transport.public_address import public_address
 from services.gateway.transport.reply import correlation_headers
-from services.gateway.transport.request_headers import RequestHead, read_head, read_headers
+from services.gateway.transport.request.body import read_body
+from services.gateway.transport.request.headers import RequestHead, read_head, read_headers
+from services.gateway.transport.request.public_address import public_address
 from services.gateway.transport.telemetry import CANCELED, Telemetry, code_of
 
 Handler = Callable[..., Awaitable[Response | EventStream]]

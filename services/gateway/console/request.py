@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from urllib.parse import parse_qsl
 
 from libs.common.errors import MeshError, Reason
-from services.gateway.console.session import Session
+from services.gateway.console.login.session import Session
 
 FORM_TYPE = "application/x-www-form-urlencoded"
 MAX_FORM_BYTES = 64 * 1024

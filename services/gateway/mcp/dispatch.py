@@ -29,7 +29,7 @@ from services.gateway.policy import MCP_TOOL_RATES
 from services.gateway.transport.asgi_types import DisconnectedError, Headers
 from services.gateway.transport.call_pipeline import peer_error
 from services.gateway.transport.reply import headers_of, status_of
-from services.gateway.transport.request_headers import RequestHead
+from services.gateway.transport.request.headers import RequestHead
 from services.gateway.transport.telemetry import CANCELED, Telemetry
 from services.gateway.transport.telemetry import code_of as code_name
 

@@ -8,7 +8,7 @@ from typing import Protocol
 from libs.common.runtime.ops import OpsServer
 from libs.common.runtime.settings import ProcessSettings
 from services.gateway.transport.in_flight import InFlightRequests
-from services.gateway.transport.server import HttpServer
+from services.gateway.transport.server.http_server import HttpServer
 from services.gateway.transport.telemetry import Telemetry
 
 

@@ -22,8 +22,8 @@ from services.gateway.domain.model import Entry, InvalidEntry, Request, Response
 from services.gateway.handlers import Handler
 from services.gateway.method import Method, Row
 from services.gateway.transport.asgi_types import DisconnectedError
-from services.gateway.transport.request_headers import RequestHead
-from services.gateway.transport.request_limits import RequestLimits
+from services.gateway.transport.request.headers import RequestHead
+from services.gateway.transport.request.limits import RequestLimits
 from services.gateway.transport.telemetry import CANCELED, Telemetry, code_of
 
 # Unknown names share one label, so that callers cannot fill the metrics.

@@ -11,7 +11,7 @@ from libs.common.json.jsonio import dump
 from services.gateway.domain.model import Response
 from services.gateway.domain.response import envelope, response_body
 from services.gateway.transport.asgi_types import Header, Headers, Send
-from services.gateway.transport.request_headers import RequestHead
+from services.gateway.transport.request.headers import RequestHead
 
 _UNAUTHENTICATED = 16
 # Only failures of the mesh itself. The failure of a tool or of its dependency stays 200: a load balancer would take a

@@ -20,8 +20,8 @@ from services.gateway.mcp.http.protected_resource import MCP_PATH, METADATA_PATH
 from services.gateway.mcp.views import Views
 from services.gateway.transport.asgi_types import Receive, Scope, Send
 from services.gateway.transport.in_flight import InFlightRequests
-from services.gateway.transport.public_address import public_address
 from services.gateway.transport.reply import Reply, failure, respond
+from services.gateway.transport.request.public_address import public_address
 from services.gateway.transport.rpc import RpcEndpoint
 
 _POINTER = dump(

@@ -17,15 +17,15 @@ from services.gateway.handlers import Handler
 from services.gateway.streaming.event_ids import HEADER as LAST_EVENT_ID
 from services.gateway.streaming.streamed_call import StreamedCalls
 from services.gateway.transport.asgi_types import DisconnectedError, Header, Receive, Scope, Send
-from services.gateway.transport.body import read_body
 from services.gateway.transport.call_pipeline import CallPipeline, begin_call, begin_entry_call
 from services.gateway.transport.disconnect import while_connected
-from services.gateway.transport.dpop_check import DpopCheck
 from services.gateway.transport.edge_log import EdgeLog
 from services.gateway.transport.in_flight import InFlightRequests
 from services.gateway.transport.reply import Reply, correlation_headers, refusal, respond, rpc_reply, with_status_of
-from services.gateway.transport.request_headers import RequestHead, accepts_events, is_json, read_head, read_headers
-from services.gateway.transport.request_limits import RequestLimits
+from services.gateway.transport.request.body import read_body
+from services.gateway.transport.request.dpop_check import DpopCheck
+from services.gateway.transport.request.headers import RequestHead, accepts_events, is_json, read_head, read_headers
+from services.gateway.transport.request.limits import RequestLimits
 from services.gateway.transport.response_stream import ResponseStream
 
 BATCH = "rpc/batch"

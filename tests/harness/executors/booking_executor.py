@@ -31,7 +31,8 @@ from services.executor.adapters.idempotency.claims import PostgresClaims
 from services.executor.adapters.runners.builtin import BuiltinRunner
 from services.executor.builtin.tool import read_only_manifest
 from services.executor.config import Settings
-from services.executor.domain.model import Claim, ClaimOutcome, RunRequest, RunResult
+from services.executor.domain.model import Claim, ClaimOutcome
+from services.executor.domain.run import RunRequest, RunResult
 from services.executor.domain.tool import Tool
 from tests.harness.executors.reporting_tool import reporting_tools, run_reporting
 from tests.harness.executors.stepping_tool import run_steps, stepping_tools

@@ -21,7 +21,7 @@ from libs.common.telemetry.spans import Tracing
 from services.executor.adapters.runners.builtin import BuiltinRunner
 from services.executor.builtin.tool import read_only_manifest
 from services.executor.config import Settings
-from services.executor.domain.model import RunRequest, RunResult
+from services.executor.domain.run import RunRequest, RunResult
 from services.executor.domain.tool import Tool
 from services.executor.wiring import builtin_tools, compose
 

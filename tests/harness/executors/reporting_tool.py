@@ -11,7 +11,7 @@ from toolmesh.registry.v1 import tool_manifest_pb2 as mpb
 from libs.common.json.jsonio import dump, parse
 from services.executor.builtin.tool import read_only_manifest
 from services.executor.domain.errors import canceled
-from services.executor.domain.model import RunRequest, RunResult
+from services.executor.domain.run import RunRequest, RunResult
 from services.executor.domain.run_channel import InputQuestion, ProgressReport
 
 _NUMBER = {"type": "integer", "minimum": 0, "maximum": 600_000, "description": "A number."}

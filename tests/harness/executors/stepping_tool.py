@@ -18,7 +18,7 @@ from toolmesh.registry.v1 import tool_manifest_pb2 as mpb
 from libs.common.errors import MeshError, Reason
 from libs.common.json.jsonio import dump, parse
 from services.executor.builtin.tool import read_only_manifest
-from services.executor.domain.model import RunRequest, RunResult
+from services.executor.domain.run import RunRequest, RunResult
 from services.executor.domain.run_channel import CheckpointState
 
 _NUMBER = {"type": "integer", "minimum": 0, "maximum": 600_000, "description": "A number."}

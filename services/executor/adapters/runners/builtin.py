@@ -8,7 +8,7 @@ from libs.common.errors import MeshError
 from libs.common.telemetry.log import Log
 from services.executor.builtin.tool import BuiltinTool, version_name
 from services.executor.domain.errors import execution_failed
-from services.executor.domain.model import RunRequest, RunResult
+from services.executor.domain.run import RunRequest, RunResult
 from services.executor.domain.tool import Tool
 
 SANDBOX = "in_process"

@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from services.executor.domain import errors
-from services.executor.domain.model import RunRequest, RunResult
+from services.executor.domain.run import RunRequest, RunResult
 
 
 async def run_cancelable(run: Coroutine[Any, Any, RunResult], work: RunRequest) -> RunResult:

@@ -48,7 +48,7 @@ from services.executor.adapters.sandbox.port import (
     SandboxedProcess,
 )
 from services.executor.domain import errors, run_errors
-from services.executor.domain.model import LogSource, RunRequest, RunResult
+from services.executor.domain.run import LogSource, RunRequest, RunResult
 from services.executor.domain.tool import Tool
 
 _CHUNK_BYTES = 64 * 1024

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from services.executor.domain.model import RunRequest, RunResult
 from services.executor.domain.ports import Runner
+from services.executor.domain.run import RunRequest, RunResult
 from services.executor.domain.tool import Tool
 
 

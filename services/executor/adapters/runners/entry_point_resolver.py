@@ -10,7 +10,7 @@ from libs.common.runtime.bounded_cache import BoundedCache
 from services.executor.adapters.runners.packs.packs import Pack
 from services.executor.adapters.runners.sandbox_plan import path_inside
 from services.executor.domain import errors
-from services.executor.domain.model import CodeLabel
+from services.executor.domain.run import CodeLabel
 from services.executor.domain.tool import Tool
 
 _CACHE_SIZE = 4096

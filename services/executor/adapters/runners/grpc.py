@@ -32,9 +32,9 @@ from services.executor.adapters.upstreams.grpc.statuses import error_of, outcome
 from services.executor.adapters.upstreams.monitor import FAILURES, failure_reason
 from services.executor.adapters.upstreams.servers import Servers
 from services.executor.domain import errors
-from services.executor.domain.model import Forecast, RunRequest, RunResult
 from services.executor.domain.ports import SecretStore
 from services.executor.domain.resilience.circuit import CallOutcome, Circuits
+from services.executor.domain.run import Forecast, RunRequest, RunResult
 from services.executor.domain.run_channel import ProgressReport
 from services.executor.domain.scheduling.heavy_work import HeavyWork, WorkShare
 from services.executor.domain.tool import Tool, VersionIdentity

@@ -32,7 +32,7 @@ from services.executor.adapters.upstreams.mcp.transport import (
 from services.executor.adapters.upstreams.monitor import FAILURES, failure_reason
 from services.executor.adapters.upstreams.servers import Servers
 from services.executor.domain import errors
-from services.executor.domain.model import Forecast, RunRequest, RunResult
+from services.executor.domain.run import Forecast, RunRequest, RunResult
 from services.executor.domain.scheduling.heavy_work import Principal
 from services.executor.domain.tool import Tool, VersionIdentity
 

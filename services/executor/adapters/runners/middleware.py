@@ -13,8 +13,8 @@ from libs.common.telemetry.metrics import SECONDS
 from services.executor.adapters.sandbox.bounds import Bounds
 from services.executor.adapters.sandbox.port import Plan, Sandbox, SandboxedProcess
 from services.executor.domain.errors import execution_failed
-from services.executor.domain.model import RunRequest, RunResult
 from services.executor.domain.ports import Runner
+from services.executor.domain.run import RunRequest, RunResult
 from services.executor.domain.tool import Tool
 
 process_starts = Counter(

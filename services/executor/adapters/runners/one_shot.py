@@ -8,7 +8,7 @@ from functools import partial
 from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.worker.answer import ToolAnswer, log_failure
 from services.executor.adapters.runners.workspace.workspace import Volumes, Workspace
-from services.executor.domain.model import Forecast, RunRequest, RunResult
+from services.executor.domain.run import Forecast, RunRequest, RunResult
 from services.executor.domain.tool import Effect, Tool
 
 Attempt = Callable[[Workspace], Awaitable[ToolAnswer]]

@@ -48,7 +48,7 @@ from services.executor.adapters.runners.workspace.workspace import Workspace
 from services.executor.adapters.sandbox.egress.proxy import refusal_error as egress_error
 from services.executor.adapters.sandbox.port import Sandbox
 from services.executor.domain import errors, run_errors
-from services.executor.domain.model import RunRequest, RunResult
+from services.executor.domain.run import RunRequest, RunResult
 from services.executor.domain.run_channel import RunChannel
 from services.executor.domain.tool import Tool
 

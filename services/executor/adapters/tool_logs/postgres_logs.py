@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from libs.common.sealing import Seal, SealError
 from libs.common.sql.engine import separately, transaction
 from services.executor.adapters.tables import tool_logs
-from services.executor.domain.model import LogLine, LogSource
+from services.executor.domain.run import LogLine, LogSource
 from services.executor.domain.tool_logs.list_tool_logs import LogQuery
 from services.executor.domain.tool_logs.tool_log import ToolLog, redact
 

@@ -14,16 +14,7 @@ from services.executor.domain import errors
 from services.executor.domain.idempotency import errors as key_errors
 from services.executor.domain.idempotency.list_keys import get_key
 from services.executor.domain.idempotency.stored_key import SETTLEABLE, KeyState, StoredKey
-from services.executor.domain.model import (
-    Caller,
-    Event,
-    PayloadDigest,
-    Record,
-    Request,
-    Result,
-    Source,
-    Status,
-)
+from services.executor.domain.model import Caller, Event, PayloadDigest, Record, Request, Result, Source, Status
 from services.executor.domain.ports import KeyStore, ToolView
 from services.executor.domain.states import State
 from services.executor.domain.tool import Tool

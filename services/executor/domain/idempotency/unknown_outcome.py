@@ -30,11 +30,12 @@ from libs.common.json.jsonio import dump, parse
 from libs.common.runtime.clock import Clock
 from services.executor.domain.idempotency import errors as key_errors
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import Claim, ClaimOutcome, CommitState, Request, Result, Source
+from services.executor.domain.model import Claim, ClaimOutcome, Request, Result, Source
 from services.executor.domain.ports import ClaimStore, CommitLog, ToolView
 from services.executor.domain.results.check import VerifiedResult
 from services.executor.domain.results.size_limits import truncate_paths, truncate_texts
 from services.executor.domain.results.store import UNAVAILABLE
+from services.executor.domain.run import CommitState
 from services.executor.domain.tool import Mutation, Tool, UncertainOutcome
 
 # A call whose owners died this often probably kills them, so it is not repeated any more.

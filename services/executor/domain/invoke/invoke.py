@@ -15,11 +15,12 @@ from libs.common.errors import MeshError
 from libs.common.json.jsonio import dump, parse
 from services.executor.domain.idempotency.unknown_outcome import UnknownOutcomes, UnresolvedClaim
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import Claim, ClaimOutcome, Request, Result, RunResult
+from services.executor.domain.model import Claim, ClaimOutcome, Request, Result
 from services.executor.domain.phases.pipeline import Pipeline
 from services.executor.domain.results.cache import CacheHit, FlightLease, allows_stale, cache_key_for
 from services.executor.domain.results.check import VerifiedResult
 from services.executor.domain.results.replay import Replay
+from services.executor.domain.run import RunResult
 from services.executor.domain.scheduling.time_limit import limit_wait
 from services.executor.domain.tool import Tool
 

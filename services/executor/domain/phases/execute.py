@@ -14,10 +14,10 @@ from services.executor.domain.approvals.gate import ApprovalGate
 from services.executor.domain.deadlines import Limit, limit_for, outer_limit, start_limit_for
 from services.executor.domain.idempotency import errors as key_errors
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import RunRequest, RunResult
 from services.executor.domain.ports import ClaimStore, Runner, ToolLogSink
 from services.executor.domain.results.costs import price_of, sum_costs
 from services.executor.domain.results.effects import reported_elsewhere
+from services.executor.domain.run import RunRequest, RunResult
 from services.executor.domain.scheduling.budget import BudgetReservations
 from services.executor.domain.states import State
 from services.executor.domain.tool import Tool

@@ -17,7 +17,7 @@ from services.executor.domain.phases.execute import Execution
 from services.executor.domain.phases.finish import Completion
 from services.executor.domain.phases.preflight import Preflight
 from services.executor.domain.phases.supervise import InFlight, Supervisor
-from services.executor.domain.phases.verify import Verifier
+from services.executor.domain.phases.verify import ResultVerifier
 from services.executor.domain.ports import (
     AuditTrail,
     Authorizer,
@@ -104,7 +104,7 @@ class Pipeline:
         self.execution = Execution(
             ports.runner, ports.claims, budget, ports.logs, scanners, clock, self.gate, start_seconds=start_seconds
         )
-        self.verifier = Verifier(
+        self.verifier = ResultVerifier(
             hooks=hooks,
             large_results=ports.large_results,
             quarantine=ports.quarantine,

@@ -16,7 +16,7 @@ from services.executor.domain.hooks.invocation_hooks import InvocationHooks
 from services.executor.domain.idempotency import errors as key_errors
 from services.executor.domain.idempotency.claim import IdempotencyClaims
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import Claim, RunResult
+from services.executor.domain.model import Claim
 from services.executor.domain.payload_summary import scans_inline
 from services.executor.domain.ports import Quarantine
 from services.executor.domain.results.build_result import build_result
@@ -29,6 +29,7 @@ from services.executor.domain.results.effects import (
 )
 from services.executor.domain.results.size_limits import UNDO_BYTES
 from services.executor.domain.results.store import LargeResults
+from services.executor.domain.run import RunResult
 from services.executor.domain.scheduling.heavy_work import HeavyWork
 from services.executor.domain.scheduling.shielded import ShieldedSteps
 from services.executor.domain.tool import Tool
@@ -38,7 +39,7 @@ from services.executor.domain.validation_cost import LIGHT_BYTES, is_small, size
 _QUARANTINE_PATIENCE = 2.0
 
 
-class Verifier:
+class ResultVerifier:
     """The verify phase. A run that it refuses is rolled back."""
 
     def __init__(

@@ -8,10 +8,11 @@ from typing import NamedTuple
 from libs.common.redaction.scanner import Scanner
 from services.executor.domain.hooks.invocation_hooks import InvocationHooks
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import Forecast, Obligation, PayloadDigest, Verdict
+from services.executor.domain.model import Obligation, PayloadDigest, Verdict
 from services.executor.domain.results.check import check_result
 from services.executor.domain.results.obligations import REDACT_PII, affect_results, apply_obligations
 from services.executor.domain.results.repeated_values import hide_in_forecast
+from services.executor.domain.run import Forecast
 from services.executor.domain.tool import Tool
 
 

@@ -6,12 +6,13 @@ from services.executor.domain import errors
 from services.executor.domain.audit_records import outcome_record
 from services.executor.domain.deadlines import time_left
 from services.executor.domain.invocation import Invocation
-from services.executor.domain.model import Forecast, PreviewResult, Request, RunResult
+from services.executor.domain.model import PreviewResult, Request
 from services.executor.domain.phases.call_fingerprint import call_fingerprint
 from services.executor.domain.phases.pipeline import Pipeline
 from services.executor.domain.ports import PreviewTokens
 from services.executor.domain.preview.forecast import RedactedForecast, needs_approval, redact_forecast
 from services.executor.domain.results.effects import merge_effects
+from services.executor.domain.run import Forecast, RunResult
 from services.executor.domain.states import State
 from services.executor.domain.tool import Tool
 

@@ -11,7 +11,7 @@ from libs.common.redaction.declared import Declaration, Declared
 from libs.common.redaction.detectors.spans import replaced, without_overlaps
 from libs.common.redaction.known_values import KnownValues
 from libs.common.redaction.scanner import Scanner
-from services.executor.domain.model import Forecast
+from services.executor.domain.run import Forecast
 
 
 def hide_in_result(value: Any, declared: Declared | None, known: KnownValues | None) -> tuple[Any, tuple[str, ...]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from libs.common.redaction.known_values import known_values
 from libs.common.redaction.scanner import Scanner
-from services.executor.domain.model import LogLine, RunNotes, RunRequest, RunResult
+from services.executor.domain.run import LogLine, RunNotes, RunRequest, RunResult
 from services.executor.domain.tool import Tool
 
 

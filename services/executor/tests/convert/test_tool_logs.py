@@ -13,7 +13,7 @@ from libs.common.auth.identity import Grant, Identity
 from libs.common.call_context import Call
 from libs.common.trace_context import continue_trace
 from services.executor.convert import tool_logs as convert
-from services.executor.domain.model import LogLine, LogSource
+from services.executor.domain.run import LogLine, LogSource
 from services.executor.domain.tool_logs.list_tool_logs import LogPage, LogQuery
 from services.executor.domain.tool_logs.tool_log import ToolLog
 

@@ -27,14 +27,14 @@ from services.gateway.mcp.ports import Cancellations, Sessions
 from services.gateway.mcp.protocol import ProtocolError
 from services.gateway.mcp.views import EVERYTHING, View, Views
 from services.gateway.transport.asgi_types import DisconnectedError, Headers, Receive, Scope, Send
-from services.gateway.transport.body import read_body
 from services.gateway.transport.call_pipeline import begin_call
 from services.gateway.transport.disconnect import while_connected
-from services.gateway.transport.dpop_check import DpopCheck
 from services.gateway.transport.edge_log import EdgeLog
 from services.gateway.transport.in_flight import InFlightRequests
 from services.gateway.transport.reply import Reply, correlation_headers, respond
-from services.gateway.transport.request_headers import RequestHead, is_json, read_head, read_headers
+from services.gateway.transport.request.body import read_body
+from services.gateway.transport.request.dpop_check import DpopCheck
+from services.gateway.transport.request.headers import RequestHead, is_json, read_head, read_headers
 from services.gateway.transport.response_stream import ResponseStream
 from services.gateway.transport.rpc import INLINE_BYTES, MAX_STRANGER_BYTES
 

@@ -10,8 +10,8 @@ from services.gateway.mcp.dispatch import Answer, McpDispatcher, error_answer
 from services.gateway.mcp.http.protected_resource import challenge
 from services.gateway.mcp.http.request import HttpRequest
 from services.gateway.transport.asgi_types import Header
-from services.gateway.transport.public_address import public_address
 from services.gateway.transport.reply import Reply
+from services.gateway.transport.request.public_address import public_address
 
 
 class Replies:

@@ -13,7 +13,7 @@ from services.gateway.mcp.messages import RequestId
 from services.gateway.mcp.protocol import SESSION_HEADER, STATELESS_VERSIONS, ProtocolError
 from services.gateway.mcp.views import View
 from services.gateway.transport.asgi_types import Receive, Scope
-from services.gateway.transport.request_headers import RequestHead
+from services.gateway.transport.request.headers import RequestHead
 from services.gateway.transport.response_stream import ResponseStream
 
 _MAX_SESSION_LENGTH = 128

@@ -15,7 +15,7 @@ from libs.common.json.jsonio import dump
 from services.executor.adapters.runners.channel.tool_reports import ToolReports
 from services.executor.adapters.runners.worker.answer import MalformedAnswerError
 from services.executor.adapters.sandbox.port import EventPipes
-from services.executor.domain.model import LogLine, LogSource, RunNotes
+from services.executor.domain.run import LogLine, LogSource, RunNotes
 
 # A line has the fields of an event beside its payload.
 _FIELD_BYTES = 16 << 10

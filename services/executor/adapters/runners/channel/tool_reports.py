@@ -21,7 +21,7 @@ from services.executor.adapters.runners.channel.parse_reports import (
 )
 from services.executor.adapters.runners.worker.answer import MalformedAnswerError
 from services.executor.domain import errors
-from services.executor.domain.model import RunRequest
+from services.executor.domain.run import RunRequest
 from services.executor.domain.run_channel import RunChannel
 from services.executor.domain.tool import Tool
 

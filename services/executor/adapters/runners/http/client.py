@@ -16,10 +16,10 @@ from services.executor.adapters.runners.worker.answer import log_failure
 from services.executor.adapters.telemetry.http_metrics import http_retries
 from services.executor.domain.http.build_request import build_request, describe_request
 from services.executor.domain.http.endpoint import HttpEndpoint
-from services.executor.domain.model import Forecast, RunRequest, RunResult
 from services.executor.domain.ports import SecretStore
 from services.executor.domain.resilience.circuit import Circuits
 from services.executor.domain.resilience.retry import RetryBudget, RetrySchedule
+from services.executor.domain.run import Forecast, RunRequest, RunResult
 from services.executor.domain.scheduling.heavy_work import HeavyWork
 from services.executor.domain.tool import Tool
 

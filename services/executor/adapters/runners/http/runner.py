@@ -13,9 +13,9 @@ from libs.common.runtime.clock import Clock
 from libs.common.telemetry.log import Log
 from services.executor.domain import errors
 from services.executor.domain.arguments.hosts import Hosts
-from services.executor.domain.model import RunRequest, RunResult
 from services.executor.domain.ports import SecretStore
 from services.executor.domain.resilience.circuit import Circuits
+from services.executor.domain.run import RunRequest, RunResult
 from services.executor.domain.scheduling.heavy_work import HeavyWork
 from services.executor.domain.tool import Tool
 

@@ -12,7 +12,7 @@ from services.executor.adapters.runners.worker.frames import FrameError
 from services.executor.adapters.sandbox.exit_report import error_for_exit
 from services.executor.adapters.sandbox.port import ExitKind, ExitReport
 from services.executor.domain import errors, run_errors
-from services.executor.domain.model import LogLine, LogSource, RunRequest
+from services.executor.domain.run import LogLine, LogSource, RunRequest
 from services.executor.domain.tool import Effect, Tool
 
 _OPERATIONS = ("create", "update", "delete")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from services.executor.adapters.runners.worker.answer import MalformedAnswerError, split_lines
-from services.executor.domain.model import LogSource, RunNotes
+from services.executor.domain.run import LogSource, RunNotes
 
 # The worker respects these limits; code that writes frames in its place might not.
 _MAX_CHARACTERS = 32_768

@@ -34,7 +34,7 @@ from services.executor.adapters.runners.workspace.apply_changes import (
     sync_path,
 )
 from services.executor.adapters.runners.workspace.file_tree import COMMITS, STAGING
-from services.executor.domain.model import CommitState
+from services.executor.domain.run import CommitState
 
 CHANGED, FAILED, FORBIDDEN = "changed", "failed", "forbidden"
 _JOURNAL = "journal.json"

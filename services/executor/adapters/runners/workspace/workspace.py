@@ -32,7 +32,7 @@ from services.executor.adapters.sandbox.scratch.bounded_scratch import BoundedSc
 from services.executor.adapters.sandbox.scratch.remove_tree import remove_tree
 from services.executor.domain import run_errors
 from services.executor.domain.idempotency import errors as key_errors
-from services.executor.domain.model import CommitState
+from services.executor.domain.run import CommitState
 from services.executor.domain.tool import FOLDER, VOLUMES, Confinement, Effect, Tool
 from services.executor.domain.volumes import Volume
 

@@ -12,7 +12,7 @@ import pytest
 
 from libs.common.errors import Reason
 from services.executor.adapters.runners.packs.argv import MAX_BYTES
-from services.executor.domain.model import LogSource
+from services.executor.domain.run import LogSource
 from services.executor.domain.tool import Access
 from services.executor.domain.validation_cost import INLINE_BYTES
 from services.executor.domain.volumes import Volume

@@ -14,7 +14,7 @@ from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.middleware import ErrorMappingRunner, MetricsRunner, ThrottledSandbox
 from services.executor.adapters.sandbox.bounds import Bounds, bounds_with
 from services.executor.adapters.sandbox.port import Plan, SandboxedProcess
-from services.executor.domain.model import RunRequest, RunResult
+from services.executor.domain.run import RunRequest, RunResult
 from services.executor.domain.run_errors import out_of_memory
 from services.executor.domain.tool import Tool
 from services.executor.tests.packing import python_tool, work

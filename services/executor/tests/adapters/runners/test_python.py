@@ -13,7 +13,7 @@ from libs.common.errors import Reason
 from libs.common.redaction.known_values import KnownValues
 from libs.common.redaction.scanner import Scanner
 from services.executor.adapters.runners.worker.pool import PoolLimits
-from services.executor.domain.model import LogLine, LogSource
+from services.executor.domain.run import LogLine, LogSource
 from services.executor.domain.tool import Effect
 from services.executor.domain.validation_cost import INLINE_BYTES
 from services.executor.tests.held_thread import offloaded

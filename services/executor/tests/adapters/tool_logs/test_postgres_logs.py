@@ -9,7 +9,7 @@ from libs.common.redaction.scanner import Scanner
 from libs.common.sealing import Seal
 from services.executor.adapters.tables import tool_logs
 from services.executor.adapters.tool_logs.postgres_logs import PostgresToolLogs
-from services.executor.domain.model import LogLine, LogSource
+from services.executor.domain.run import LogLine, LogSource
 from services.executor.domain.tool_logs.list_tool_logs import LogQuery
 from services.executor.domain.tool_logs.tool_log import ToolLog
 

@@ -9,7 +9,7 @@ import pytest
 
 from libs.common.telemetry.log import Log
 from services.executor.adapters.tool_logs.writer import MAX_TENANT_BYTES, ToolLogWriter
-from services.executor.domain.model import LogLine, LogSource
+from services.executor.domain.run import LogLine, LogSource
 from services.executor.domain.tool_logs.tool_log import ToolLog
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from libs.common.errors import MeshError, Reason
 from libs.common.json.jsonio import parse_object
-from services.executor.domain.model import RunRequest, RunResult, Verdict
+from services.executor.domain.model import Verdict
+from services.executor.domain.run import RunRequest, RunResult
 from services.executor.domain.states import State
 from services.executor.domain.tool import Mutation
 from services.executor.tests.fakes import World

@@ -13,7 +13,8 @@ from libs.common.json.jsonio import parse
 from libs.common.testing.clock import ManualClock
 from services.executor.domain import errors
 from services.executor.domain.argument_spec import Change
-from services.executor.domain.model import Event, Obligation, PayloadDigest, RunResult, Source, Status, Verdict
+from services.executor.domain.model import Event, Obligation, PayloadDigest, Source, Status, Verdict
+from services.executor.domain.run import RunResult
 from services.executor.domain.states import State
 from services.executor.domain.tool import Deprecation, Effect
 from services.executor.tests.fakes import World

@@ -12,7 +12,7 @@ import pytest
 
 from libs.common.errors import MeshError, Reason
 from services.executor.domain import run_errors
-from services.executor.domain.model import RunResult
+from services.executor.domain.run import RunResult
 from services.executor.domain.states import State
 from services.executor.domain.tool import Placement
 from services.executor.tests.fakes import World

@@ -8,8 +8,9 @@ import pytest
 
 from libs.common.errors import MeshError, Reason
 from services.executor.domain import errors, run_errors
-from services.executor.domain.model import Record, RunRequest, RunResult
+from services.executor.domain.model import Record
 from services.executor.domain.preview.preview_invocation import PreviewInvocation
+from services.executor.domain.run import RunRequest, RunResult
 from services.executor.domain.tool import Effect, VersionIdentity
 from services.executor.tests.fakes import World
 from services.executor.tests.samples import a_decision, a_request, a_write_tool

@@ -10,7 +10,7 @@ import pytest
 from libs.common.errors import MeshError, Reason
 from services.executor.domain import run_errors
 from services.executor.domain.idempotency import errors as key_errors
-from services.executor.domain.model import CommitState, RunRequest, RunResult
+from services.executor.domain.run import CommitState, RunRequest, RunResult
 from services.executor.domain.tool import Tool
 from services.executor.tests.fakes import World, never_ends
 from services.executor.tests.samples import a_request, a_write_tool

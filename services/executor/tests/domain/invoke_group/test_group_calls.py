@@ -12,7 +12,8 @@ from libs.common.errors import MeshError, Reason
 from libs.common.runtime.clock import SystemClock
 from services.executor.domain.invoke_group.invoke_group import GroupOutcome, InvokeGroup
 from services.executor.domain.invoke_group.plan import GroupCall
-from services.executor.domain.model import Caller, Event, RunResult
+from services.executor.domain.model import Caller, Event
+from services.executor.domain.run import RunResult
 from services.executor.domain.scheduling.heavy_work import HeavyWork
 from services.executor.domain.states import State
 from services.executor.domain.tool import Placement, SiblingFailure

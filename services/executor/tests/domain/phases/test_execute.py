@@ -11,8 +11,8 @@ import pytest
 from libs.common.errors import MeshError, Reason
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.invoke.invoke import Invoke
-from services.executor.domain.model import RunRequest, RunResult
 from services.executor.domain.phases.pipeline import Pipeline
+from services.executor.domain.run import RunRequest, RunResult
 from services.executor.domain.states import State
 from services.executor.domain.tool import Tool
 from services.executor.tests.fakes import World

@@ -13,18 +13,9 @@ from libs.common.testing.clock import ManualClock
 from services.executor.adapters.preview_tokens import VALID, SealedPreviewTokens
 from services.executor.convert.invocation import preview_of
 from services.executor.domain.hooks.hooks import Hook, Phase
-from services.executor.domain.model import (
-    Event,
-    Forecast,
-    Obligation,
-    PreviewResult,
-    Request,
-    RunRequest,
-    RunResult,
-    Status,
-    Verdict,
-)
+from services.executor.domain.model import Event, Obligation, PreviewResult, Request, Status, Verdict
 from services.executor.domain.preview.preview_invocation import PreviewInvocation
+from services.executor.domain.run import Forecast, RunRequest, RunResult
 from services.executor.domain.states import State
 from services.executor.domain.tool import Effect, Mutation, Tool
 from services.executor.tests.domain.hooks.test_invocation_hooks import Scripted

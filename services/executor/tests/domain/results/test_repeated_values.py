@@ -14,8 +14,8 @@ from libs.common.redaction.scanner import Scanner
 from services.executor.adapters.audit.record_encoder import RecordEncoder
 from services.executor.adapters.registry.json_schema import output_contract
 from services.executor.domain import errors
-from services.executor.domain.model import Forecast, RunRequest, RunResult
 from services.executor.domain.results.repeated_values import hide_in_error, hide_in_forecast, hide_in_result
+from services.executor.domain.run import Forecast, RunRequest, RunResult
 from services.executor.domain.tool import Effect, Tool
 from services.executor.tests.fakes import World
 from services.executor.tests.samples import a_request, a_tool

@@ -17,7 +17,7 @@ from services.executor.convert.invocation import envelope_of, preview_of, respon
 from services.executor.domain.argument_spec import Change
 from services.executor.domain.hooks.answers import MAX_CONTEXTS
 from services.executor.domain.hooks.hooks import MAX_HOOKS, Hook, Phase
-from services.executor.domain.model import Forecast, Obligation, PreviewResult, RunResult
+from services.executor.domain.model import Obligation, PreviewResult
 from services.executor.domain.results.size_limits import (
     UNDO_BYTES,
     size_beside,
@@ -26,6 +26,7 @@ from services.executor.domain.results.size_limits import (
     truncate_paths,
     truncate_texts,
 )
+from services.executor.domain.run import Forecast, RunResult
 from services.executor.domain.tool import Confinement, Effect
 from services.executor.tests.fakes import World
 from services.executor.tests.samples import a_decision, a_manifest, a_request, a_result, a_tool, a_write_tool

@@ -22,7 +22,7 @@ import asyncio, json, sys
 from libs.common.errors import MeshError
 from libs.common.ids import new_id
 from services.executor.adapters.budget.redis_budget import RedisBudget
-from services.executor.domain.model import Reservation, SpendingLimit
+from services.executor.domain.model import (Reservation, SpendingLimit)
 
 async def main(url, bucket, calls):
     spending = RedisBudget(url)

@@ -6,7 +6,7 @@ import pytest
 
 from libs.common.auth.identity import Grant
 from libs.common.errors import MeshError, Reason
-from services.executor.domain.model import LogLine, LogSource
+from services.executor.domain.run import LogLine, LogSource
 from services.executor.domain.tool_logs.list_tool_logs import ListToolLogs, LogQuery
 from services.executor.domain.tool_logs.tool_log import ToolLog
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from libs.common.redaction.declared import Declared
 from libs.common.redaction.known_values import KnownValues
 from libs.common.redaction.scanner import Scanner
-from services.executor.domain.model import LogLine, LogSource, RunNotes, RunRequest, RunResult
+from services.executor.domain.run import LogLine, LogSource, RunNotes, RunRequest, RunResult
 from services.executor.domain.tool_logs.tool_log import ToolLog, log_of, redact
 from services.executor.tests.fakes import World
 from services.executor.tests.samples import a_request, a_tool

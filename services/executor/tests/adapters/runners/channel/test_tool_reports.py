@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from libs.common.errors import MeshError, Reason
-from services.executor.domain.model import LogLine, LogSource
+from services.executor.domain.run import LogLine, LogSource
 from services.executor.domain.run_channel import InputQuestion, ProgressReport
 from services.executor.tests.memory_channel import MemoryChannel, job_tool, on
 from services.executor.tests.packing import work

@@ -20,9 +20,9 @@ from services.executor.adapters.runners.http.connections import HttpConnections
 from services.executor.adapters.runners.http.runner import HttpRunner
 from services.executor.adapters.runners.worker.frames import MAX_VALUES
 from services.executor.domain.http.endpoint import HttpEndpoint, HttpParameter, ParameterLocation, SecretUse
-from services.executor.domain.model import RunRequest, RunResult
 from services.executor.domain.resilience.circuit import CircuitConfig
 from services.executor.domain.resilience.retry import RetryPolicy
+from services.executor.domain.run import RunRequest, RunResult
 from services.executor.domain.scheduling.heavy_work import HeavyWork
 from services.executor.domain.tool import Access, Confinement, Effect, Mutation, Tool
 from services.executor.domain.validation_cost import INLINE_BYTES

@@ -8,7 +8,7 @@ import pytest
 
 from services.executor.adapters.runners.worker.answer import MalformedAnswerError
 from services.executor.adapters.runners.worker.output import OutputCollector
-from services.executor.domain.model import LogLine, LogSource, RunNotes
+from services.executor.domain.run import LogLine, LogSource, RunNotes
 
 
 def frame(text: Any = "x", source: Any = "stdout", invocation_id: str = "i", **output: Any) -> dict[str, Any]:

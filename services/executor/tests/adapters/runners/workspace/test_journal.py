@@ -21,7 +21,7 @@ from services.executor.adapters.runners.workspace.journal import (
     resolve_commit,
 )
 from services.executor.adapters.runners.workspace.workspace import difference
-from services.executor.domain.model import CommitState
+from services.executor.domain.run import CommitState
 from services.executor.tests.packing import MIB
 
 BEFORE = {"a": "old", "gone": "x", "folder/in": "y"}

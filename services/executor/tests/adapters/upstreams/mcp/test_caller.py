@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from libs.common.errors import MeshError, Reason
 from services.executor.adapters.upstreams.mcp.passed_methods import METHODS, passed_methods
 from services.executor.adapters.upstreams.mcp.secrets import NO_SECRETS
-from services.executor.domain.model import RunResult
+from services.executor.domain.run import RunResult
 from services.executor.domain.scheduling.heavy_work import Principal
 from services.executor.domain.tool import Tool
 from services.executor.tests.memory_channel import MemoryChannel

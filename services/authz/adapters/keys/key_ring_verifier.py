@@ -8,7 +8,7 @@ from libs.common.auth.tokens import MAX_LIFETIME, TokenVerifier
 from services.authz.domain.ports import KeyRing
 
 
-class IssuerTokenVerifier(TokenVerifier):
+class KeyRingVerifier(TokenVerifier):
     """A TokenVerifier over the issuer's key ring. Tokens of a removed key are refused, also cached ones."""
 
     def __init__(

@@ -9,7 +9,7 @@ import pytest
 
 from libs.common.errors import MeshError, Reason
 from services.gateway.transport.asgi_types import DisconnectedError
-from services.gateway.transport.body import read_body
+from services.gateway.transport.request.body import read_body
 
 
 def receiving(*parts: bytes, end: bool = True) -> Any:

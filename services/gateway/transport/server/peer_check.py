@@ -11,7 +11,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from libs.common.auth.peers import peer_name
 from libs.common.telemetry.log import Log
 from services.gateway.transport.disconnect import DisconnectWatcher
-from services.gateway.transport.write_coalescing import CoalescingTransport
+from services.gateway.transport.server.write_coalescing import CoalescingTransport
 
 CLOSE_SECONDS = 0.5
 

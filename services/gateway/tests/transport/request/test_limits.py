@@ -23,10 +23,10 @@ from services.gateway.policy import MCP_POLICY, POLICY
 from services.gateway.tests.transport.test_any_input import AbsentPeer, NoTools, OneSession
 from services.gateway.transport.call_pipeline import CallPipeline
 from services.gateway.transport.disconnect import DisconnectWatcher
-from services.gateway.transport.dpop_check import DpopCheck
 from services.gateway.transport.edge_log import EdgeLog
 from services.gateway.transport.in_flight import InFlightRequests
-from services.gateway.transport.request_limits import RequestLimits
+from services.gateway.transport.request.dpop_check import DpopCheck
+from services.gateway.transport.request.limits import RequestLimits
 from services.gateway.transport.rpc import RpcEndpoint
 from services.gateway.transport.telemetry import Telemetry
 

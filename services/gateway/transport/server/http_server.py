@@ -14,7 +14,7 @@ import uvicorn
 from libs.common.runtime.settings import Address, ProcessSettings
 from libs.common.telemetry.log import Log
 from services.gateway.transport.in_flight import InFlightRequests
-from services.gateway.transport.peer_check import CLOSE_SECONDS, peer_checking_protocol
+from services.gateway.transport.server.peer_check import CLOSE_SECONDS, peer_checking_protocol
 
 # Above the idle timeout of the edge's pool (60 s), so that the gateway never closes a connection that the edge may use.
 KEEP_ALIVE_SECONDS = 75

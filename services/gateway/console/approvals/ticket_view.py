@@ -12,7 +12,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from toolmesh.approval.v1 import ticket_pb2
 from toolmesh.common.v1.caller_pb2 import Caller
 
-from services.gateway.console.json_view import Change, Document, changes_between, document_of, read_object
+from services.gateway.console.approvals.json_view import Change, Document, changes_between, document_of, read_object
 
 STATES = {
     ticket_pb2.TICKET_STATE_PENDING: ("pending", "Waiting"),

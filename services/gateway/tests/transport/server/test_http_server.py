@@ -16,7 +16,7 @@ from libs.common.errors import MeshError, Reason
 from services.gateway.authzen.endpoint import CONFIGURATION, EVALUATION
 from services.gateway.domain.response import envelope
 from services.gateway.tests.conftest import Client, run_mesh
-from services.gateway.transport.peer_check import peer_name_of
+from services.gateway.transport.server.peer_check import peer_name_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 BEGUN = b"POST /rpc HTTP/1.1\r\nhost: gateway\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{"

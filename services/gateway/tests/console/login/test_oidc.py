@@ -12,7 +12,7 @@ import pytest
 
 from libs.common.errors import MeshError, Reason
 from services.gateway.adapters.oidc_http import OidcHttp
-from services.gateway.console.oidc import OidcProvider, OidcSettings
+from services.gateway.console.login.oidc import OidcProvider, OidcSettings
 
 ISSUER = "https://login.example.com"
 REDIRECT = "https://mesh.example/console/login/callback"

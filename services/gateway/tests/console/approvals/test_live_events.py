@@ -7,7 +7,7 @@ from typing import Any
 
 from toolmesh.approval.v1 import approval_service_pb2 as pb
 
-from services.gateway.console.live_events import change_events
+from services.gateway.console.approvals.live_events import change_events
 
 CHANGED = b"event: changed\ndata: 1\n\n"
 

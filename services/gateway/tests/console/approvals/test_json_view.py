@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.gateway.console.json_view import (
+from services.gateway.console.approvals.json_view import (
     MAX_ROWS,
     MAX_VALUE_CHARS,
     Change,

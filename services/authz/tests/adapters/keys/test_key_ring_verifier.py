@@ -10,8 +10,8 @@ from libs.common.errors import MeshError, Reason
 from libs.common.ids import new_id
 from libs.common.telemetry.log import Log
 from libs.common.testing.clock import ManualClock
-from services.authz.adapters.keys.issuer_verifier import IssuerTokenVerifier
 from services.authz.adapters.keys.key_folder import KeyFolder
+from services.authz.adapters.keys.key_ring_verifier import KeyRingVerifier
 from services.authz.tests.conftest import ALICE, FIRST, SECOND
 
 
@@ -29,7 +29,7 @@ async def token_of(ring: KeyFolder, clock: ManualClock) -> str:
 async def test_a_new_key_is_accepted_at_once_and_a_removed_one_refused_though_its_token_was_remembered(
     ring: KeyFolder, folder: Path, clock: ManualClock, pems: tuple[bytes, ...]
 ) -> None:
-    verifier = IssuerTokenVerifier(ring, issuer="https://i", audience="a")
+    verifier = KeyRingVerifier(ring, issuer="https://i", audience="a")
     old = await token_of(ring, clock)
     assert (await verifier.verify(old)).subject == ALICE
     (folder / SECOND).write_bytes(pems[1])
@@ -45,7 +45,7 @@ async def test_a_new_key_is_accepted_at_once_and_a_removed_one_refused_though_it
 async def test_a_token_is_known_without_waiting_only_while_the_ring_is_fresh_and_the_same(
     ring: KeyFolder, folder: Path, clock: ManualClock, pems: tuple[bytes, ...]
 ) -> None:
-    verifier = IssuerTokenVerifier(ring, issuer="https://i", audience="a")
+    verifier = KeyRingVerifier(ring, issuer="https://i", audience="a")
     token = await token_of(ring, clock)
     assert verifier.known(token) is None
     found = await verifier.verify(token)

@@ -8,8 +8,8 @@ import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 from toolmesh.approval.v1 import ticket_pb2
 
+from services.gateway.console.approvals.ticket_view import STATES, moment_of, page_of, summary_of
 from services.gateway.console.pages import visible_text
-from services.gateway.console.ticket_view import STATES, moment_of, page_of, summary_of
 
 
 def ticket(name: str = "tickets/1", arguments: bytes = b'{"n": 1}', **fields: Any) -> ticket_pb2.Ticket:

@@ -14,8 +14,8 @@ from uvicorn.server import ServerState
 from libs.common.auth.peers import EDGE
 from libs.common.telemetry.log import Log
 from services.gateway.transport.asgi_types import Receive, Scope, Send
-from services.gateway.transport.peer_check import peer_checking_protocol
-from services.gateway.transport.write_coalescing import LARGE_BYTES, CoalescingTransport
+from services.gateway.transport.server.peer_check import peer_checking_protocol
+from services.gateway.transport.server.write_coalescing import LARGE_BYTES, CoalescingTransport
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 HEALTH = b"GET /healthz HTTP/1.1\r\nhost: gateway\r\n\r\n"

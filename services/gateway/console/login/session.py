@@ -13,7 +13,7 @@ from libs.common.auth.jose import MAX_TOKEN_BYTES, header_of, payload_of
 from libs.common.errors import MeshError, Reason
 from libs.common.json.jsonio import dump, parse_object
 from libs.common.sealing import Seal, SealError
-from services.gateway.transport.dpop_check import holder_of
+from services.gateway.transport.request.dpop_check import holder_of
 
 # A session ends with its token, and at the latest after this time.
 SESSION_SECONDS = 3600

@@ -10,12 +10,12 @@ from toolmesh.approval.v1 import ticket_pb2
 
 from libs.common.errors import MeshError, Reason
 from libs.common.ids import new_id
-from services.gateway.console.origin_check import check_form_token
+from services.gateway.console.approvals.ticket_view import page_of, summary_of
+from services.gateway.console.login.origin_check import check_form_token
 from services.gateway.console.pages import Pages, error_view
 from services.gateway.console.peer_calls import answer_of
 from services.gateway.console.request import ConsoleRequest
 from services.gateway.console.response import Response, redirect
-from services.gateway.console.ticket_view import page_of, summary_of
 
 if TYPE_CHECKING:
     from toolmesh.approval.v1.approval_service_pb2_grpc import ApprovalServiceAsyncStub

@@ -13,15 +13,15 @@ from toolmesh.authz.v1 import token_service_pb2 as token_pb
 from libs.common.auth.jose import payload_of
 from libs.common.call_context import serving
 from libs.common.errors import MeshError, Reason
-from services.gateway.console.approvals import PATH as HOME
-from services.gateway.console.cookies import LOGIN, SESSION, read_cookie, remove_cookie, set_cookie
-from services.gateway.console.oidc import OidcProvider
-from services.gateway.console.origin_check import check_form_token
+from services.gateway.console.approvals.approvals import PATH as HOME
+from services.gateway.console.login.cookies import LOGIN, SESSION, read_cookie, remove_cookie, set_cookie
+from services.gateway.console.login.oidc import OidcProvider
+from services.gateway.console.login.origin_check import check_form_token
+from services.gateway.console.login.session import SealedCookies, Session, new_session, seal_session
 from services.gateway.console.pages import Pages, error_view
 from services.gateway.console.peer_calls import answer_of
 from services.gateway.console.request import ConsoleRequest
 from services.gateway.console.response import Response, redirect
-from services.gateway.console.session import SealedCookies, Session, new_session, seal_session
 
 if TYPE_CHECKING:
     from toolmesh.approval.v1.approval_service_pb2_grpc import ApprovalServiceAsyncStub

@@ -12,7 +12,7 @@ import pytest
 
 from libs.common.errors import MeshError, Reason
 from libs.common.sealing import KEY_BYTES, Seal
-from services.gateway.console.session import (
+from services.gateway.console.login.session import (
     MAX_COOKIE_BYTES,
     SESSION_SECONDS,
     SealedCookies,

@@ -9,7 +9,7 @@ import pytest
 from toolmesh.audit.v1 import audit_service_pb2 as pb
 
 from libs.common.errors import MeshError, Reason
-from services.audit.streams import OpenStreams
+from services.audit.open_streams import OpenStreams
 from services.audit.tests.database import head_locked, writer_waits
 from services.audit.tests.replicas import Start, answer, reason_of
 from services.audit.tests.sample import a_record

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from libs.common.errors import MeshError, Reason
-from services.gateway.transport.dpop_check import DpopCheck, holder_of
 from services.gateway.transport.reply import refusal
+from services.gateway.transport.request.dpop_check import DpopCheck, holder_of
 from tests.harness.clients.holder import Holder
 
 PLACE, ORIGINS = "https://mesh.example/rpc", ("https://mesh.example:443",)
