@@ -70,7 +70,7 @@ MANIFEST: dict[str, Any] = {
         "entry_point": json.dumps(["/usr/bin/tee", "-a", "/volumes/ledger/{name}"]),
         "timeout_class": "long_running",
         "timeout_default": "60s",
-        "resource_limits": {"cpu": "1", "memory": "64Mi", "ephemeral_storage": "4Mi", "max_processes": 8},
+        "resource_limits": {"memory": "64Mi", "ephemeral_storage": "4Mi", "max_processes": 8},
         "network_policy": {"deny_all_egress": True},
         "access_tier": "files",
     },

@@ -275,6 +275,15 @@ def sandbox_missing(sandbox: str, why: str) -> MeshError:
     return MeshError(Reason.SANDBOX_UNAVAILABLE, message=why, metadata={"sandbox": sandbox})
 
 
+def limits_not_kept(sandbox: str, limits: Sequence[str]) -> MeshError:
+    """The manifest sets limits that the sandbox does not keep on this machine."""
+    return MeshError(
+        Reason.SANDBOX_UNAVAILABLE,
+        message=f"the sandbox {sandbox} does not keep {' and '.join(limits)} on this machine; it needs control groups",
+        metadata={"sandbox": sandbox, "limit": ",".join(limits)},
+    )
+
+
 def queue_full(tool: str, retry_after: float) -> MeshError:
     """The queue is full."""
     return MeshError(Reason.QUEUE_FULL, metadata={"tool": tool}, retry_after=retry_after)

@@ -107,6 +107,14 @@ class Deprecation:
     migration_guide_url: str
 
 
+class Limit(StrEnum):
+    """A limit that a manifest may set and that a sandbox may be unable to keep."""
+
+    MEMORY = "memory"
+    PROCESSES = "processes"
+    CPU_SHARE = "cpu_share"
+
+
 @dataclass(frozen=True, slots=True)
 class Confinement:
     """The sandbox limits of a run."""
@@ -119,6 +127,8 @@ class Confinement:
     scratch_bytes: int = 1 << 30
     processes: int = 0
     """The most processes and threads at once; 0 for the default of the sandbox."""
+    declared: frozenset[Limit] = frozenset()
+    """The limits that the manifest sets, without which the tool does not run."""
     hosts: tuple[str, ...] = ()
     """The reachable host names; `*.example.com` covers one level. Nothing else is reachable."""
     ports: tuple[int, ...] = (80, 443)

@@ -12,14 +12,22 @@ from services.registry.domain.runners.announcement import Announcement
 
 
 def announcement_of(request: pb.AnnounceRunnersRequest) -> Announcement:
-    kinds, tiers = tool_manifest_pb2.RunnerKind, tool_manifest_pb2.SandboxTier
+    kinds, limits = tool_manifest_pb2.RunnerKind, pb.LimitKind
     return Announcement(
         instance=request.instance,
         process_id=request.process_id,
         runners=frozenset(kinds.Name(kind).removeprefix("RUNNER_KIND_").lower() for kind in request.runners),
-        tiers=frozenset(tiers.Name(tier).removeprefix("SANDBOX_TIER_").lower() for tier in request.sandbox_tiers),
+        tiers=frozenset(map(_tier, request.sandbox_tiers)),
         packs=frozenset(pack.name for pack in request.packs),
+        unkept=frozenset(
+            (_tier(each.sandbox_tier), limits.Name(each.limit).removeprefix("LIMIT_KIND_").lower())
+            for each in request.unkept_limits
+        ),
     )
+
+
+def _tier(tier: tool_manifest_pb2.SandboxTier.ValueType) -> str:
+    return tool_manifest_pb2.SandboxTier.Name(tier).removeprefix("SANDBOX_TIER_").lower()
 
 
 def announce_response(lease: timedelta) -> pb.AnnounceRunnersResponse:

@@ -154,7 +154,7 @@ def _manifest(
             **_PATIENT,
             "runner": "command" if command else "python",
             "entry_point": json.dumps(code) if command else f"failing/mishaps:{code}",
-            "resource_limits": {"cpu": "1", "memory": "96Mi", "ephemeral_storage": "4Mi", "max_processes": 8},
+            "resource_limits": {"memory": "96Mi", "ephemeral_storage": "4Mi", "max_processes": 8},
             "network_policy": {"deny_all_egress": True},
         },
         "permission": {"required_scopes": ["tools:call"]},

@@ -27,7 +27,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from toolmesh.registry.v1 import tool_manifest_pb2 as toolmesh_dot_registry_dot_v1_dot_tool__manifest__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)toolmesh/registry/v1/runner_service.proto\x12\x14toolmesh.registry.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a(toolmesh/registry/v1/tool_manifest.proto\"\xb0\x02\n\x16\x41nnounceRunnersRequest\x12\x1c\n\x08instance\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xff\x01\x12\x1e\n\nprocess_id\x18\x02 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x01\x12H\n\x07runners\x18\x03 \x03(\x0e\x32 .toolmesh.registry.v1.RunnerKindB\x15\xbaH\x12\x92\x01\x0f\x08\x01\x10 \x18\x01\"\x07\x82\x01\x04\x10\x01 \x00\x12O\n\rsandbox_tiers\x18\x04 \x03(\x0e\x32!.toolmesh.registry.v1.SandboxTierB\x15\xbaH\x12\x92\x01\x0f\x10\x08\x18\x01\"\t\x82\x01\x06\x10\x01 \x00 \x01\x12=\n\x05packs\x18\x05 \x03(\x0b\x32#.toolmesh.registry.v1.AnnouncedPackB\t\xbaH\x06\x92\x01\x03\x10\xe8\x07\"V\n\rAnnouncedPack\x12+\n\x04name\x18\x01 \x01(\tB\x1d\xbaH\x1ar\x18\x32\x16^[a-z][a-z0-9_]{1,62}$\x12\x18\n\x06\x64igest\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\"C\n\x17\x41nnounceRunnersResponse\x12(\n\x05lease\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\"V\n\x16WithdrawRunnersRequest\x12\x1c\n\x08instance\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xff\x01\x12\x1e\n\nprocess_id\x18\x02 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x01\"\x19\n\x17WithdrawRunnersResponse2\xef\x01\n\rRunnerService\x12n\n\x0f\x41nnounceRunners\x12,.toolmesh.registry.v1.AnnounceRunnersRequest\x1a-.toolmesh.registry.v1.AnnounceRunnersResponse\x12n\n\x0fWithdrawRunners\x12,.toolmesh.registry.v1.WithdrawRunnersRequest\x1a-.toolmesh.registry.v1.WithdrawRunnersResponseB*P\x01Z&toolmesh.dev/go/registry/v1;registryv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)toolmesh/registry/v1/runner_service.proto\x12\x14toolmesh.registry.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a(toolmesh/registry/v1/tool_manifest.proto\"\xf4\x02\n\x16\x41nnounceRunnersRequest\x12\x1c\n\x08instance\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xff\x01\x12\x1e\n\nprocess_id\x18\x02 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x01\x12H\n\x07runners\x18\x03 \x03(\x0e\x32 .toolmesh.registry.v1.RunnerKindB\x15\xbaH\x12\x92\x01\x0f\x08\x01\x10 \x18\x01\"\x07\x82\x01\x04\x10\x01 \x00\x12O\n\rsandbox_tiers\x18\x04 \x03(\x0e\x32!.toolmesh.registry.v1.SandboxTierB\x15\xbaH\x12\x92\x01\x0f\x10\x08\x18\x01\"\t\x82\x01\x06\x10\x01 \x00 \x01\x12=\n\x05packs\x18\x05 \x03(\x0b\x32#.toolmesh.registry.v1.AnnouncedPackB\t\xbaH\x06\x92\x01\x03\x10\xe8\x07\x12\x42\n\runkept_limits\x18\x06 \x03(\x0b\x32!.toolmesh.registry.v1.UnkeptLimitB\x08\xbaH\x05\x92\x01\x02\x10@\"\x90\x01\n\x0bUnkeptLimit\x12\x45\n\x0csandbox_tier\x18\x01 \x01(\x0e\x32!.toolmesh.registry.v1.SandboxTierB\x0c\xbaH\t\x82\x01\x06\x10\x01 \x00 \x01\x12:\n\x05limit\x18\x02 \x01(\x0e\x32\x1f.toolmesh.registry.v1.LimitKindB\n\xbaH\x07\x82\x01\x04\x10\x01 \x00\"V\n\rAnnouncedPack\x12+\n\x04name\x18\x01 \x01(\tB\x1d\xbaH\x1ar\x18\x32\x16^[a-z][a-z0-9_]{1,62}$\x12\x18\n\x06\x64igest\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\"C\n\x17\x41nnounceRunnersResponse\x12(\n\x05lease\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\"V\n\x16WithdrawRunnersRequest\x12\x1c\n\x08instance\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xff\x01\x12\x1e\n\nprocess_id\x18\x02 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x01\"\x19\n\x17WithdrawRunnersResponse*r\n\tLimitKind\x12\x1a\n\x16LIMIT_KIND_UNSPECIFIED\x10\x00\x12\x15\n\x11LIMIT_KIND_MEMORY\x10\x01\x12\x18\n\x14LIMIT_KIND_PROCESSES\x10\x02\x12\x18\n\x14LIMIT_KIND_CPU_SHARE\x10\x03\x32\xef\x01\n\rRunnerService\x12n\n\x0f\x41nnounceRunners\x12,.toolmesh.registry.v1.AnnounceRunnersRequest\x1a-.toolmesh.registry.v1.AnnounceRunnersResponse\x12n\n\x0fWithdrawRunners\x12,.toolmesh.registry.v1.WithdrawRunnersRequest\x1a-.toolmesh.registry.v1.WithdrawRunnersResponseB*P\x01Z&toolmesh.dev/go/registry/v1;registryv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -45,6 +45,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ANNOUNCERUNNERSREQUEST'].fields_by_name['sandbox_tiers']._serialized_options = b'\272H\022\222\001\017\020\010\030\001\"\t\202\001\006\020\001 \000 \001'
   _globals['_ANNOUNCERUNNERSREQUEST'].fields_by_name['packs']._loaded_options = None
   _globals['_ANNOUNCERUNNERSREQUEST'].fields_by_name['packs']._serialized_options = b'\272H\006\222\001\003\020\350\007'
+  _globals['_ANNOUNCERUNNERSREQUEST'].fields_by_name['unkept_limits']._loaded_options = None
+  _globals['_ANNOUNCERUNNERSREQUEST'].fields_by_name['unkept_limits']._serialized_options = b'\272H\005\222\001\002\020@'
+  _globals['_UNKEPTLIMIT'].fields_by_name['sandbox_tier']._loaded_options = None
+  _globals['_UNKEPTLIMIT'].fields_by_name['sandbox_tier']._serialized_options = b'\272H\t\202\001\006\020\001 \000 \001'
+  _globals['_UNKEPTLIMIT'].fields_by_name['limit']._loaded_options = None
+  _globals['_UNKEPTLIMIT'].fields_by_name['limit']._serialized_options = b'\272H\007\202\001\004\020\001 \000'
   _globals['_ANNOUNCEDPACK'].fields_by_name['name']._loaded_options = None
   _globals['_ANNOUNCEDPACK'].fields_by_name['name']._serialized_options = b'\272H\032r\0302\026^[a-z][a-z0-9_]{1,62}$'
   _globals['_ANNOUNCEDPACK'].fields_by_name['digest']._loaded_options = None
@@ -53,16 +59,20 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_WITHDRAWRUNNERSREQUEST'].fields_by_name['instance']._serialized_options = b'\272H\007r\005\020\001\030\377\001'
   _globals['_WITHDRAWRUNNERSREQUEST'].fields_by_name['process_id']._loaded_options = None
   _globals['_WITHDRAWRUNNERSREQUEST'].fields_by_name['process_id']._serialized_options = b'\272H\007r\005\020\001\030\200\001'
+  _globals['_LIMITKIND']._serialized_start=964
+  _globals['_LIMITKIND']._serialized_end=1078
   _globals['_ANNOUNCERUNNERSREQUEST']._serialized_start=171
-  _globals['_ANNOUNCERUNNERSREQUEST']._serialized_end=475
-  _globals['_ANNOUNCEDPACK']._serialized_start=477
-  _globals['_ANNOUNCEDPACK']._serialized_end=563
-  _globals['_ANNOUNCERUNNERSRESPONSE']._serialized_start=565
-  _globals['_ANNOUNCERUNNERSRESPONSE']._serialized_end=632
-  _globals['_WITHDRAWRUNNERSREQUEST']._serialized_start=634
-  _globals['_WITHDRAWRUNNERSREQUEST']._serialized_end=720
-  _globals['_WITHDRAWRUNNERSRESPONSE']._serialized_start=722
-  _globals['_WITHDRAWRUNNERSRESPONSE']._serialized_end=747
-  _globals['_RUNNERSERVICE']._serialized_start=750
-  _globals['_RUNNERSERVICE']._serialized_end=989
+  _globals['_ANNOUNCERUNNERSREQUEST']._serialized_end=543
+  _globals['_UNKEPTLIMIT']._serialized_start=546
+  _globals['_UNKEPTLIMIT']._serialized_end=690
+  _globals['_ANNOUNCEDPACK']._serialized_start=692
+  _globals['_ANNOUNCEDPACK']._serialized_end=778
+  _globals['_ANNOUNCERUNNERSRESPONSE']._serialized_start=780
+  _globals['_ANNOUNCERUNNERSRESPONSE']._serialized_end=847
+  _globals['_WITHDRAWRUNNERSREQUEST']._serialized_start=849
+  _globals['_WITHDRAWRUNNERSREQUEST']._serialized_end=935
+  _globals['_WITHDRAWRUNNERSRESPONSE']._serialized_start=937
+  _globals['_WITHDRAWRUNNERSRESPONSE']._serialized_end=962
+  _globals['_RUNNERSERVICE']._serialized_start=1081
+  _globals['_RUNNERSERVICE']._serialized_end=1320
 # @@protoc_insertion_point(module_scope)

@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from toolmesh.registry.v1 import tool_manifest_pb2 as _tool_manifest_pb2
 import builtins as _builtins
 import sys
@@ -20,6 +21,34 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _LimitKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _LimitKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_LimitKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    LIMIT_KIND_UNSPECIFIED: _LimitKind.ValueType  # 0
+    """Not set; refused."""
+    LIMIT_KIND_MEMORY: _LimitKind.ValueType  # 1
+    """The memory of all processes together: `resource_limits.memory`."""
+    LIMIT_KIND_PROCESSES: _LimitKind.ValueType  # 2
+    """Processes and threads: `resource_limits.max_processes`."""
+    LIMIT_KIND_CPU_SHARE: _LimitKind.ValueType  # 3
+    """The processors that all processes together use at any moment: `resource_limits.cpu`."""
+
+class LimitKind(_LimitKind, metaclass=_LimitKindEnumTypeWrapper):
+    """Says which limit of a manifest is meant."""
+
+LIMIT_KIND_UNSPECIFIED: LimitKind.ValueType  # 0
+"""Not set; refused."""
+LIMIT_KIND_MEMORY: LimitKind.ValueType  # 1
+"""The memory of all processes together: `resource_limits.memory`."""
+LIMIT_KIND_PROCESSES: LimitKind.ValueType  # 2
+"""Processes and threads: `resource_limits.max_processes`."""
+LIMIT_KIND_CPU_SHARE: LimitKind.ValueType  # 3
+"""The processors that all processes together use at any moment: `resource_limits.cpu`."""
+Global___LimitKind: _TypeAlias = LimitKind  # noqa: Y015
+
 @_typing.final
 class AnnounceRunnersRequest(_message.Message):
     """Says what one executor can run."""
@@ -31,6 +60,7 @@ class AnnounceRunnersRequest(_message.Message):
     RUNNERS_FIELD_NUMBER: _builtins.int
     SANDBOX_TIERS_FIELD_NUMBER: _builtins.int
     PACKS_FIELD_NUMBER: _builtins.int
+    UNKEPT_LIMITS_FIELD_NUMBER: _builtins.int
     instance: _builtins.str
     """The executor among its replicas."""
     process_id: _builtins.str
@@ -47,6 +77,10 @@ class AnnounceRunnersRequest(_message.Message):
     def packs(self) -> _containers.RepeatedCompositeFieldContainer[Global___AnnouncedPack]:
         """The tool packs that it has loaded."""
 
+    @_builtins.property
+    def unkept_limits(self) -> _containers.RepeatedCompositeFieldContainer[Global___UnkeptLimit]:
+        """The limits that its sandboxes do not keep, for want of control groups. A tool that declares one of them does not run there."""
+
     def __init__(
         self,
         *,
@@ -55,14 +89,41 @@ class AnnounceRunnersRequest(_message.Message):
         runners: _abc.Iterable[_tool_manifest_pb2.RunnerKind.ValueType] | None = ...,
         sandbox_tiers: _abc.Iterable[_tool_manifest_pb2.SandboxTier.ValueType] | None = ...,
         packs: _abc.Iterable[Global___AnnouncedPack] | None = ...,
+        unkept_limits: _abc.Iterable[Global___UnkeptLimit] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["instance", b"instance", "packs", b"packs", "process_id", b"process_id", "runners", b"runners", "sandbox_tiers", b"sandbox_tiers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["instance", b"instance", "packs", b"packs", "process_id", b"process_id", "runners", b"runners", "sandbox_tiers", b"sandbox_tiers", "unkept_limits", b"unkept_limits"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AnnounceRunnersRequest: _TypeAlias = AnnounceRunnersRequest  # noqa: Y015
+
+@_typing.final
+class UnkeptLimit(_message.Message):
+    """Names a limit that a sandbox of an executor does not keep."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SANDBOX_TIER_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    sandbox_tier: _tool_manifest_pb2.SandboxTier.ValueType
+    """The sandbox."""
+    limit: Global___LimitKind.ValueType
+    """The limit."""
+    def __init__(
+        self,
+        *,
+        sandbox_tier: _tool_manifest_pb2.SandboxTier.ValueType = ...,
+        limit: Global___LimitKind.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit", "sandbox_tier", b"sandbox_tier"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UnkeptLimit: _TypeAlias = UnkeptLimit  # noqa: Y015
 
 @_typing.final
 class AnnouncedPack(_message.Message):

@@ -26,8 +26,8 @@ if _version_not_supported:
 
 
 class RunnerServiceStub:
-    """Holds what each executor can run, under a lease. RegisterTool admits a tool only if an executor can run it, and listings show
-    which tools no executor can run at present.
+    """Holds what each executor can run, under a lease. RegisterTool admits a tool only if an executor can run it within the limits that it
+    declares, and listings show which tools no executor can run at present.
     """
 
     def __init__(self, channel):
@@ -49,8 +49,8 @@ class RunnerServiceStub:
 
 
 class RunnerServiceServicer:
-    """Holds what each executor can run, under a lease. RegisterTool admits a tool only if an executor can run it, and listings show
-    which tools no executor can run at present.
+    """Holds what each executor can run, under a lease. RegisterTool admits a tool only if an executor can run it within the limits that it
+    declares, and listings show which tools no executor can run at present.
     """
 
     def AnnounceRunners(self, request, context):
@@ -92,8 +92,8 @@ def add_RunnerServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class RunnerService:
-    """Holds what each executor can run, under a lease. RegisterTool admits a tool only if an executor can run it, and listings show
-    which tools no executor can run at present.
+    """Holds what each executor can run, under a lease. RegisterTool admits a tool only if an executor can run it within the limits that it
+    declares, and listings show which tools no executor can run at present.
     """
 
     @staticmethod

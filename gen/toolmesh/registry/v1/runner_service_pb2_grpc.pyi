@@ -27,8 +27,8 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class RunnerServiceStub:
-    """Holds what each executor can run, under a lease. RegisterTool admits a tool only if an executor can run it, and listings show
-    which tools no executor can run at present.
+    """Holds what each executor can run, under a lease. RegisterTool admits a tool only if an executor can run it within the limits that it
+    declares, and listings show which tools no executor can run at present.
     """
 
     @_typing.overload
@@ -47,8 +47,8 @@ class RunnerServiceStub:
 
 @_typing.type_check_only
 class RunnerServiceAsyncStub(RunnerServiceStub):
-    """Holds what each executor can run, under a lease. RegisterTool admits a tool only if an executor can run it, and listings show
-    which tools no executor can run at present.
+    """Holds what each executor can run, under a lease. RegisterTool admits a tool only if an executor can run it within the limits that it
+    declares, and listings show which tools no executor can run at present.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -63,8 +63,8 @@ class RunnerServiceAsyncStub(RunnerServiceStub):
     """
 
 class RunnerServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Holds what each executor can run, under a lease. RegisterTool admits a tool only if an executor can run it, and listings show
-    which tools no executor can run at present.
+    """Holds what each executor can run, under a lease. RegisterTool admits a tool only if an executor can run it within the limits that it
+    declares, and listings show which tools no executor can run at present.
     """
 
     @_abc_1.abstractmethod

@@ -1454,7 +1454,7 @@ Global___CircuitBreakerConfig: _TypeAlias = CircuitBreakerConfig  # noqa: Y015
 
 @_typing.final
 class ResourceLimits(_message.Message):
-    """Limits what a run may consume, in Kubernetes quantities."""
+    """Limits what a run may consume, in Kubernetes quantities. A tool runs only where every limit that it sets is kept."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1463,7 +1463,9 @@ class ResourceLimits(_message.Message):
     EPHEMERAL_STORAGE_FIELD_NUMBER: _builtins.int
     MAX_PROCESSES_FIELD_NUMBER: _builtins.int
     cpu: _builtins.str
-    """Processor time, such as `500m` or `2`; empty means 1."""
+    """Processors at any moment, such as `500m` or `2`, which only control groups keep. Empty means 1, kept as the processor time of the
+    whole run, everywhere.
+    """
     memory: _builtins.str
     """Memory, such as `512Mi`; empty means 512Mi."""
     ephemeral_storage: _builtins.str

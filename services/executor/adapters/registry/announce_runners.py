@@ -105,4 +105,11 @@ class RunnerAnnouncer:
             runners=[mpb.RunnerKind.Value(f"RUNNER_KIND_{kind.upper()}") for kind in capabilities.runners],
             sandbox_tiers=[mpb.SandboxTier.Value(f"SANDBOX_TIER_{tier.upper()}") for tier in capabilities.tiers],
             packs=[pb.AnnouncedPack(name=name, digest=digest) for name, digest in capabilities.packs],
+            unkept_limits=[
+                pb.UnkeptLimit(
+                    sandbox_tier=mpb.SandboxTier.Value(f"SANDBOX_TIER_{tier.upper()}"),
+                    limit=pb.LimitKind.Value(f"LIMIT_KIND_{limit.upper()}"),
+                )
+                for tier, limit in capabilities.unkept
+            ],
         )

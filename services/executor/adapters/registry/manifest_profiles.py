@@ -7,7 +7,7 @@ import re
 from toolmesh.registry.v1 import tool_manifest_pb2 as mpb
 
 from services.executor.domain.checkpoints.checkpoint import CheckpointConfig
-from services.executor.domain.tool import Access, Confinement, Placement, Rendering, SiblingFailure
+from services.executor.domain.tool import Access, Confinement, Limit, Placement, Rendering, SiblingFailure
 
 _TIERS = {
     mpb.SANDBOX_TIER_IN_PROCESS: "in_process",
@@ -50,6 +50,7 @@ def confinement_of(manifest: mpb.ToolManifest) -> Confinement:
         memory_bytes=_quantity(limits.memory, 512 << 20),
         scratch_bytes=_quantity(limits.ephemeral_storage, 1 << 30),
         processes=limits.max_processes,
+        declared=_declared(limits),
         hosts=tuple(name.lower() for name in network.allowed_domains) if reaches else (),
         ports=tuple(network.allowed_ports) or _DEFAULT_PORTS,
         reads=tuple(dict.fromkeys(volume for _, volume in named)),
@@ -82,6 +83,11 @@ def checkpoint_of(manifest: mpb.ToolManifest) -> CheckpointConfig | None:
         return None
     interval = config.micro_interval.seconds + config.micro_interval.nanos / 1e9
     return CheckpointConfig(interval or _DEFAULT_INTERVAL, frozenset(config.macro_events))
+
+
+def _declared(limits: mpb.ResourceLimits) -> frozenset[Limit]:
+    values = {Limit.MEMORY: limits.memory, Limit.PROCESSES: limits.max_processes, Limit.CPU_SHARE: limits.cpu}
+    return frozenset(limit for limit, value in values.items() if value)
 
 
 def _millicpus(text: str) -> int:

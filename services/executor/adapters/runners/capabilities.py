@@ -12,3 +12,5 @@ class Capabilities:
     runners: tuple[str, ...]
     tiers: tuple[str, ...] = ()
     packs: tuple[tuple[str, str], ...] = ()
+    unkept: tuple[tuple[str, str], ...] = ()
+    """The limits that its sandboxes do not keep, with their tiers."""

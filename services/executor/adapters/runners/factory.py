@@ -90,7 +90,8 @@ class SandboxedRunners:
     def capabilities(self) -> Capabilities:
         """Return what these runners can run, after `start`. Blocking while the sandboxes have not been probed."""
         packs = tuple((pack.name, pack.digest) for pack in self._environment.packs.values())
-        return Capabilities(tuple(self.by_kind), self._environment.tiers.available(), packs)
+        tiers = self._environment.tiers
+        return Capabilities(tuple(self.by_kind), tiers.available(), packs, tiers.unkept())
 
     @property
     def environment(self) -> RunnerEnvironment:

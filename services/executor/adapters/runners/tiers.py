@@ -1,12 +1,12 @@
-"""Selects the sandbox of a tool: the weakest available one that meets the manifest's tier."""
+"""Selects the sandbox of a tool: the weakest available one that meets the manifest's tier and keeps its limits."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from services.executor.adapters.sandbox.port import Sandbox
-from services.executor.domain.errors import sandbox_missing
-from services.executor.domain.tool import Tool
+from services.executor.domain.errors import limits_not_kept, sandbox_missing
+from services.executor.domain.tool import Limit, Tool
 
 # Sufficient tiers for each demanded tier, weakest first. A tool of a pack never runs inside the executor process.
 _SUFFICIENT = {
@@ -42,15 +42,19 @@ class Tiers:
 
     def find(self, tool: Tool) -> Sandbox | None:
         """Return the sandbox for a tool; None if no available one is strong enough."""
-        return self.weakest(tool.confinement.tier)
+        return self.weakest(tool.confinement.tier, tool.confinement.declared)
 
-    def weakest(self, demanded: str) -> Sandbox | None:
-        """Return the weakest available sandbox that meets a tier; None if there is none."""
+    def weakest(self, demanded: str, limits: frozenset[Limit] = frozenset()) -> Sandbox | None:
+        """Return the weakest available sandbox that meets a tier and keeps these limits; None if there is none."""
         for tier in _SUFFICIENT.get(demanded, ()):
             sandbox = self._sandboxes.get(tier)
-            if sandbox is not None and not sandbox.unavailable_reason():
+            if sandbox is not None and not sandbox.unavailable_reason() and not limits & _unkept_by(sandbox):
                 return sandbox
         return None
+
+    def unkept(self) -> tuple[tuple[str, Limit], ...]:
+        """Return the limits that available sandboxes do not keep, with their tiers. Blocking like `available`."""
+        return tuple((tier, limit) for tier in self.available() for limit in sorted(_unkept_by(self._sandboxes[tier])))
 
     def name(self, tool: Tool) -> str:
         """Return the name of the tool's sandbox, or `<tier>/missing`."""
@@ -62,6 +66,8 @@ class Tiers:
         sandbox = self.find(tool)
         if sandbox is None:
             tier = tool.confinement.tier
+            if weaker := self.weakest(tier):
+                raise limits_not_kept(weaker.name, sorted(tool.confinement.declared & _unkept_by(weaker)))
             wanted = self._sandboxes.get(tier)
             raise sandbox_missing(
                 tier, wanted.unavailable_reason() if wanted else f"this executor has no sandbox of the tier {tier}"
@@ -77,3 +83,9 @@ class Tiers:
         """Close every sandbox and kill the processes that still run in it."""
         for sandbox in self._sandboxes.values():
             await sandbox.close()
+
+
+def _unkept_by(sandbox: Sandbox) -> frozenset[Limit]:
+    """Return the limits that a sandbox does not keep; all of them where that is not known."""
+    bounds = sandbox.bounds()
+    return frozenset(Limit) if bounds is None else bounds.unkept()

@@ -6,6 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
+from services.executor.domain.tool import Limit
+
 
 class Bound(StrEnum):
     """How a limit is kept."""
@@ -28,6 +30,11 @@ class Bounds:
     processes: Bound
     cpu_time: Bound
     cpu_share: Bound
+
+    def unkept(self) -> frozenset[Limit]:
+        """Return the limits that nothing keeps."""
+        kept_by = {Limit.MEMORY: self.memory, Limit.PROCESSES: self.processes, Limit.CPU_SHARE: self.cpu_share}
+        return frozenset(limit for limit, bound in kept_by.items() if bound is Bound.NONE)
 
     def __str__(self) -> str:
         """Return one line for operators."""

@@ -51,7 +51,12 @@ class PostgresAnnouncements:
         read = RunnerSet(
             tuple(
                 Announcement(
-                    row.instance, row.process_id, frozenset(row.runners), frozenset(row.tiers), frozenset(row.packs)
+                    row.instance,
+                    row.process_id,
+                    frozenset(row.runners),
+                    frozenset(row.tiers),
+                    frozenset(row.packs),
+                    frozenset((tier, limit) for tier, _, limit in (each.partition(":") for each in row.unkept)),
                 )
                 for row in rows
             )
@@ -68,6 +73,7 @@ class PostgresAnnouncements:
             "runners": sorted(announcement.runners),
             "tiers": sorted(announcement.tiers),
             "packs": sorted(announcement.packs),
+            "unkept": sorted(f"{tier}:{limit}" for tier, limit in announcement.unkept),
             "expire_time": func.now() + lease,
         }
         statement = upsert(executors).values(instance=announcement.instance, **row)

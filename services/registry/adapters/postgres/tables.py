@@ -103,6 +103,7 @@ executors = Table(
     Column("runners", ARRAY(Text), nullable=False),
     Column("tiers", ARRAY(Text), nullable=False),
     Column("packs", ARRAY(Text), nullable=False),
+    Column("unkept", ARRAY(Text), nullable=False),
     Column("expire_time", _MOMENT, nullable=False),
 )
 

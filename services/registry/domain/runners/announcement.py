@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from libs.common.errors import Violation
-from services.registry.domain.runners.need import RunnerNeed
+from services.registry.domain.runners.need import LIMIT_FIELDS, RunnerNeed
 
 # From the weakest to the strongest sandbox. A stronger one may stand in for a weaker one.
 TIERS = ("process", "kernel", "machine")
 _SHOWN_NAMES = 10
 
 _RUNNER, _TIER = "manifest.execution.runner", "manifest.interface.safety.sandbox_tier"
-_ENTRY_POINT = "manifest.execution.entry_point"
+_ENTRY_POINT, _LIMITS = "manifest.execution.entry_point", "manifest.execution.resource_limits"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +25,19 @@ class Announcement:
     runners: frozenset[str]
     tiers: frozenset[str]
     packs: frozenset[str]
+    unkept: frozenset[tuple[str, str]] = frozenset()
+    """The limits that its sandboxes do not keep, each as tier and limit."""
 
     def runs(self, need: RunnerNeed) -> bool:
         """Return whether this executor can run a tool with this need."""
-        return need.kind in self.runners and self.confines(need.tier) and self.holds(need.pack)
+        return need.kind in self.runners and self.confines(need.tier, need.limits) and self.holds(need.pack)
 
-    def confines(self, tier: str) -> bool:
-        """Return whether it has a sandbox of the tier or a stronger one; true for no tier."""
-        return not tier or not self.tiers.isdisjoint(TIERS[TIERS.index(tier) :])
+    def confines(self, tier: str, limits: frozenset[str] = frozenset()) -> bool:
+        """Return whether it has a sandbox of the tier, or a stronger one, that keeps these limits; true for no tier."""
+        return not tier or any(
+            candidate in self.tiers and not any((candidate, limit) in self.unkept for limit in limits)
+            for candidate in TIERS[TIERS.index(tier) :]
+        )
 
     def holds(self, pack: str) -> bool:
         """Return whether it has a tool pack; true for none."""
@@ -60,10 +65,27 @@ class RunnerSet:
             return Violation(
                 _ENTRY_POINT, "runner.pack", f"no executor has loaded the tool pack {need.pack}; there are {loaded}"
             )
-        tiers = _listed(tier for each in able if each.holds(need.pack) for tier in each.tiers)
-        return Violation(
-            _TIER, "runner.sandbox", f"no executor that could run it has a {need.tier} sandbox; there are {tiers}"
-        )
+        holding = [announcement for announcement in able if announcement.holds(need.pack)]
+        if not any(announcement.confines(need.tier) for announcement in holding):
+            tiers = _listed(tier for each in holding for tier in each.tiers)
+            return Violation(
+                _TIER, "runner.sandbox", f"no executor that could run it has a {need.tier} sandbox; there are {tiers}"
+            )
+        return _unkept(need, holding)
+
+
+def _unkept(need: RunnerNeed, holding: Iterable[Announcement]) -> Violation:
+    """Name the limits that no executor keeps for a tool that one could run without them."""
+    together = frozenset(need.limits)
+    alone = [
+        limit for limit in sorted(together) if not any(each.confines(need.tier, frozenset({limit})) for each in holding)
+    ]
+    fields = [LIMIT_FIELDS[limit] for limit in alone or sorted(together)]
+    return Violation(
+        f"{_LIMITS}.{fields[0]}" if len(fields) == 1 else _LIMITS,
+        "runner.limit",
+        f"no executor that could run it keeps {' and '.join(fields)}: give an executor control groups, or leave it out",
+    )
 
 
 def _listed(names: Iterable[str]) -> str:

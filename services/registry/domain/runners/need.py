@@ -12,13 +12,18 @@ _DEFAULT_TIER, _LEAST_TIER = "kernel", "process"
 CONFINED = frozenset({"python", "command"})
 
 
+# The field of each limit that a sandbox may be unable to keep, by the name of the limit in announcements.
+LIMIT_FIELDS = {"memory": "memory", "processes": "max_processes", "cpu_share": "cpu"}
+
+
 @dataclass(frozen=True, slots=True)
 class RunnerNeed:
-    """The runner, the sandbox tier and the tool pack of a tool; empty where it needs none."""
+    """The runner, the sandbox tier, the tool pack and the kept limits of a tool; empty where it needs none."""
 
     kind: str
     tier: str = ""
     pack: str = ""
+    limits: frozenset[str] = frozenset()
 
 
 def need_of(manifest: Manifest) -> RunnerNeed:
@@ -27,7 +32,12 @@ def need_of(manifest: Manifest) -> RunnerNeed:
     if kind not in CONFINED:
         return RunnerNeed(kind)
     tier = str(manifest.safety.get("sandbox_tier", _DEFAULT_TIER))
-    return RunnerNeed(kind, _LEAST_TIER if tier == "in_process" else tier, _pack(manifest, kind))
+    return RunnerNeed(kind, _LEAST_TIER if tier == "in_process" else tier, _pack(manifest, kind), _limits(manifest))
+
+
+def _limits(manifest: Manifest) -> frozenset[str]:
+    declared = manifest.execution.get("resource_limits") or {}
+    return frozenset(limit for limit, field in LIMIT_FIELDS.items() if declared.get(field))
 
 
 def _pack(manifest: Manifest, kind: str) -> str:

@@ -119,6 +119,26 @@ async def test_a_tool_is_admitted_while_an_executor_can_run_it_and_listed_withou
     await until(nothing_announced, bool)
 
 
+async def test_a_tool_whose_limits_no_executor_keeps_is_refused_then_listed_without_a_runner(start: Start) -> None:
+    replica = await start(announced=False)
+    registry, executor = replica.stub(), replica.stub("executor", runner_rpc.RunnerServiceStub)
+    request = tool("acme.count", mpb.RUNNER_KIND_PYTHON, "kit/words:count")
+    request.manifest.execution.resource_limits.cpu = "500m"
+    loose = announcement("one", "1", "kit")
+    loose.unkept_limits.add(sandbox_tier=mpb.SANDBOX_TIER_PROCESS, limit=runner_pb.LIMIT_KIND_CPU_SHARE)
+    await executor.AnnounceRunners(loose, timeout=PATIENCE)
+    refused = await refusal(registry.RegisterTool(request, timeout=PATIENCE))
+    assert (refused.reason, [v.rule for v in refused.violations]) == (Reason.TOOL_MANIFEST_INVALID, ["runner.limit"])
+    # Without the limit, or with an executor that keeps it, the tool is admitted.
+    modest = tool("acme.modest", mpb.RUNNER_KIND_PYTHON, "kit/words:count")
+    assert (await registry.RegisterTool(modest, timeout=PATIENCE)).created
+    await executor.AnnounceRunners(announcement("two", "1", "kit"), timeout=PATIENCE)
+    assert (await registry.RegisterTool(request, timeout=PATIENCE)).created
+    await executor.WithdrawRunners(runner_pb.WithdrawRunnersRequest(instance="two", process_id="1"), timeout=PATIENCE)
+    got = await registry.GetTool(pb.GetToolRequest(name="acme.count"), timeout=PATIENCE)
+    assert "cpu" in got.versions[0].no_runner
+
+
 async def test_only_executors_announce_and_announcements_are_checked(registry: Replica) -> None:
     for peer in ("operator", "gateway", "edge"):
         stub = registry.stub(peer, runner_rpc.RunnerServiceStub)

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
+from toolmesh.registry.v1 import runner_service_pb2 as pb
 from toolmesh.registry.v1 import tool_manifest_pb2 as mpb
 
 from libs.common.errors import Reason
@@ -13,7 +14,7 @@ from services.executor.adapters.registry.announce_runners import RunnerAnnouncer
 from services.executor.adapters.runners.capabilities import Capabilities
 from services.executor.tests.peers import RegistryPeer
 
-ABLE = Capabilities(("builtin", "python"), ("process",), (("kit", "sha256:1"),))
+ABLE = Capabilities(("builtin", "python"), ("process",), (("kit", "sha256:1"),), (("process", "cpu_share"),))
 
 
 async def test_an_announcement_is_renewed_over_failures_and_withdrawn_at_the_end(
@@ -36,6 +37,9 @@ async def test_an_announcement_is_renewed_over_failures_and_withdrawn_at_the_end
     assert list(first.runners) == [mpb.RUNNER_KIND_BUILTIN, mpb.RUNNER_KIND_PYTHON]
     assert list(first.sandbox_tiers) == [mpb.SANDBOX_TIER_PROCESS]
     assert [(pack.name, pack.digest) for pack in first.packs] == [("kit", "sha256:1")]
+    assert list(first.unkept_limits) == [
+        pb.UnkeptLimit(sandbox_tier=mpb.SANDBOX_TIER_PROCESS, limit=pb.LIMIT_KIND_CPU_SHARE)
+    ]
     await announcer.stop()
     assert not peer.announced
 

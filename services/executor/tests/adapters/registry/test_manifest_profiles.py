@@ -8,7 +8,7 @@ import pytest
 from toolmesh.registry.v1 import tool_manifest_pb2 as pb
 
 from services.executor.adapters.registry.manifest_profiles import confinement_of, placement_of, rendering_of
-from services.executor.domain.tool import Access, Confinement, Placement, Rendering, SiblingFailure
+from services.executor.domain.tool import Access, Confinement, Limit, Placement, Rendering, SiblingFailure
 
 
 def manifest_with(**execution: Any) -> pb.ToolManifest:
@@ -70,6 +70,14 @@ def test_quantities_are_read_as_kubernetes_writes_them() -> None:
         7,
     )
     assert confinement_of(manifest_with(resource_limits=pb.ResourceLimits(cpu="2"))).millicpus == 2000
+
+
+def test_a_limit_is_declared_only_by_a_manifest_that_sets_it() -> None:
+    assert confinement_of(manifest_with()).declared == frozenset()
+    limits = pb.ResourceLimits(cpu="1", ephemeral_storage="2Gi", max_processes=7)
+    declared = confinement_of(manifest_with(resource_limits=limits)).declared
+    assert declared == {Limit.CPU_SHARE, Limit.PROCESSES}
+    assert confinement_of(manifest_with(resource_limits=pb.ResourceLimits(memory="1Mi"))).declared == {Limit.MEMORY}
 
 
 def test_scheduling_is_read_as_declared() -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from services.executor.adapters.sandbox.bounds import Bound, bounds_with
+from services.executor.adapters.sandbox.bounds import Bound, Bounds, bounds_with
 from services.executor.adapters.sandbox.bubblewrap.sandbox import BubblewrapSandbox
 from services.executor.adapters.sandbox.gvisor.sandbox import GvisorSandbox
 from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import CgroupPolicy
+from services.executor.domain.tool import Limit
 from services.executor.tests.sandboxes import missing
 
 
@@ -16,6 +17,9 @@ def test_cgroups_keep_what_their_controllers_limit() -> None:
     assert {every.memory, every.processes, every.cpu_time, every.cpu_share} == {Bound.GROUPS}
     counted = bounds_with({"cpuacct"})
     assert (counted.cpu_time, counted.cpu_share) == (Bound.GROUPS, Bound.NONE)
+    assert every.unkept() == frozenset()
+    assert counted.unkept() == {Limit.CPU_SHARE}
+    assert Bounds(Bound.NONE, Bound.NONE, Bound.NONE, Bound.NONE).unkept() == frozenset(Limit)
 
 
 @pytest.mark.parametrize("kind", ["bubblewrap", "gvisor"])

@@ -11,6 +11,15 @@ from services.registry.domain.runners.need import RunnerNeed, need_of
 from services.registry.tests.manifests import reader
 
 PLAIN = Announcement("a", "1", frozenset({"builtin", "python", "command"}), frozenset({"process"}), frozenset({"kit"}))
+CPU, MEMORY = frozenset({"cpu_share"}), frozenset({"memory"})
+LOOSE = Announcement(
+    "c",
+    "1",
+    frozenset({"command"}),
+    frozenset({"process", "kernel"}),
+    frozenset(),
+    frozenset({("process", "cpu_share"), ("process", "memory"), ("kernel", "memory")}),
+)
 STRONG = Announcement("b", "1", frozenset({"command"}), frozenset({"kernel"}), frozenset())
 
 
@@ -38,6 +47,35 @@ def test_what_no_executor_has_is_named(need: RunnerNeed, rule: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("need", "path"),
+    [
+        (RunnerNeed("command", "process"), ""),
+        # The stronger sandbox keeps it, though the weaker one does not.
+        (RunnerNeed("command", "process", limits=CPU), ""),
+        (RunnerNeed("command", "kernel", limits=CPU), ""),
+        (RunnerNeed("command", "process", limits=MEMORY), ".memory"),
+        (RunnerNeed("command", "kernel", limits=MEMORY | CPU), ".memory"),
+    ],
+)
+def test_a_limit_that_no_executor_keeps_is_named(need: RunnerNeed, path: str) -> None:
+    missing = RunnerSet((LOOSE,)).missing(need)
+    expected = ("runner.limit", f"manifest.execution.resource_limits{path}") if path else None
+    assert (missing and (missing.rule, missing.path)) == expected
+    # Another executor that keeps it is enough.
+    assert RunnerSet((LOOSE, STRONG)).missing(need) is None
+
+
+def test_limits_that_no_single_executor_keeps_together_are_named_together() -> None:
+    tiers, unkept = frozenset({"kernel"}), [frozenset({("kernel", "cpu_share")}), frozenset({("kernel", "memory")})]
+    apart = [
+        Announcement(str(n), "1", frozenset({"command"}), tiers, frozenset(), each) for n, each in enumerate(unkept)
+    ]
+    missing = RunnerSet(tuple(apart)).missing(RunnerNeed("command", "kernel", limits=CPU | MEMORY))
+    assert missing is not None
+    assert (missing.rule, missing.path) == ("runner.limit", "manifest.execution.resource_limits")
+
+
+@pytest.mark.parametrize(
     ("runner", "entry_point", "tier", "need"),
     [
         (pb.RUNNER_KIND_PYTHON, "kit/words:count", pb.SANDBOX_TIER_PROCESS, RunnerNeed("python", "process", "kit")),
@@ -53,3 +91,13 @@ def test_the_need_of_a_manifest(runner: int, entry_point: str, tier: int, need: 
     message.execution.runner, message.execution.entry_point = runner, entry_point  # type: ignore[assignment]
     message.interface.safety.sandbox_tier = tier  # type: ignore[assignment]
     assert need_of(manifest_of(message)) == need
+
+
+def test_a_need_holds_the_limits_that_the_manifest_sets() -> None:
+    message = reader()
+    message.execution.runner, message.execution.entry_point = pb.RUNNER_KIND_COMMAND, '["/usr/bin/wc"]'
+    message.execution.resource_limits.CopyFrom(pb.ResourceLimits(cpu="500m", max_processes=3, ephemeral_storage="1Mi"))
+    assert need_of(manifest_of(message)).limits == {"cpu_share", "processes"}
+    # Executors confine no HTTP endpoint.
+    message.execution.runner = pb.RUNNER_KIND_HTTP
+    assert need_of(manifest_of(message)).limits == frozenset()
