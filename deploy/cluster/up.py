@@ -22,7 +22,6 @@ from deploy.cluster.progress import Progress
 from deploy.cluster.requirements import RUN_PROGRAMS, require_machine, require_root
 from deploy.cluster.state_folder import StateFolder, read_record
 
-SECCOMP_PROFILES = REPOSITORY / "deploy" / "seccomp"
 ADDONS = Path(__file__).resolve().parent / "addons"
 IMAGES = Path("build") / "images"
 OVERLAY = Path("deploy") / "k8s" / "overlays" / "local"
@@ -88,10 +87,6 @@ def _write_files(state: StateFolder, cache: Path, api_port: int, gvisor: Sequenc
         (state.config / name).write_text(text)
     for program in gvisor:
         (state.programs / program.name).symlink_to(program)
-    profiles = state.kubelet / "seccomp"
-    profiles.mkdir(exist_ok=True)
-    for profile in SECCOMP_PROFILES.glob("toolmesh-*.json"):
-        shutil.copyfile(profile, profiles / profile.name)
 
 
 def _write_private(path: Path, content: bytes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
@@ -123,3 +124,25 @@ def render_envoy(
         otlp_endpoint=otlp_endpoint,
     )
     output.write_text(render_envoy(template.read_text(), settings))
+
+
+@app.command()
+def place_profiles(
+    source: Annotated[Path, typer.Argument(exists=True, file_okay=False, help="Folder with the profiles.")],
+    target: Annotated[Path, typer.Argument(exists=True, file_okay=False, help="`seccomp` of the kubelet's folder.")],
+    every: Annotated[float, typer.Option(min=0, help="Seconds until they are looked at again; 0 for once.")] = 0,
+) -> None:
+    """Put the seccomp profiles of the executor on a node.
+
+    \b
+    Example:
+      toolmesh deploy place-profiles deploy/seccomp /var/lib/kubelet/seccomp
+    """
+    from localmesh.deploy.place_profiles import place_profiles
+
+    while True:
+        for name in place_profiles(source, target):
+            typer.echo(f"placed {name}")
+        if not every:
+            return
+        time.sleep(every)

@@ -17,8 +17,9 @@ from deploy.cluster.build.artifacts import user_cache
 from deploy.cluster.build.go_programs import KUBERNETES
 from deploy.cluster.node.control_groups import group_name
 from deploy.cluster.state_folder import read_record
+from localmesh.deploy.place_profiles import place_profiles
 from tests.cluster.machine import MachineState, groups_named, processes_of, read_machine
-from tests.cluster.running_cluster import RESTRICTED, RunningCluster, namespace, pod, pod_spec
+from tests.cluster.running_cluster import REPOSITORY, RESTRICTED, RunningCluster, namespace, pod, pod_spec
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(3600)]
 SPACE, BASELINE = "probes", "sandboxes"
@@ -133,6 +134,10 @@ def test_pod_security_refuses_a_privileged_pod(web: RunningCluster) -> None:
 @pytest.fixture(scope="module")
 def sandboxes(cluster: RunningCluster) -> RunningCluster:
     """Two pods with user namespaces: one with the executor's profile, one with the default one."""
+    # What the mesh's DaemonSet does on a cluster with the mesh.
+    profiles = cluster.state.kubelet / "seccomp"
+    profiles.mkdir(exist_ok=True)
+    place_profiles(REPOSITORY / "deploy" / "seccomp", profiles)
     cluster.apply(namespace(BASELINE, "baseline"))
     own = {**RESTRICTED, "runAsUser": 10001, "procMount": "Unmasked"}
     cluster.apply(

@@ -28,6 +28,7 @@ from tests.harness.kustomize import Manifest, render
 OVERLAYS = ("local", "production", "ha")
 OUTSIDE = {EDGE, OPERATOR, ORCHESTRATOR}
 PEER = "toolmesh.io/peer"
+PROFILES = "DaemonSet seccomp-profiles"
 NAMESPACES = Namespaces()
 
 
@@ -41,7 +42,7 @@ def of_kind(objects: list[Manifest], *kinds: str) -> list[Manifest]:
 
 
 def pods(objects: list[Manifest]) -> Iterator[tuple[str, Manifest]]:
-    for each in of_kind(objects, "Deployment", "StatefulSet", "Job"):
+    for each in of_kind(objects, "Deployment", "StatefulSet", "DaemonSet", "Job"):
         yield f"{each['kind']} {each['metadata']['name']}", each["spec"]["template"]
 
 
@@ -119,7 +120,7 @@ def test_every_container_has_requests_and_limits_and_every_server_probes(objects
             if any(item["resources"][kind].keys() != {"cpu", "memory"} for kind in ("requests", "limits")):
                 without.append(f"{place} {item['name']}: resources")
         probes = {"startupProbe", "livenessProbe", "readinessProbe"}
-        servers = [] if place.startswith("Job") else pod["spec"]["containers"]
+        servers = [] if place.startswith(("Job", "DaemonSet")) else pod["spec"]["containers"]
         without += [f"{place} {item['name']}: probes" for item in servers if not item.keys() >= probes]
     assert without == []
 
@@ -128,6 +129,8 @@ def test_pods_are_restricted_but_for_what_sandboxes_need(objects: list[Manifest]
     problems = []
     for place, pod in pods(objects):
         spec, executor = pod["spec"], place == "Deployment executor"
+        if place == PROFILES:
+            continue
         general = spec["securityContext"]
         if not general["runAsNonRoot"] or general["seccompProfile"] != {"type": "RuntimeDefault"}:
             problems.append(f"{place}: user or profile")
@@ -147,10 +150,29 @@ def test_pods_are_restricted_but_for_what_sandboxes_need(objects: list[Manifest]
     assert problems == []
 
 
+def test_what_writes_on_nodes_has_one_folder_and_nothing_else(objects: list[Manifest], repository: Path) -> None:
+    [(_, pod)] = [item for item in pods(objects) if item[0] == PROFILES]
+    spec = pod["spec"]
+    assert not spec.keys() & {"hostNetwork", "hostPID", "hostIPC", "serviceAccountName"}
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert [volume["hostPath"]["path"] for volume in spec["volumes"] if "hostPath" in volume] == [
+        "/var/lib/kubelet/seccomp"
+    ]
+    for item in containers(pod):
+        assert item["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+    profiles = next(each for each in of_kind(objects, "ConfigMap") if each["metadata"]["namespace"] == "toolmesh-nodes")
+    rendered = {path.name: path.read_text() for path in (repository / "deploy" / "seccomp").glob("toolmesh-*.json")}
+    assert profiles["data"] == rendered
+
+
 def test_namespaces_enforce_pod_security(objects: list[Manifest]) -> None:
     label = "pod-security.kubernetes.io/enforce"
     found = {each["metadata"]["name"]: each["metadata"]["labels"][label] for each in of_kind(objects, "Namespace")}
-    assert found == {"toolmesh": "restricted", "toolmesh-executor": "baseline"}
+    assert found == {"toolmesh": "restricted", "toolmesh-executor": "baseline", "toolmesh-nodes": "privileged"}
 
 
 def test_the_executors_profile_is_one_that_the_tree_has(objects: list[Manifest], repository: Path) -> None:
@@ -221,7 +243,7 @@ def test_every_namespace_denies_by_default(objects: list[Manifest]) -> None:
         for each in of_kind(objects, "NetworkPolicy")
         if each["spec"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
     }
-    assert denying == {"toolmesh", "toolmesh-executor"}
+    assert denying == {"toolmesh", "toolmesh-executor", "toolmesh-nodes"}
 
 
 def settings_of(service: str, container: str) -> set[str]:

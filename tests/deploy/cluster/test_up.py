@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.cluster.up import ADDONS, SECCOMP_PROFILES, find_gvisor
+from deploy.cluster.up import ADDONS, find_gvisor
 
 
 def install(folder: Path, name: str) -> Path:
@@ -25,6 +25,5 @@ def test_gvisor_is_found_in_the_checkout_and_on_the_machine(monkeypatch: pytest.
     assert find_gvisor(tmp_path / "checkout") == [runsc, shim]
 
 
-def test_the_executors_profiles_and_every_addon_are_in_the_checkout() -> None:
-    assert (SECCOMP_PROFILES / "toolmesh-executor-v1.json").is_file()
+def test_every_addon_is_in_the_checkout() -> None:
     assert {path.stem for path in ADDONS.glob("*.yaml")} == {"coredns", "gvisor", "metrics-server", "netpol"}
