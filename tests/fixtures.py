@@ -65,6 +65,12 @@ def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
 
 
 @pytest.fixture(scope="session")
+def other_pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
+    """Another authority, and its certificates for every name of the mesh."""
+    return issue_certificates(tmp_path_factory.mktemp("other-pki"))
+
+
+@pytest.fixture(scope="session")
 def signer() -> Signer:
     """An issuer of tokens."""
     return Signer()

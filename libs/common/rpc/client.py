@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import grpc
 import grpc.aio
@@ -13,21 +12,12 @@ import grpc.aio
 from libs.common.call_context import current_call, margin
 from libs.common.errors import MeshError, Reason
 from libs.common.rpc.limits import MAX_MESSAGE_BYTES
+from libs.common.rpc.rotating_channel import RotatingChannel
+from libs.common.rpc.tls_files import Credentials, TlsFiles, TlsMaterial
 from libs.common.runtime.setting_types import Address, PeerAddress
 
 Pair = tuple[str, str | bytes]
 """One metadata entry of a call."""
-
-
-class Credentials(Protocol):
-    """The TLS files of this process."""
-
-    @property
-    def tls_cert(self) -> Path: ...
-    @property
-    def tls_key(self) -> Path: ...
-    @property
-    def tls_ca(self) -> Path: ...
 
 
 def channel_to(
@@ -41,11 +31,9 @@ def channel_to(
 ) -> grpc.aio.Channel:
     """Open a channel to the peer of this name. `retry` names the methods of `service` that may be retried.
 
-    Without `for_callers`, calls carry nothing of the current call: they are the process's own, and cheaper.
+    Without `for_callers`, calls carry nothing of the current call: they are the process's own, and cheaper. Calls that
+    begin after the TLS files were replaced use the new ones.
     """
-    tls = grpc.ssl_channel_credentials(
-        credentials.tls_ca.read_bytes(), credentials.tls_key.read_bytes(), credentials.tls_cert.read_bytes()
-    )
     options = [
         # The certificate names the service, not the machine it happens to run on.
         ("grpc.ssl_target_name_override", peer),
@@ -65,7 +53,12 @@ def channel_to(
         # A pod that replaces another has another address: look for it at once, not after gRPC's usual half a minute.
         ("grpc.dns_min_time_between_resolutions_ms", 1_000),
     ]
-    channel = grpc.aio.secure_channel(str(address), tls, options=options)
+
+    def open_channel(tls: TlsMaterial) -> grpc.aio.Channel:
+        made = grpc.ssl_channel_credentials(tls.authority, tls.key, tls.certificate)
+        return grpc.aio.secure_channel(str(address), made, options=options)
+
+    channel = RotatingChannel(TlsFiles(credentials), open_channel)
     return CallersChannel(channel) if for_callers else channel
 
 

@@ -15,6 +15,7 @@ from grpc_health.v1._async import HealthServicer
 from libs.common.rpc.chain import Chain, ChainedMethods
 from libs.common.rpc.limits import MAX_MESSAGE_BYTES
 from libs.common.rpc.reflection import add_reflection
+from libs.common.rpc.tls_files import Credentials, TlsFiles, TlsMaterial
 from libs.common.runtime.settings import ProcessSettings
 
 _SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -102,10 +103,23 @@ class RpcServer:
         self._finish()
 
 
-def server_credentials(settings: ProcessSettings) -> grpc.ServerCredentials:
-    """Return credentials that require a certificate of the mesh from every peer."""
-    pair = (settings.tls_key.read_bytes(), settings.tls_cert.read_bytes())
-    return grpc.ssl_server_credentials([pair], settings.tls_ca.read_bytes(), require_client_auth=True)
+def server_credentials(settings: Credentials) -> grpc.ServerCredentials:
+    """Return credentials that require a certificate of the mesh from every peer.
+
+    Connections that begin after the TLS files were replaced use the new ones.
+    """
+    files = TlsFiles(settings)
+
+    def renew() -> Any:
+        # Called for each handshake; None keeps the present configuration, which the stubs of gRPC's types leave out.
+        material = files.renewed()
+        return None if material is None else _configuration(material)
+
+    return grpc.dynamic_ssl_server_credentials(_configuration(files.current), renew, require_client_authentication=True)
+
+
+def _configuration(tls: TlsMaterial) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration([(tls.key, tls.certificate)], tls.authority)
 
 
 def _options(max_concurrent_calls: int) -> list[tuple[str, Any]]:

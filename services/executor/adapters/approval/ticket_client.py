@@ -15,8 +15,9 @@ from toolmesh.common.v1 import caller_pb2
 
 from libs.common.errors import MeshError, Reason
 from libs.common.json.jsonio import parse_object
-from libs.common.rpc.client import Credentials, channel_to
+from libs.common.rpc.client import channel_to
 from libs.common.rpc.status import from_rpc_error
+from libs.common.rpc.tls_files import Credentials
 from libs.common.runtime.setting_types import Address, PeerAddress
 from services.executor.domain.approvals.ticket import Redemption, Ticket, TicketDraft
 from services.executor.domain.model import Caller

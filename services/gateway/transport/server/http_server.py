@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import ssl
 from collections.abc import Collection, Iterator
 from typing import Any
 
@@ -15,6 +14,7 @@ from libs.common.runtime.settings import Address, ProcessSettings
 from libs.common.telemetry.log import Log
 from services.gateway.transport.in_flight import InFlightRequests
 from services.gateway.transport.server.peer_check import CLOSE_SECONDS, peer_checking_protocol
+from services.gateway.transport.server.rotating_context import RotatingContext
 
 # Above the idle timeout of the edge's pool (60 s), so that the gateway never closes a connection that the edge may use.
 KEEP_ALIVE_SECONDS = 75
@@ -86,10 +86,6 @@ def _config(settings: ProcessSettings, app: Any, protocol: type[asyncio.Protocol
         ws="none",
         lifespan="off",
         interface="asgi3",
-        ssl_certfile=settings.tls_cert,
-        ssl_keyfile=str(settings.tls_key),
-        ssl_ca_certs=str(settings.tls_ca),
-        ssl_cert_reqs=ssl.CERT_REQUIRED,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=max(1, int(settings.drain_seconds / 2)),
         # Otherwise a read that resumes inside one request would pass that request's context on to the next.
@@ -104,9 +100,7 @@ def _config(settings: ProcessSettings, app: Any, protocol: type[asyncio.Protocol
         log_level="critical",
     )
     config.load()
-    assert config.ssl is not None
-    config.ssl.minimum_version = ssl.TLSVersion.TLSv1_3
-    config.ssl.set_alpn_protocols(["http/1.1"])
+    config.ssl = RotatingContext(settings).first
     return config
 
 
