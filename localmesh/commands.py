@@ -16,6 +16,7 @@ from toolmesh_sdk.cli.inputs.target_options import add_target_options
 
 from localmesh import secrets_command
 from localmesh.backup.commands import backup, restore
+from localmesh.cluster_doctor.command import doctor
 from localmesh.deploy import commands as deploy_commands
 from localmesh.exit_codes import FAILED, WRONG_STATE
 from localmesh.options import JsonOption, StateOption, print_outcome
@@ -36,6 +37,9 @@ def register(app: typer.Typer) -> None:
         app.command()(command)
     app.add_typer(secrets_command.app, name="secrets")
     app.add_typer(deploy_commands.app, name="deploy")
+
+
+deploy_commands.app.command()(doctor)
 
 
 def up(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
@@ -36,15 +36,19 @@ def doctor_for(plugins: list[Plugin]) -> Callable[..., None]:
         """
         from toolmesh_sdk.cli.views.doctor_checks import all_checks
 
-        checks = list(all_checks(Target(url=url, state=state), plugins))
-        failed = any(check.status == "fail" for check in checks)
-        if as_json:
-            output.print_json({"ok": not failed, "checks": [asdict(check) for check in checks]})
-        else:
-            _print(checks)
-        raise typer.Exit(FAILED if failed else 0)
+        report(list(all_checks(Target(url=url, state=state), plugins)), as_json=as_json)
 
     return doctor
+
+
+def report(checks: list[Check], *, as_json: bool) -> NoReturn:
+    """Print the results and end the command, with 1 if a check failed."""
+    failed = any(check.status == "fail" for check in checks)
+    if as_json:
+        output.print_json({"ok": not failed, "checks": [asdict(check) for check in checks]})
+    else:
+        _print(checks)
+    raise typer.Exit(FAILED if failed else 0)
 
 
 def _print(checks: list[Check]) -> None:

@@ -1,0 +1,1 @@
+"""`toolmesh deploy doctor`: what is wrong with the mesh of a cluster, and what to do."""
