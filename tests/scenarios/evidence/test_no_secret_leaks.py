@@ -116,7 +116,7 @@ class Watched:
         return found | {f"file {n}": c for n, c in files_below(self.mesh.state, without=NOT_SEARCHED).items()}
 
 
-@pytest.fixture(scope="module", params=["redis", "kafka"])
+@pytest.fixture(scope="module", params=["redis", pytest.param("kafka", marks=pytest.mark.faults)])
 def watched(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     """A mesh of this module's own with a relay to each kind of sink, that has seen all the secrets."""
     with ExitStack() as stack:

@@ -37,11 +37,12 @@ def https_server(pki: Any, provider: Provider) -> Iterator[HttpsServer]:
 
 @pytest.fixture(scope="module")
 def trusting(tmp_path_factory: pytest.TempPathFactory, pki: Any, https_server: HttpsServer) -> Iterator[Mesh]:
-    """A mesh that trusts the issuer."""
+    """A mesh that trusts the issuer, and makes tokens that hold for a month."""
     file = tmp_path_factory.mktemp("issuers") / "issuers.json"
     issuer = entry(jwks=https_server.address + "/keys", ca=str(pki.ca), algorithms=["RS256"])
     file.write_text(json.dumps({"issuers": [issuer]}))
-    with running_mesh(tmp_path_factory.mktemp("trusting"), TOOLMESH_TRUSTED_ISSUERS=str(file)) as mesh:
+    settings = {"TOOLMESH_TRUSTED_ISSUERS": str(file), "TOOLMESH_MAX_TOKEN_LIFETIME": str(30 * 86_400)}
+    with running_mesh(tmp_path_factory.mktemp("trusting"), **settings) as mesh:
         yield mesh
 
 
@@ -90,3 +91,9 @@ def test_keys_are_fetched_from_the_issuer_and_no_other_key_signs_for_it(
     assert refused(lambda: exchanged(edge, Provider().sign())) == "E3202"
     assert refused(lambda: exchanged(edge, provider.sign(exp=1))) == "E3201"
     assert https_server.requested == ["/keys"]
+
+
+def test_a_token_that_authz_may_make_is_let_in_however_long_it_holds(trusting: Mesh, edge: grpc.Channel) -> None:
+    long = trusting.token(ttl="29d")
+    assert trusting.rpc("rpc.discover", {}, token=long).json()["result"]["openrpc"]
+    assert invoke(edge, "echo", ECHO, token=long)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import importlib.util
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 
 # This package carries tiktoken's vocabularies as files, under the names of tiktoken's own cache. Never imported.
 PACKAGE = "llama_index"
@@ -17,8 +19,12 @@ CACHE = Path("core/_static/tiktoken_cache")
 _WORD_FILE = "9b5ad71b2ce5302211f9c61530b329a4922fc6a4"
 
 
-def word_ranks() -> dict[str, int]:
-    """Return the words that a vocabulary has as one token, with their rank: the lower, the more common."""
+@cache
+def word_ranks() -> Mapping[str, int]:
+    """Return the words that a vocabulary has as one token, with their rank: the lower, the more common.
+
+    The vocabulary has 100,000 entries, so it is read once in a process.
+    """
     ranks: dict[str, int] = {}
     with (_cache_folder() / _WORD_FILE).open("rb") as lines:
         for line in lines:
@@ -29,7 +35,7 @@ def word_ranks() -> dict[str, int]:
             word = base64.b64decode(token)[1:]
             if len(word) > 2 and word.isalpha() and word.isascii():
                 ranks.setdefault(word.decode().lower(), int(rank))
-    return ranks
+    return MappingProxyType(ranks)
 
 
 class Vocabularies:
