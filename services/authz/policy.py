@@ -68,4 +68,6 @@ POLICY: Policy = {
         {OPERATOR: AS_PEER} | dict.fromkeys(_CALLERS, for_caller()), deadline=10.0, idempotent=True, tenancy=Tenancy.OWN
     ),
     _POLICIES + "ReplayPolicySet": Row(_POLICY_ADMINS, deadline=300.0, idempotent=True, tenancy=Tenancy.MESH_WIDE),
+    # Documents that are not stored yet are compiled like those of ValidatePolicy.
+    _POLICIES + "AskPolicySet": Row(_POLICY_READERS, deadline=30.0, idempotent=True, tenancy=Tenancy.MESH_WIDE),
 }

@@ -45,6 +45,7 @@ from services.authz.domain.decisions.batch_check import BatchCheck
 from services.authz.domain.decisions.check import Check
 from services.authz.domain.decisions.filter_tools import FilterTools
 from services.authz.domain.policies.activate_policy_set import ActivatePolicySet
+from services.authz.domain.policies.ask_policy_set import AskPolicySet
 from services.authz.domain.policies.explain_decision import ExplainDecision
 from services.authz.domain.policies.get_policy_set import GetPolicySet
 from services.authz.domain.policies.list_policy_sets import ListPolicySets
@@ -235,6 +236,7 @@ def _policy_handlers(policy: _Policies, clock: Clock, announce: Callable[[], Non
         rollback_policy_set=RollbackPolicySet(sets, active, clock, announce),
         explain_decision=ExplainDecision(journal, active),
         replay_policy_set=ReplayPolicySet(sets, active, journal, policy.labels),
+        ask_policy_set=AskPolicySet(sets, active, clock, policy.check.environment),
     )
 
 

@@ -121,6 +121,11 @@ def decision_message(decision: Decision) -> decision_pb2.Decision:
     return message
 
 
+def obligation_messages(verdict: Verdict) -> list[decision_pb2.Obligation]:
+    """Build the messages of what a verdict obliges the executor to do."""
+    return [decision_pb2.Obligation(kind=_OBLIGATIONS[one.kind], values=one.values) for one in verdict.obligations]
+
+
 def _fill(decision: Decision, message: decision_pb2.Decision) -> None:
     message.MergeFromString(_serialized_verdict(decision.verdict, decision.policy_set_version))
     message.name = decision.name
@@ -145,9 +150,7 @@ def _serialized_verdict(verdict: Verdict, policy_set_version: str) -> bytes:
         reasons=verdict.reasons,
         determining_policies=verdict.policies,
         policy_set_version=policy_set_version,
-        obligations=[
-            decision_pb2.Obligation(kind=_OBLIGATIONS[one.kind], values=one.values) for one in verdict.obligations
-        ],
+        obligations=obligation_messages(verdict),
         suggested_updates=[decision_pb2.SuggestedUpdate(kind=u.kind, value=u.value) for u in verdict.suggested_updates],
         mode=decision_pb2.DECISION_MODE_ENFORCE,
         source="policy",

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 
 from google.protobuf.timestamp_pb2 import Timestamp
 from toolmesh.authz.v1 import authz_service_pb2 as authz_pb
 from toolmesh.authz.v1 import policy_service_pb2 as pb
 
 from libs.common.call_context import Call
-from services.authz.convert.authz import decision_message
-from services.authz.domain.model import DecisionRequest
+from services.authz.convert.authz import call_facts, decision_message, obligation_messages, subject_facts
+from services.authz.domain.model import DecisionRequest, Verdict, outcome_word
 from services.authz.domain.policies.model import (
     DecisionFlip,
     Explanation,
     PolicyFinding,
     PolicyProblem,
+    PolicyQuestion,
     PolicySetChange,
     ReplayProgress,
     StoredPolicySet,
@@ -29,7 +30,7 @@ _KINDS = {
 }
 
 
-def change_of(request: pb.PutPolicyRequest | pb.ValidatePolicyRequest) -> PolicySetChange:
+def change_of(request: pb.PutPolicyRequest | pb.ValidatePolicyRequest | pb.AskPolicySetRequest) -> PolicySetChange:
     """Parse the change of a policy set."""
     documents = {document.name: document.text for document in request.documents}
     return PolicySetChange(documents, tuple(request.removed), number_of(request.base))
@@ -99,6 +100,31 @@ def progress_message(progress: ReplayProgress) -> pb.ReplayPolicySetResponse:
         total=progress.total,
         flips=[_flip_message(flip) for flip in progress.flips],
         undecidable=progress.undecidable,
+    )
+
+
+def question_of(question: pb.PolicyQuestion) -> PolicyQuestion:
+    """Parse a question."""
+    return PolicyQuestion(
+        subject=subject_facts(question.subject),
+        call=call_facts(question.call),
+        labels=frozenset(question.session_labels),
+        environment=question.environment,
+        time=question.time.ToDatetime(tzinfo=UTC) if question.HasField("time") else None,
+        granted_by_wildcard=question.granted_by_wildcard,
+    )
+
+
+def answer_message(question: PolicyQuestion, verdict: Verdict) -> pb.PolicyAnswer:
+    """Build the answer to a question. A call that is allowed adds the labels of its tool and of its policies."""
+    outcome = outcome_word(verdict.outcome)
+    labels = {*question.call.result_labels, *verdict.labels} if outcome == "allow" else set[str]()
+    return pb.PolicyAnswer(
+        outcome=outcome,
+        reasons=verdict.reasons,
+        determining_policies=verdict.policies,
+        obligations=obligation_messages(verdict),
+        added_labels=sorted(labels - question.labels),
     )
 
 

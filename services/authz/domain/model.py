@@ -247,6 +247,13 @@ class NeedsApproval:
 Outcome: TypeAlias = Allow | Deny | NeedsApproval
 
 
+def outcome_word(outcome: Outcome) -> str:
+    """Return `allow`, `deny` or `needs_approval`."""
+    if isinstance(outcome, Allow):
+        return "allow"
+    return "deny" if isinstance(outcome, Deny) else "needs_approval"
+
+
 @dataclass(frozen=True, slots=True)
 class SuggestedUpdate:
     """A change of the token or the call that could lead to another decision."""

@@ -13,6 +13,7 @@ from toolmesh.authz.v1 import policy_service_pb2_grpc as rpc
 from libs.common.call_context import serving
 from services.authz.convert import policies as convert
 from services.authz.domain.policies.activate_policy_set import ActivatePolicySet
+from services.authz.domain.policies.ask_policy_set import AskPolicySet
 from services.authz.domain.policies.explain_decision import ExplainDecision
 from services.authz.domain.policies.get_policy_set import GetPolicySet
 from services.authz.domain.policies.list_policy_sets import ListPolicySets
@@ -36,6 +37,7 @@ class PolicyHandlers(rpc.PolicyServiceServicer):
     rollback_policy_set: RollbackPolicySet
     explain_decision: ExplainDecision
     replay_policy_set: ReplayPolicySet
+    ask_policy_set: AskPolicySet
 
     async def PutPolicy(self, request: pb.PutPolicyRequest, context: Context) -> pb.PutPolicyResponse:
         stored = await self.put_policy.execute(
@@ -80,3 +82,10 @@ class PolicyHandlers(rpc.PolicyServiceServicer):
     ) -> AsyncIterator[pb.ReplayPolicySetResponse]:
         async for progress in self.replay_policy_set.execute(convert.number_of(request.name) or 0, request.decisions):
             yield convert.progress_message(progress)
+
+    async def AskPolicySet(self, request: pb.AskPolicySetRequest, context: Context) -> pb.AskPolicySetResponse:
+        questions = [convert.question_of(question) for question in request.questions]
+        version, answers = await self.ask_policy_set.execute(convert.change_of(request), questions)
+        return pb.AskPolicySetResponse(
+            answers=[convert.answer_message(*each) for each in answers], policy_set_version=version
+        )

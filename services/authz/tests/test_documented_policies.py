@@ -43,6 +43,12 @@ def test_a_large_payment_needs_two(engine: CedarEngine) -> None:
     assert large.outcome == NeedsApproval(("treasury", "board"), 2, "payments-above-a-thousand-need-two")
 
 
+@pytest.mark.parametrize("arguments", [b'{"amount": "5000"}', b'{"amount": "1"}', b"{}", b'{"amount": [1]}'])
+def test_an_amount_that_is_no_number_needs_two(engine: CedarEngine, arguments: bytes) -> None:
+    payment = decide(engine, arguments=arguments, mutation_class="write_reversible", moment_hour=12)
+    assert payment.outcome == NeedsApproval(("treasury", "board"), 2, "payments-above-a-thousand-need-two")
+
+
 def test_mail_of_agents_stays_in_the_house(engine: CedarEngine) -> None:
     mail = {"tags": ("mail",), "tier": "agent"}
     assert decide(engine, **mail, arguments=b'{"to": "a@example.com"}').outcome == Allow()

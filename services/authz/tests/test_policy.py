@@ -59,6 +59,7 @@ def test_the_callers_of_every_rpc() -> None:
         "RollbackPolicySet": operator_and_callers("policies:admin"),
         "ExplainDecision": operator_and_callers(""),
         "ReplayPolicySet": operator_and_callers("policies:admin"),
+        "AskPolicySet": operator_and_callers("policies:read"),
     }
 
 

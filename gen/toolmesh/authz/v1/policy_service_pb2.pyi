@@ -694,3 +694,167 @@ class Flip(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Flip: _TypeAlias = Flip  # noqa: Y015
+
+@_typing.final
+class AskPolicySetRequest(_message.Message):
+    """Asks a set, or one that would come of a change of it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUESTIONS_FIELD_NUMBER: _builtins.int
+    BASE_FIELD_NUMBER: _builtins.int
+    DOCUMENTS_FIELD_NUMBER: _builtins.int
+    REMOVED_FIELD_NUMBER: _builtins.int
+    base: _builtins.str
+    """The set, as `policySets/{number}`; empty means the active one."""
+    @_builtins.property
+    def questions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PolicyQuestion]:
+        """The questions."""
+
+    @_builtins.property
+    def documents(self) -> _containers.RepeatedCompositeFieldContainer[Global___PolicyDocument]:
+        """Documents that are new or replace those of the same name, for these questions alone."""
+
+    @_builtins.property
+    def removed(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Names of documents that are left out."""
+
+    def __init__(
+        self,
+        *,
+        questions: _abc.Iterable[Global___PolicyQuestion] | None = ...,
+        base: _builtins.str = ...,
+        documents: _abc.Iterable[Global___PolicyDocument] | None = ...,
+        removed: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base", b"base", "documents", b"documents", "questions", b"questions", "removed", b"removed"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AskPolicySetRequest: _TypeAlias = AskPolicySetRequest  # noqa: Y015
+
+@_typing.final
+class PolicyQuestion(_message.Message):
+    """Asks about one call that is made up."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SUBJECT_FIELD_NUMBER: _builtins.int
+    CALL_FIELD_NUMBER: _builtins.int
+    SESSION_LABELS_FIELD_NUMBER: _builtins.int
+    ENVIRONMENT_FIELD_NUMBER: _builtins.int
+    TIME_FIELD_NUMBER: _builtins.int
+    GRANTED_BY_WILDCARD_FIELD_NUMBER: _builtins.int
+    environment: _builtins.str
+    """The environment: local, dev, staging or prod; empty means that of this mesh."""
+    granted_by_wildcard: _builtins.bool
+    """True if the token covers the tool only by `*`, and names neither it nor its namespace."""
+    @_builtins.property
+    def subject(self) -> _authz_service_pb2.SubjectFacts:
+        """Whom it is about."""
+
+    @_builtins.property
+    def call(self) -> _authz_service_pb2.CallFacts:
+        """The call. Without a digest of the arguments, that of the given ones holds."""
+
+    @_builtins.property
+    def session_labels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Labels that the session carries."""
+
+    @_builtins.property
+    def time(self) -> _timestamp_pb2.Timestamp:
+        """When the call is made; unset means now."""
+
+    def __init__(
+        self,
+        *,
+        subject: _authz_service_pb2.SubjectFacts | None = ...,
+        call: _authz_service_pb2.CallFacts | None = ...,
+        session_labels: _abc.Iterable[_builtins.str] | None = ...,
+        environment: _builtins.str = ...,
+        time: _timestamp_pb2.Timestamp | None = ...,
+        granted_by_wildcard: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "subject", b"subject", "time", b"time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "environment", b"environment", "granted_by_wildcard", b"granted_by_wildcard", "session_labels", b"session_labels", "subject", b"subject", "time", b"time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PolicyQuestion: _TypeAlias = PolicyQuestion  # noqa: Y015
+
+@_typing.final
+class AskPolicySetResponse(_message.Message):
+    """Answers the questions."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ANSWERS_FIELD_NUMBER: _builtins.int
+    POLICY_SET_VERSION_FIELD_NUMBER: _builtins.int
+    policy_set_version: _builtins.str
+    """The version of the set that answered."""
+    @_builtins.property
+    def answers(self) -> _containers.RepeatedCompositeFieldContainer[Global___PolicyAnswer]:
+        """One answer a question, in the order asked."""
+
+    def __init__(
+        self,
+        *,
+        answers: _abc.Iterable[Global___PolicyAnswer] | None = ...,
+        policy_set_version: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "policy_set_version", b"policy_set_version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AskPolicySetResponse: _TypeAlias = AskPolicySetResponse  # noqa: Y015
+
+@_typing.final
+class PolicyAnswer(_message.Message):
+    """Answers one question."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    REASONS_FIELD_NUMBER: _builtins.int
+    DETERMINING_POLICIES_FIELD_NUMBER: _builtins.int
+    OBLIGATIONS_FIELD_NUMBER: _builtins.int
+    ADDED_LABELS_FIELD_NUMBER: _builtins.int
+    outcome: _builtins.str
+    """The answer: allow, deny or needs_approval."""
+    @_builtins.property
+    def reasons(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Why, in words."""
+
+    @_builtins.property
+    def determining_policies(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The policies that determine it, by their @id."""
+
+    @_builtins.property
+    def obligations(self) -> _containers.RepeatedCompositeFieldContainer[_decision_pb2.Obligation]:
+        """What the executor would have to do."""
+
+    @_builtins.property
+    def added_labels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Labels that the session would carry from then on."""
+
+    def __init__(
+        self,
+        *,
+        outcome: _builtins.str = ...,
+        reasons: _abc.Iterable[_builtins.str] | None = ...,
+        determining_policies: _abc.Iterable[_builtins.str] | None = ...,
+        obligations: _abc.Iterable[_decision_pb2.Obligation] | None = ...,
+        added_labels: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["added_labels", b"added_labels", "determining_policies", b"determining_policies", "obligations", b"obligations", "outcome", b"outcome", "reasons", b"reasons"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PolicyAnswer: _TypeAlias = PolicyAnswer  # noqa: Y015

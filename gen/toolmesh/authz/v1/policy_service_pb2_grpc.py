@@ -76,6 +76,11 @@ class PolicyServiceStub:
                 request_serializer=toolmesh_dot_authz_dot_v1_dot_policy__service__pb2.ReplayPolicySetRequest.SerializeToString,
                 response_deserializer=toolmesh_dot_authz_dot_v1_dot_policy__service__pb2.ReplayPolicySetResponse.FromString,
                 _registered_method=True)
+        self.AskPolicySet = channel.unary_unary(
+                '/toolmesh.authz.v1.PolicyService/AskPolicySet',
+                request_serializer=toolmesh_dot_authz_dot_v1_dot_policy__service__pb2.AskPolicySetRequest.SerializeToString,
+                response_deserializer=toolmesh_dot_authz_dot_v1_dot_policy__service__pb2.AskPolicySetResponse.FromString,
+                _registered_method=True)
 
 
 class PolicyServiceServicer:
@@ -148,6 +153,15 @@ class PolicyServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AskPolicySet(self, request, context):
+        """Asks a set questions that are made up, before the set is active or even put. Callable like ValidatePolicy. Policy alone answers, as
+        if a token covered each call. Changes nothing: no decision is recorded, no label added, no limit counted. Fails with NOT_FOUND
+        without such a set, and with POLICY_INVALID when the documents are not valid.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PolicyServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -190,6 +204,11 @@ def add_PolicyServiceServicer_to_server(servicer, server):
                     servicer.ReplayPolicySet,
                     request_deserializer=toolmesh_dot_authz_dot_v1_dot_policy__service__pb2.ReplayPolicySetRequest.FromString,
                     response_serializer=toolmesh_dot_authz_dot_v1_dot_policy__service__pb2.ReplayPolicySetResponse.SerializeToString,
+            ),
+            'AskPolicySet': grpc.unary_unary_rpc_method_handler(
+                    servicer.AskPolicySet,
+                    request_deserializer=toolmesh_dot_authz_dot_v1_dot_policy__service__pb2.AskPolicySetRequest.FromString,
+                    response_serializer=toolmesh_dot_authz_dot_v1_dot_policy__service__pb2.AskPolicySetResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -410,6 +429,33 @@ class PolicyService:
             '/toolmesh.authz.v1.PolicyService/ReplayPolicySet',
             toolmesh_dot_authz_dot_v1_dot_policy__service__pb2.ReplayPolicySetRequest.SerializeToString,
             toolmesh_dot_authz_dot_v1_dot_policy__service__pb2.ReplayPolicySetResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AskPolicySet(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolmesh.authz.v1.PolicyService/AskPolicySet',
+            toolmesh_dot_authz_dot_v1_dot_policy__service__pb2.AskPolicySetRequest.SerializeToString,
+            toolmesh_dot_authz_dot_v1_dot_policy__service__pb2.AskPolicySetResponse.FromString,
             options,
             channel_credentials,
             insecure,

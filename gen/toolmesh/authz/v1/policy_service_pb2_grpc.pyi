@@ -66,6 +66,11 @@ class PolicyServiceStub:
     """Asks a set the questions of the last recorded decisions and streams what it would answer differently, with progress. Callable like
     PutPolicy. Changes nothing. Fails with NOT_FOUND without such a set.
     """
+    AskPolicySet: _grpc.UnaryUnaryMultiCallable[_policy_service_pb2.AskPolicySetRequest, _policy_service_pb2.AskPolicySetResponse]
+    """Asks a set questions that are made up, before the set is active or even put. Callable like ValidatePolicy. Policy alone answers, as
+    if a token covered each call. Changes nothing: no decision is recorded, no label added, no limit counted. Fails with NOT_FOUND
+    without such a set, and with POLICY_INVALID when the documents are not valid.
+    """
 
 @_typing.type_check_only
 class PolicyServiceAsyncStub(PolicyServiceStub):
@@ -104,6 +109,11 @@ class PolicyServiceAsyncStub(PolicyServiceStub):
     ReplayPolicySet: _aio.UnaryStreamMultiCallable[_policy_service_pb2.ReplayPolicySetRequest, _policy_service_pb2.ReplayPolicySetResponse]  # type: ignore[assignment]
     """Asks a set the questions of the last recorded decisions and streams what it would answer differently, with progress. Callable like
     PutPolicy. Changes nothing. Fails with NOT_FOUND without such a set.
+    """
+    AskPolicySet: _aio.UnaryUnaryMultiCallable[_policy_service_pb2.AskPolicySetRequest, _policy_service_pb2.AskPolicySetResponse]  # type: ignore[assignment]
+    """Asks a set questions that are made up, before the set is active or even put. Callable like ValidatePolicy. Policy alone answers, as
+    if a token covered each call. Changes nothing: no decision is recorded, no label added, no limit counted. Fails with NOT_FOUND
+    without such a set, and with POLICY_INVALID when the documents are not valid.
     """
 
 class PolicyServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -188,6 +198,17 @@ class PolicyServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_policy_service_pb2.ReplayPolicySetResponse], _abc.AsyncIterator[_policy_service_pb2.ReplayPolicySetResponse]]:
         """Asks a set the questions of the last recorded decisions and streams what it would answer differently, with progress. Callable like
         PutPolicy. Changes nothing. Fails with NOT_FOUND without such a set.
+        """
+
+    @_abc_1.abstractmethod
+    def AskPolicySet(
+        self,
+        request: _policy_service_pb2.AskPolicySetRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_policy_service_pb2.AskPolicySetResponse, _abc.Awaitable[_policy_service_pb2.AskPolicySetResponse]]:
+        """Asks a set questions that are made up, before the set is active or even put. Callable like ValidatePolicy. Policy alone answers, as
+        if a token covered each call. Changes nothing: no decision is recorded, no label added, no limit counted. Fails with NOT_FOUND
+        without such a set, and with POLICY_INVALID when the documents are not valid.
         """
 
 def add_PolicyServiceServicer_to_server(servicer: PolicyServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

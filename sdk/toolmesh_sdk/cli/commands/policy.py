@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from toolmesh_sdk.cli.commands import policy_questions
 from toolmesh_sdk.cli.failures import report_errors
 from toolmesh_sdk.cli.inputs.admin_connection import as_admin
 from toolmesh_sdk.cli.inputs.options import refuse_blank
@@ -303,6 +304,10 @@ def explain(
         console.print(output.text((f"  {mark:<8}{each.effect:<15}{each.policy}", style), (f"  {place}", "dim")))
         if each.matched or each.failed:
             console.print(output.text((f"          {each.reason}", "dim")))
+
+
+app.command()(policy_questions.ask)
+app.command("test")(policy_questions.run_cases)
 
 
 def _stub(transport: Transport) -> PolicyServiceStub:

@@ -99,6 +99,14 @@ class ActivePolicySets:
         problems, count = await asyncio.to_thread(self._compiler.validate, documents)
         return ValidationResult(version, tuple(problems), count)
 
+    async def trial(self, documents: Documents) -> CedarEngine:
+        """Return an engine of documents that are not stored. Raises POLICY_INVALID."""
+        try:
+            compiled = await asyncio.to_thread(self._compiler.compile, documents)
+        except PolicySetError as error:
+            raise policies_invalid(error.problems) from error
+        return CedarEngine(compiled, self._log)
+
     async def _compile(self, stored: StoredPolicySet) -> CedarEngine:
         compiled = await asyncio.to_thread(self._compiler.compile, stored.documents)
         # A set keeps the version that it was stored under, also after the schema has changed.

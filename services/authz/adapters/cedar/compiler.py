@@ -27,6 +27,7 @@ from services.authz.adapters.cedar.slicing import (
     compile_slice,
 )
 from services.authz.adapters.cedar.source_locations import find_syntax_problem, type_problems, with_suggestion
+from services.authz.adapters.cedar.time_zones import unknown_zones, zones_read
 from services.authz.adapters.cedar.tokenizer import PolicyText, line_and_column, split_policies
 from services.authz.domain.decisions.limits import LIMITS_FILE, Limits, LimitsError, parse_limits
 from services.authz.domain.model import ContextField
@@ -82,6 +83,8 @@ class PolicySet:
     unwidened: Mapping[PolicySlice, PolicySlice]
     """The original policies by their slices in `widened`."""
     limits: Limits
+    zones: frozenset[str]
+    """The time zones that policies name."""
 
 
 class CedarCompiler:
@@ -121,6 +124,7 @@ class CedarCompiler:
                 one: compile_slice({name: contextual[name] for name in one.names}, texts) for one in widened.slices
             },
             limits=parse_limits(documents[LIMITS_FILE]) if LIMITS_FILE in documents else Limits(),
+            zones=frozenset().union(*(zones_read(policy.parsed["conditions"]) for policy in policies)),
         )
 
     def validate(self, documents: Documents) -> tuple[list[PolicyProblem], int]:
@@ -167,6 +171,8 @@ class CedarCompiler:
             own_problems = list(annotation_problems(text, policy, taken))
             if _depth(policy["conditions"]) > MAX_DEPTH:
                 own_problems.append(_at_head(text, "size", f"operators are chained more than {MAX_DEPTH // 2} deep"))
+            else:
+                own_problems += [_at_head(text, "zone", words) for words in unknown_zones(policy["conditions"])]
             problems.extend(own_problems)
             policy_id = (policy.get("annotations") or {}).get("id") or ""
             taken.setdefault(policy_id, f"{text.document} on line {text.line}")

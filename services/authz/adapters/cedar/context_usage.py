@@ -20,6 +20,7 @@ _CONTEXT_FIELDS = {
     "arguments": ContextField.ARGUMENTS,
     "resources": ContextField.ARGUMENTS,
     "time": ContextField.TIME,
+    "zones": ContextField.TIME,
     "risk": ContextField.RISK,
 }
 # Context attributes that do not change from call to call.

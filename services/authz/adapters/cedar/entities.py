@@ -12,6 +12,7 @@ from libs.common.auth.identity import Identity
 from libs.common.json.canonical import canonical
 from libs.common.json.json_pointer import pointer_of
 from libs.common.json.jsonio import parse_object
+from services.authz.adapters.cedar.time_zones import zone_tags
 from services.authz.domain.model import CallFacts, ContextField, DecisionRequest
 
 # Calls with more arguments are denied where a policy reads arguments.
@@ -134,8 +135,11 @@ def _entity(uid: dict[str, str], attributes: Iterable[tuple[str, Callable[[Any],
     return {"uid": uid, "attrs": {name: get(of) for name, get in attributes}, "parents": []}
 
 
-def full_context(request: DecisionRequest, context_fields: frozenset[ContextField]) -> tuple[str, list[dict[str, Any]]]:
-    """Return the whole context and the entities that it refers to. Unread arguments are left empty.
+def full_context(
+    request: DecisionRequest, context_fields: frozenset[ContextField], zones: Collection[str] = ()
+) -> tuple[str, list[dict[str, Any]]]:
+    """Return the whole context, with the time in these zones, and the entities that it refers to. Unread arguments are
+    left empty.
 
     Raises TooManyArgumentsError, and INVALID_JSON for arguments that are not a JSON object.
     """
@@ -155,12 +159,14 @@ def full_context(request: DecisionRequest, context_fields: frozenset[ContextFiel
         },
         "resources": list(call.resources) if ContextField.ARGUMENTS in context_fields else [],
         "time": {"epoch": int(time.timestamp()), "hour": time.hour, "weekday": time.isoweekday()},
+        "zones": _uid("Zones"),
         "risk": _uid("RiskFacts"),
     }
     entities = [
         _tagged("TextArguments", text),
         _tagged("NumberArguments", number),
         _tagged("RiskFacts", dict(call.risk)),
+        _tagged("Zones", zone_tags(time, zones)),
     ]
     return orjson.dumps(context).decode(), entities
 

@@ -85,7 +85,7 @@ class CedarRequest:
     ) -> None:
         """Evaluate both actions for policies that may read the whole context."""
         request = self._request
-        context, tagged = full_context(request, context_fields)
+        context, tagged = full_context(request, context_fields, self._set.zones)
         entities = orjson.dumps([principal_entity(request.caller), resource_entity(request.call), *tagged]).decode()
         handle = cedarpy.Entities.from_json_str(entities, self._set.schema)
         # UIDs as objects: cheaper than Cedar's own notation, and an id cannot be mistaken for syntax.

@@ -23,7 +23,13 @@ from libs.common.ids import new_id
 from libs.common.json.jsonio import parse_object
 from libs.common.runtime.clock import Clock
 from libs.common.tool_names import grant_names
-from services.authz.domain.decisions.limits import limits_for, price_of
+from services.authz.domain.decisions.limits import (
+    MAX_VALUES,
+    UncountableArgumentError,
+    depends_on_arguments,
+    limits_for,
+    price_of,
+)
 from services.authz.domain.errors import evaluate_scope_missing, other_tenant
 from services.authz.domain.model import (
     Allow,
@@ -73,11 +79,8 @@ class Check:
             self.journal.record(decision, request, None)
             return decision
         request, verdict, context_fields = await self._evaluate(engine, request)
+        verdict, limits, cost = _limited(engine, verdict, request)
         added = await self._add_labels(request, verdict)
-        limits: tuple[Limit, ...] = ()
-        cost = 0
-        if not isinstance(verdict.outcome, Deny):
-            limits, cost = limits_for(engine.limits, caller, call), price_of(engine.limits, call)
         decision = self._decision(verdict, request, engine.version, limits=limits, cost=cost, added=added)
         self.journal.record(decision, request, context_fields)
         return decision
@@ -114,7 +117,7 @@ class Check:
             if subject.tenant not in ("", asker.tenant):
                 raise other_tenant()
             subject = dataclasses.replace(subject, tenant=asker.tenant)
-        engine, request = self.engines.current, self._request(_identity(subject, asker.expires_at), call)
+        engine, request = self.engines.current, self._request(identity_of(subject, asker.expires_at), call)
         request = replace(request, granted_by_name=True)
         request, verdict, context_fields = await self._evaluate(engine, request)
         decision = replace(self._decision(verdict, request, engine.version), cacheable=False)
@@ -184,6 +187,37 @@ def verdict_of(evaluation: Evaluation, request: DecisionRequest) -> Verdict:
     return verdict
 
 
+def _limited(
+    engine: PolicyEngine, verdict: Verdict, request: DecisionRequest
+) -> tuple[Verdict, tuple[Limit, ...], int]:
+    """Return the verdict with the limits and the price of the call. A call that cannot be counted is denied, and a
+    verdict whose limits depend on the arguments holds for these alone."""
+    caller, call = request.caller, request.call
+    if isinstance(verdict.outcome, Deny):
+        return verdict, (), 0
+    try:
+        limits = limits_for(engine.limits, caller, call)
+    except UncountableArgumentError as error:
+        return _uncountable(error), (), 0
+    if verdict.holds_for_any_arguments and depends_on_arguments(engine.limits, caller, call):
+        verdict = dataclasses.replace(verdict, holds_for_any_arguments=False)
+    return verdict, limits, price_of(engine.limits, call)
+
+
+def _uncountable(error: UncountableArgumentError) -> Verdict:
+    reason = (
+        f"The limit {error.rule} counts by the argument {error.pointer}, which must be there and have at most"
+        f" {MAX_VALUES} values."
+    )
+    return Verdict(
+        Deny(Reason.PERMISSION_DENIED),
+        reasons=(reason,),
+        suggested_updates=(SuggestedUpdate("argument", error.pointer),),
+        holds_for_any_arguments=False,
+        blocked_path=error.pointer,
+    )
+
+
 def _refused_by_token(caller: Identity, call: CallFacts, satisfies: Satisfies) -> Verdict | None:
     if outside_session(caller, call.session_id):
         return _session_mismatch()
@@ -248,7 +282,7 @@ def _arguments_missing(reason: str) -> Verdict:
     )
 
 
-def _identity(subject: SubjectFacts, expires_at: float) -> Identity:
+def identity_of(subject: SubjectFacts, expires_at: float) -> Identity:
     """Return the identity of a subject without a token. Only an agent acts for another subject."""
     acts_for_another = subject.kind == "agent" and subject.on_behalf_of
     return Identity(

@@ -5,20 +5,45 @@ Nothing is counted here. A decision lists the limits, and the executor reserves 
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
 from libs.common.auth.identity import Budget, Identity
+from libs.common.json.canonical import canonical
+from libs.common.json.json_pointer import places, steps_of
+from libs.common.json.jsonio import parse_object
 from libs.common.tool_names import grant_covers
-from services.authz.domain.decisions.limits_file import LimitProblem, LimitsError, read_limits
+from services.authz.domain.decisions.limits_file import ARGUMENT, LimitProblem, LimitsError, read_limits
 from services.authz.domain.model import CallFacts, Limit
 
-__all__ = ["LimitProblem", "LimitRule", "Limits", "LimitsError", "limits_for", "parse_limits", "price_of"]
+__all__ = [
+    "LimitProblem",
+    "LimitRule",
+    "Limits",
+    "LimitsError",
+    "UncountableArgumentError",
+    "depends_on_arguments",
+    "limits_for",
+    "parse_limits",
+    "price_of",
+]
 
 LIMITS_FILE = "limits.json"
+# Values of one argument that a call is counted by, such as recipients.
+MAX_VALUES = 32
+
+
+class UncountableArgumentError(Exception):
+    """A limit is per argument, and the call does not state the argument, or has more than MAX_VALUES values of it."""
+
+    def __init__(self, rule: str, pointer: str) -> None:
+        self.rule, self.pointer = rule, pointer
+        super().__init__(rule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +52,8 @@ class LimitRule:
 
     id: str
     per: tuple[str, ...]
-    """The dimensions of its buckets: caller, agent, tenant, session, tool; empty for one bucket for all."""
+    """The dimensions of its buckets: caller, agent, tenant, session, tool, namespace, argument; empty for one bucket
+    for all."""
     tools: tuple[str, ...]
     """Patterns as in a token's grants; empty means every tool."""
     callers: tuple[re.Pattern[str], ...]
@@ -37,6 +63,8 @@ class LimitRule:
     calls: int | None
     cost_micros: int | None
     concurrent: int | None
+    argument: tuple[str, ...] | None = None
+    """The steps of the argument whose values have a bucket each; None unless the rule is per argument."""
 
     def applies_to(self, caller: Identity, call: CallFacts) -> bool:
         """Return whether the rule limits this call."""
@@ -47,11 +75,33 @@ class LimitRule:
             and _matches_any(self.tenants, caller.tenant)
         )
 
-    def limit(self, caller: Identity, call: CallFacts) -> Limit:
-        """Return the limit of the bucket that this call counts in."""
-        dimensions = (f"{dimension}:{_DIMENSIONS[dimension](caller, call)}" for dimension in self.per)
+    def limits(self, caller: Identity, call: CallFacts) -> Iterator[Limit]:
+        """Yield the limit of each bucket that this call counts in: one for each value, if the rule is per argument.
+
+        Raises UncountableArgumentError.
+        """
+        named = (f"{one}:{_DIMENSIONS[one](caller, call)}" for one in self.per if one != ARGUMENT)
+        bucket = "/".join((f"limit:{self.id}", *named))
+        if self.argument is None:
+            yield self._limit(bucket)
+            return
+        for value in self._values(call, self.argument):
+            yield self._limit(f"{bucket}/argument:{value}")
+
+    def _values(self, call: CallFacts, steps: Sequence[str]) -> Sequence[str]:
+        """Return the digests of the values of the argument, lists and objects taken apart."""
+        found = dict.fromkeys(
+            _digest(leaf)
+            for _, value in (places(parse_object(call.arguments), steps) if call.arguments else ())
+            for leaf in _leaves(value)
+        )
+        if not 0 < len(found) <= MAX_VALUES:
+            raise UncountableArgumentError(self.id, "".join(f"/{step}" for step in steps))
+        return list(found)
+
+    def _limit(self, bucket: str) -> Limit:
         return Limit(
-            bucket="/".join((f"limit:{self.id}", *dimensions)),
+            bucket=bucket,
             window_seconds=self.window_seconds,
             max_calls=self.calls,
             max_cost_micros=self.cost_micros,
@@ -81,9 +131,17 @@ def parse_limits(text: str) -> Limits:
 
 
 def limits_for(limits: Limits, caller: Identity, call: CallFacts) -> tuple[Limit, ...]:
-    """Return all limits of a call: those of the matching rules, and the budgets of the token and its ancestors."""
-    ruled = [rule.limit(caller, call) for rule in limits.rules if rule.applies_to(caller, call)]
+    """Return all limits of a call: those of the matching rules, and the budgets of the token and its ancestors.
+
+    Raises UncountableArgumentError.
+    """
+    ruled = [limit for rule in limits.rules if rule.applies_to(caller, call) for limit in rule.limits(caller, call)]
     return (*ruled, *_budgets(caller))
+
+
+def depends_on_arguments(limits: Limits, caller: Identity, call: CallFacts) -> bool:
+    """Return whether calls of this caller to this tool are counted by their arguments."""
+    return any(rule.argument is not None and rule.applies_to(caller, call) for rule in limits.rules)
 
 
 def price_of(limits: Limits, call: CallFacts) -> int:
@@ -127,7 +185,25 @@ def _rule(rule: Mapping[str, Any]) -> LimitRule:
         calls=rule.get("calls"),
         cost_micros=rule.get("cost_micros"),
         concurrent=rule.get("concurrent"),
+        argument=steps_of(rule["argument"]) if ARGUMENT in rule else None,
     )
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """Yield the texts and numbers of a value. So a list of recipients counts for each of them."""
+    if isinstance(value, dict | list):
+        for member in value.values() if isinstance(value, dict) else value:
+            yield from _leaves(member)
+    elif value is not None:
+        yield value
+
+
+def _digest(value: Any) -> str:
+    """Return a short digest, because a bucket is stored and shown, and a value may be personal. Case, width and spaces
+    around a text do not tell values apart: they do not tell mailboxes apart either."""
+    if isinstance(value, str):
+        value = unicodedata.normalize("NFKC", value).strip().casefold()
+    return hashlib.sha256(canonical(value)).hexdigest()[:32]
 
 
 def _patterns(texts: list[str] | tuple[()]) -> tuple[re.Pattern[str], ...]:
@@ -153,4 +229,6 @@ _DIMENSIONS: Mapping[str, Callable[[Identity, CallFacts], str]] = {
     # Callers choose session ids, so the same id of another tenant is another session.
     "session": lambda caller, call: f"{quote(caller.tenant, safe='')}/{call.session_id or caller.session_id}",
     "tool": lambda caller, call: call.tool.qualified,
+    # The tools of a namespace belong to one provider, and only its owner publishes there.
+    "namespace": lambda caller, call: call.tool.namespace,
 }

@@ -14,8 +14,10 @@ MAX_WINDOW_SECONDS = 31 * 86_400
 # Lua and JSON represent integers up to this exactly.
 MAX_COUNT = 2**53 - 1
 
-DIMENSIONS = ("caller", "agent", "tenant", "session", "tool")
+DIMENSIONS = ("caller", "agent", "tenant", "session", "tool", "namespace", "argument")
+ARGUMENT = "argument"
 _ID = re.compile(r"[a-z][a-z0-9-]{0,62}")
+_POINTER = re.compile(r"(/([^~/]|~[01])*)+")
 _TOOL = re.compile(r"([a-z*][a-z0-9*-]*\.)?[a-z*][a-z0-9_*]*")
 
 
@@ -134,6 +136,9 @@ def _limit_problems(entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "required", "one of calls, cost_micros and concurrent is required"
     if ("calls" in entry or "cost_micros" in entry) and "window_seconds" not in entry:
         yield "required", "window_seconds is required with calls and cost_micros"
+    per = entry.get("per")
+    if (ARGUMENT in entry) != (isinstance(per, list) and ARGUMENT in per):
+        yield "required", "argument names the argument of a limit that is per argument"
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -170,6 +175,11 @@ def _dimensions(value: Any) -> str:
     return "" if valid else f"must be a list of different names out of {', '.join(DIMENSIONS)}"
 
 
+def _pointer(value: Any) -> str:
+    valid = isinstance(value, str) and len(value) <= 512 and _POINTER.fullmatch(value)
+    return "" if valid else "must be a JSON Pointer such as /to"
+
+
 def _patterns(form: re.Pattern[str]) -> Callable[[Any], str]:
     def check(value: Any) -> str:
         if not isinstance(value, list) or not 1 <= len(value) <= MAX_PATTERNS:
@@ -184,6 +194,7 @@ _ANY_TEXT = re.compile(r".+", re.DOTALL)
 _LIMIT: Mapping[str, Callable[[Any], str]] = {
     "id": _name,
     "per": _dimensions,
+    "argument": _pointer,
     "tools": _patterns(_TOOL),
     "callers": _patterns(_ANY_TEXT),
     "agents": _patterns(_ANY_TEXT),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from services.authz.domain.model import ContextField, Decision, DecisionRequest
+from services.authz.domain.model import CallFacts, ContextField, Decision, DecisionRequest, SubjectFacts
 
 Documents = Mapping[str, str]
 """Texts by name: `*.cedar`, and at most one `limits.json`."""
@@ -56,6 +56,22 @@ class PolicySetChange:
     removed: tuple[str, ...]
     base: int | None
     """The set to change; None means the active one."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyQuestion:
+    """A question about a call that is made up."""
+
+    subject: SubjectFacts
+    call: CallFacts
+    labels: frozenset[str] = frozenset()
+    """Labels of the session."""
+    environment: str = ""
+    """Empty means that of the mesh."""
+    time: datetime | None = None
+    """None means now."""
+    granted_by_wildcard: bool = False
+    """Whether the token covers the tool only by `*`."""
 
 
 @dataclass(frozen=True, slots=True)

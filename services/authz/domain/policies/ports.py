@@ -38,6 +38,10 @@ class PolicyLibrary(Protocol):
         the schema has changed."""
         ...
 
+    async def trial(self, documents: Documents) -> ExplainingEngine:
+        """Return an engine of documents that are not stored. Raises POLICY_INVALID with all problems."""
+        ...
+
     async def refresh(self) -> None:
         """Switch to the active set."""
         ...

@@ -10,7 +10,7 @@ from datetime import datetime
 import msgspec
 
 from services.authz.domain.decisions.check import verdict_of
-from services.authz.domain.model import Allow, ContextField, Deny, Outcome, Verdict
+from services.authz.domain.model import ContextField, Verdict, outcome_word
 from services.authz.domain.policies.errors import set_not_found
 from services.authz.domain.policies.model import DecisionFlip, RecordedDecision, ReplayProgress
 from services.authz.domain.policies.ports import (
@@ -70,7 +70,7 @@ def _replay(
         verdict = _verdict(engine, recorded, labels)
         if verdict is None:
             undecidable += 1
-        elif _kind(verdict.outcome) != _kind(recorded.decision.verdict.outcome):
+        elif outcome_word(verdict.outcome) != outcome_word(recorded.decision.verdict.outcome):
             flips.append(_flip(recorded, verdict))
     return ReplayProgress(progress.replayed + len(batch), progress.total, undecidable, tuple(flips))
 
@@ -105,13 +105,7 @@ def _flip(recorded: RecordedDecision, verdict: Verdict) -> DecisionFlip:
         decision=decision.name,
         subject=recorded.request.caller.subject,
         tool_version=call.tool.version(str(call.version)),
-        before=_kind(decision.verdict.outcome),
-        after=_kind(verdict.outcome),
+        before=outcome_word(decision.verdict.outcome),
+        after=outcome_word(verdict.outcome),
         policies=verdict.policies,
     )
-
-
-def _kind(outcome: Outcome) -> str:
-    if isinstance(outcome, Allow):
-        return "allow"
-    return "deny" if isinstance(outcome, Deny) else "needs_approval"

@@ -9,7 +9,13 @@ import pytest
 
 from libs.common.auth.identity import Ancestor, Authority, Budget, Grant
 from services.authz.convert.authz import decision_message
-from services.authz.domain.decisions.limits import LimitsError, limits_for, parse_limits, price_of
+from services.authz.domain.decisions.limits import (
+    LimitsError,
+    UncountableArgumentError,
+    limits_for,
+    parse_limits,
+    price_of,
+)
 from services.authz.domain.model import Deny, Limit, Verdict
 from services.authz.tests.decision_fakes import Engine, caller_with, check_over, mail
 
@@ -32,6 +38,7 @@ def test_without_rules_and_budgets_nothing_is_counted() -> None:
         (["caller"], "limit:r/caller:did:web:a"),
         (["tool"], "limit:r/tool:acme.send_email"),
         (["tenant", "tool"], "limit:r/tenant:t/tool:acme.send_email"),
+        (["namespace"], "limit:r/namespace:acme"),
         (["agent", "session"], "limit:r/agent:did:web:bot/session:t/s"),
     ],
 )
@@ -39,6 +46,51 @@ def test_calls_are_grouped_into_buckets_by_the_dimensions_of_a_rule(per: list[st
     caller = caller_with(tenant="t", agent="did:web:bot")
     [limit] = limits_for(limits_of({**RULE, "per": per}), caller, mail(session_id="s"))
     assert limit == Limit(bucket, window_seconds=60, max_calls=5, source="r")
+
+
+PER_RECIPIENT = {**RULE, "per": ["tenant", "argument"], "argument": "/to"}
+
+
+def recipients(arguments: str, rule: dict[str, Any] = PER_RECIPIENT) -> list[str]:
+    limits = limits_for(limits_of(rule), caller_with(tenant="t"), mail(arguments=arguments.encode()))
+    return [limit.bucket for limit in limits]
+
+
+def test_each_recipient_has_a_bucket() -> None:
+    [ann] = recipients('{"to": "ann@example.com"}')
+    assert ann.startswith("limit:r/tenant:t/argument:")
+    assert "ann" not in ann.removeprefix("limit:r/tenant:t/")
+    [bob] = recipients('{"to": "bob@example.com"}')
+    assert ann != bob
+    # Neither a list nor the way it is written gives a recipient a bucket of its own.
+    for same in ('["ann@example.com", "bob@example.com"]', '[{"mail": " ANN@example.com"}, "bob@example.com", null]'):
+        assert recipients(f'{{"to": {same}}}') == [ann, bob]
+    every = {**PER_RECIPIENT, "argument": "/mails/*/to"}
+    assert recipients('{"mails": [{"to": "ann@example.com"}, {"to": "bob@example.com"}]}', every) == [ann, bob]
+
+
+@pytest.mark.parametrize("arguments", ["", "{}", '{"to": null}', '{"to": []}', '{"other": "ann@example.com"}'])
+def test_a_call_without_the_argument_cannot_be_counted(arguments: str) -> None:
+    with pytest.raises(UncountableArgumentError):
+        recipients(arguments)
+
+
+def test_a_call_is_counted_by_some_recipients_and_not_by_many() -> None:
+    assert len(recipients(json.dumps({"to": [f"{number}@example.com" for number in range(32)]}))) == 32
+    with pytest.raises(UncountableArgumentError):
+        recipients(json.dumps({"to": [f"{number}@example.com" for number in range(33)]}))
+
+
+async def test_a_decision_with_such_a_limit_holds_for_these_arguments() -> None:
+    check = check_over(Engine(limits=limits_of({**PER_RECIPIENT, "tools": ["acme.send_email"]})))
+    caller = caller_with(Grant("*"), tenant="t")
+    counted = await check.decide(caller, mail(arguments=b'{"to": "a"}'))
+    assert (len(counted.limits), counted.cacheable) == (1, False)
+    refused = await check.decide(caller, mail(arguments=b"{}"))
+    assert isinstance(refused.verdict.outcome, Deny)
+    assert (refused.verdict.blocked_path, refused.cacheable) == ("/to", False)
+    other = check_over(Engine(limits=limits_of({**PER_RECIPIENT, "tools": ["acme.other"]})))
+    assert (await other.decide(caller, mail(arguments=b"{}"))).cacheable
 
 
 def test_sessions_of_two_tenants_are_two_whatever_they_are_called() -> None:
@@ -125,6 +177,9 @@ def test_a_call_counts_in_the_budgets_of_its_token_and_all_ancestors() -> None:
         ('{"limits": [{"id": "a", "concurrent": 1, "tools": ["A*"]}]}', 1, "type"),
         ('{"limits": [{"id": "a", "concurrent": 1, "callers": "x"}]}', 1, "type"),
         ('{"limits": [{"id": "a", "concurrent": 1, "window": 5}]}', 1, "unknown"),
+        ('{"limits": [{"id": "a", "concurrent": 1, "per": ["argument"]}]}', 1, "required"),
+        ('{"limits": [{"id": "a", "concurrent": 1, "argument": "/to"}]}', 1, "required"),
+        ('{"limits": [{"id": "a", "concurrent": 1, "per": ["argument"], "argument": "to"}]}', 1, "type"),
     ],
 )  # fmt: skip
 def test_problems_of_limits_have_line_and_column(text: str, line: int, rule: str) -> None:
