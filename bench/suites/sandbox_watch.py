@@ -7,6 +7,8 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -26,16 +28,26 @@ MOST_OF_A_CORE, MOST_OVERSHOOT_MIB = 0.01, 64
 TRIES, LIMIT = 5, 100 * MIB
 MAKERS: dict[str, Callable[..., Sandbox]] = {"bubblewrap": BubblewrapSandbox, "gVisor": GvisorSandbox}
 IDLE = "import sys\nsys.stdout.write('up')\nsys.stdout.flush()\nsys.stdin.read()"
-# Says after each MiB how many it holds: what it held when it was killed is what was read last.
+# Each process says after each MiB how many it holds: what all held when they were killed is what was read last of each.
 GREEDY = """
-import mmap, os
+import mmap, os, sys, time
 held, block = [], b'x' * (1 << 20)
-for count in range(1, 1025):
-    area = mmap.mmap(-1, 1 << 20)
-    area.write(block)
-    held.append(area)
-    os.write(1, b'%4d' % count)
+def take(name):
+    for count in range(1, 1025):
+        area = mmap.mmap(-1, 1 << 20)
+        area.write(block)
+        held.append(area)
+        os.write(1, b'%d%4d' % (name, count))
+others = int(sys.argv[1])
+# Idle for a while, as a worker is, so that the watch looks rarely.
+time.sleep(1 if others else 0)
+for name in range(1, others + 1):
+    if os.fork() == 0:
+        take(name)
+        os._exit(0)
+take(0)
 """
+_REPORT_BYTES = 5
 _TICKS = os.sysconf("SC_CLK_TCK")
 Result = TypeVar("Result")
 
@@ -48,7 +60,9 @@ def run(_: Stage) -> Iterator[Row]:
             yield Row("sandbox-watch", f"{name} does not run here: {reason}")
             continue
         yield _idle_row(name, asyncio.run(_with_sandbox(make, _idle_share)))
-        yield _overshoot_row(name, [asyncio.run(_with_sandbox(make, _overshoot)) for _ in range(TRIES)])
+        for others, case in ((0, "one process"), (3, "four processes after a second")):
+            held = [asyncio.run(_with_sandbox(make, partial(_overshoot, others=others))) for _ in range(TRIES)]
+            yield _overshoot_row(f"{name}, {case}", held)
 
 
 async def _with_sandbox(make: Callable[..., Sandbox], measure: Callable[[Sandbox], Awaitable[Result]]) -> Result:
@@ -94,21 +108,23 @@ def _own_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
-async def _overshoot(sandbox: Sandbox) -> int:
-    """Return how many bytes beyond its limit a tool held when it was killed."""
+async def _overshoot(sandbox: Sandbox, *, others: int) -> int:
+    """Return how many bytes beyond its limit a tool of several processes held when it was killed."""
     await _unavailable(sandbox)
-    process = await sandbox.start(_plan(GREEDY))
-    held = b""
-    while part := await process.stdout.read(1 << 16):
-        held = (held + part)[-4:]
-    report = await process.wait()
-    if report.kind is not ExitKind.OUT_OF_MEMORY:
-        raise RuntimeError(f"the tool was not killed for its memory: {report}")
-    return int(held or b"0") * MIB - LIMIT
+    process = await sandbox.start(_plan(GREEDY, str(others)))
+    held: dict[bytes, int] = {}
+    with suppress(asyncio.IncompleteReadError):
+        while report := await process.stdout.readexactly(_REPORT_BYTES):
+            held[report[:1]] = int(report[1:])
+    ended = await process.wait()
+    # A single process may be refused by its own RLIMIT_AS instead.
+    if others and ended.kind is not ExitKind.OUT_OF_MEMORY:
+        raise RuntimeError(f"the tool was not killed for its memory: {ended}")
+    return sum(held.values()) * MIB - LIMIT
 
 
-def _plan(code: str) -> Plan:
-    return Plan((interpreter_path(), "-I", "-S", "-c", code), memory_bytes=LIMIT)
+def _plan(code: str, *arguments: str) -> Plan:
+    return Plan((interpreter_path(), "-I", "-S", "-c", code, *arguments), memory_bytes=LIMIT)
 
 
 def _idle_row(name: str, share: float) -> Row:

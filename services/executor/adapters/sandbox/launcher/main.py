@@ -24,6 +24,7 @@ from typing import Any
 from services.executor.adapters.sandbox.launcher import child, syscalls
 from services.executor.adapters.sandbox.launcher.cgroup import Cgroup, CgroupDir
 from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import remove_stale_cgroups
+from services.executor.adapters.sandbox.launcher.lone_process import ForkCounter
 from services.executor.adapters.sandbox.launcher.process_tree import children
 from services.executor.adapters.sandbox.launcher.rlimits import BWRAP_PROCESSES
 from services.executor.adapters.sandbox.launcher.supervised import SupervisedSandbox
@@ -32,6 +33,8 @@ MESSAGE_BYTES = 1 << 16
 SHUTDOWN = b"{}"
 """Sent by an executor that shuts down in order and removes its own directories."""
 _EXECUTOR_EXIT_SECONDS = 2.0
+_FORK_LOOK_SECONDS = 0.025
+"""Between looks for new processes of sandboxes that had one: what they may take until then passes their limit."""
 _MAX_DESCRIPTORS = 5
 """File descriptors that a start request carries at most."""
 
@@ -55,6 +58,7 @@ class Launcher:
         self._parents = {controller: CgroupDir(*cgroup_dir) for controller, cgroup_dir in config["groups"].items()}
         # The filters of plans without and with `loopback`.
         self._filters = [_filter_file(encoded) for encoded in config["filters"]]
+        self._forks, self._next_look = ForkCounter(), 0.0
         self._wakeup, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
@@ -82,10 +86,17 @@ class Launcher:
     def _wait(self) -> None:
         now = time.monotonic()
         due = min((sandbox.next_poll for sandbox in self._running.values()), default=float("inf"))
+        lone = [sandbox for sandbox in self._running.values() if sandbox.is_lone]
+        if lone:
+            due = min(due, self._next_look)
         for descriptor, _ in self._poll.poll(None if due == float("inf") else max(0.0, due - now) * 1000 + 1):
             if callback := self._callbacks.get(descriptor):
                 callback()
         now = time.monotonic()
+        if lone and self._next_look <= now:
+            self._next_look = now + _FORK_LOOK_SECONDS
+            for sandbox in lone if self._forks.changed() else ():
+                sandbox.look_for_company(now)
         for sandbox in list(self._running.values()):
             if sandbox.next_poll <= now:
                 sandbox.check_limits(now)

@@ -15,6 +15,7 @@ from typing import Any
 
 from services.executor.adapters.sandbox.launcher import process_usage
 from services.executor.adapters.sandbox.launcher.cgroup import Cgroup
+from services.executor.adapters.sandbox.launcher.lone_process import LoneProcess
 from services.executor.adapters.sandbox.launcher.process_tree import children, descendants, kill_all, terminate_all
 from services.executor.adapters.sandbox.launcher.rlimits import limit_processes
 
@@ -23,6 +24,8 @@ FORK_BOMB_REFUSALS = 1000
 """Refused forks after which a sandbox counts as a fork bomb and is killed."""
 _CHUNK = 1 << 16
 _MIN_POLL_SECONDS, _MAX_POLL_SECONDS = 0.02, 0.5
+_LONE_POLL_SECONDS = 5.0
+"""Between checks of a sandbox with one process, whose memory the kernel bounds. `look_for_company` may come first."""
 _FASTEST_BYTES_PER_SECOND = 2 << 30
 """How fast a process tree can take memory; a check comes before the rest of its limit can be used up."""
 
@@ -54,6 +57,7 @@ class SupervisedSandbox:
         self._failed = self._exceeded = ""
         self._killed = self._inner_exited = False
         self._cpu, self._peak, self._memory = 0.0, 0, 0
+        self._lone: LoneProcess | None = None
         self.next_poll = time.monotonic() + self._poll_interval(0.0)
         os.set_blocking(self._stderr, False)
         os.set_blocking(self._status, False)
@@ -64,6 +68,11 @@ class SupervisedSandbox:
     def start_known(self) -> bool:
         """Return whether it is known if the sandbox started."""
         return self.inner_pid != 0 or self._outer is not None
+
+    @property
+    def is_lone(self) -> bool:
+        """Return whether its memory is bounded because it has one process: `look_for_company` must be called often."""
+        return self._lone is not None
 
     @property
     def finished(self) -> bool:
@@ -101,14 +110,23 @@ class SupervisedSandbox:
             self.kill("cpu")
         elif group.refused_processes() >= FORK_BOMB_REFUSALS:
             self.kill("processes")
-        elif group.oom_kills() or ("memory" not in group.controllers and self._exceeds_memory()):
+        elif group.oom_kills() or (self._watches_memory and self._exceeds_memory()):
             # After an OOM kill the other processes may wait forever for the killed one.
             self.kill("memory")
+        if self._lone is None and self._watches_memory and self.inner_pid:
+            self._lone = LoneProcess.find(self.inner_pid)
         self.next_poll = now + self._poll_interval(used)
+
+    def look_for_company(self, now: float) -> None:
+        """Check a lone sandbox at once if it has got further processes."""
+        if self._lone is not None and not self._lone.is_alone():
+            self._forget_lone()
+            self.next_poll = min(self.next_poll, now)
 
     def facts(self) -> dict[str, Any]:
         """Close all descriptors and return the facts of the end."""
         self._read_stderr()
+        self._forget_lone()
         counted = self.group is not None
         group = self.group or Cgroup({})
         facts = {
@@ -150,11 +168,22 @@ class SupervisedSandbox:
         if self._exceeded or self._killed:
             return float("inf")
         remaining: float = self._plan["cpu_seconds"] - used
-        quota: float = self._plan["millicpus"] / 1000
-        pause = remaining / max(0.01, quota)
-        if self.group is None or "memory" not in self.group.controllers:
+        has_quota = self.group is not None and "cpu" in self.group.controllers
+        fastest = max(0.01, self._plan["millicpus"] / 1000) if has_quota else float(os.cpu_count() or 1)
+        pause = remaining / fastest
+        if self._watches_memory and self._lone is None:
             pause = min(pause, (self._plan["memory_bytes"] - self._memory) / _FASTEST_BYTES_PER_SECOND)
-        return min(_MAX_POLL_SECONDS, max(_MIN_POLL_SECONDS, pause))
+        longest = _MAX_POLL_SECONDS if self._lone is None else _LONE_POLL_SECONDS
+        return min(longest, max(_MIN_POLL_SECONDS, pause))
+
+    @property
+    def _watches_memory(self) -> bool:
+        return self.group is None or "memory" not in self.group.controllers
+
+    def _forget_lone(self) -> None:
+        if self._lone is not None:
+            self._lone.close()
+            self._lone = None
 
     def _exceeds_memory(self) -> bool:
         limit: int = self._plan["memory_bytes"]
