@@ -38,6 +38,7 @@ from services.executor.adapters.runners.worker.frames import FrameError, read_js
 from services.executor.adapters.runners.workspace.workspace import Workspace
 from services.executor.adapters.sandbox.egress.listener import EgressListener
 from services.executor.adapters.sandbox.egress.proxy import refusal_error as egress_error
+from services.executor.adapters.sandbox.egress.proxy_bridge import bridged_command
 from services.executor.adapters.sandbox.exit_report import error_for_exit
 from services.executor.adapters.sandbox.port import (
     EVENTS_DESCRIPTOR,
@@ -215,7 +216,7 @@ def _plan(
 ) -> Plan:
     return plan_for(
         tool,
-        argv,
+        argv if gate is None else bridged_command(argv),
         readable=[*program.binds, *workspace.readable],
         writable=workspace.writable,
         mount_namespace=workspace.mount_namespace,

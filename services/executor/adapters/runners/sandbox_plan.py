@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from services.executor.adapters.runners.packs.packs import Pack
+from services.executor.adapters.sandbox.egress.proxy_bridge import PROXY_ENVIRONMENT
 from services.executor.adapters.sandbox.port import Plan
 from services.executor.adapters.sandbox.rootfs import interpreter_path
 from services.executor.domain.tool import Tool
@@ -17,6 +18,8 @@ _BOOT = f"import sys; sys.path.append({WORKER!r}); from toolmesh_tool.worker imp
 WORKER_ARGV = (*PYTHON, "-c", _BOOT)
 _DEFAULT_PROCESSES = 32
 _ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": "/tmp", "TMPDIR": "/tmp", "LANG": "C.UTF-8", "TZ": "UTC"}  # noqa: S108
+
+_BRIDGE_PROCESSES = 1
 
 Binds = Sequence[tuple[str, str]]
 
@@ -45,18 +48,20 @@ def plan_for(
 ) -> Plan:
     """Return the plan of a process that runs a tool within its manifest's limits."""
     confined = tool.confinement
+    networked = bool(egress_socket)
     return Plan(
         argv=tuple(argv),
-        environment={**_ENVIRONMENT, **(environment or {})},
+        environment={**_ENVIRONMENT, **(PROXY_ENVIRONMENT if networked else {}), **(environment or {})},
         readable=tuple(readable),
         writable=tuple(writable),
         memory_bytes=confined.memory_bytes,
         scratch_bytes=confined.scratch_bytes,
         file_bytes=confined.scratch_bytes,
-        processes=confined.processes or _DEFAULT_PROCESSES,
+        processes=(confined.processes or _DEFAULT_PROCESSES) + (_BRIDGE_PROCESSES if networked else 0),
         millicpus=confined.millicpus,
         cpu_seconds=cpu_seconds,
         egress_socket=egress_socket,
+        loopback=networked,
         has_events=has_events,
         mount_namespace=mount_namespace,
     )

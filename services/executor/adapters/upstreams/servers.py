@@ -13,6 +13,7 @@ from libs.common.egress.public_addresses import Network, PublicAddresses
 from libs.common.egress.resolver import SystemResolver
 from services.executor.adapters.runners.environment import RunnerEnvironment
 from services.executor.adapters.runners.http.connections import HttpConnections
+from services.executor.adapters.sandbox.egress.proxy_bridge import PROXY_ENVIRONMENT, bridged_command
 from services.executor.adapters.sandbox.port import Plan, Sandbox
 from services.executor.adapters.upstreams.directory import UpstreamConfig
 from services.executor.adapters.upstreams.grpc.channel import open_channel
@@ -22,7 +23,6 @@ from services.executor.adapters.upstreams.mcp.secrets import ServerSecrets, read
 from services.executor.adapters.upstreams.mcp.stdio import ConfinedServer
 from services.executor.adapters.upstreams.mcp.transport import ServerLostError
 from services.executor.adapters.upstreams.openapi.document import OpenApiSource
-from services.executor.adapters.upstreams.proxy_bridge import PROXY_ENVIRONMENT, bridged_command
 from services.executor.adapters.upstreams.source import Source
 from services.executor.domain.errors import sandbox_missing
 from services.executor.domain.ports import SecretStore

@@ -13,6 +13,10 @@ import time
 
 from .hooks import InterpreterHooks
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .bridge import Bridge
+
 SCRATCH = "/tmp"  # noqa: S108  (private to the sandbox)
 _KILL_SECONDS = 0.25
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
@@ -25,7 +29,9 @@ class ResetError(Exception):
 class WorkerReset:
     """Records the state before the first call and restores it."""
 
-    def __init__(self) -> None:
+    def __init__(self, bridge: Bridge | None = None) -> None:
+        """`bridge` is the child process that stays between calls."""
+        self._bridge = bridge
         self._processes = _processes()
         self._threads = _threads()
         self._environment = dict(os.environ)
@@ -44,6 +50,8 @@ class WorkerReset:
             signal.setitimer(timer, 0)
         if _processes() != self._processes:
             self._kill_others()
+        if self._bridge is not None and not self._bridge.is_alive():
+            raise ResetError
         if _threads() > self._threads or not self._hooks.restore():
             raise ResetError
         _empty(SCRATCH)

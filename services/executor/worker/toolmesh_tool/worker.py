@@ -12,8 +12,10 @@ import sys
 from types import GeneratorType
 
 from . import frames
+from .bridge import start_bridge
 from .call import Call, InputUnavailableError, ToolFailure
 from .channel import CallChannel, Canceled
+from .egress import SOCKET
 from .output import LOG, ToolOutput
 from .reset import WorkerReset, resident_bytes
 from .responses import ResponsePipe
@@ -35,6 +37,7 @@ def main() -> None:
     if not WorkerReset.is_alone():
         # Between calls all other processes are killed; they must belong to this sandbox.
         os._exit(NOT_ALONE)
+    bridge = start_bridge(SOCKET) if os.path.exists(SOCKET) else None  # noqa: PTH110  (a cold start without pathlib)
     setup = frames.receive(requests)
     output = ToolOutput(responses)
     output.install()
@@ -44,7 +47,7 @@ def main() -> None:
         _send(responses, {"broken": type(cause).__name__, "detail": _traceback_tail(cause)})
         return
     termination = Termination()
-    resetter = WorkerReset()
+    resetter = WorkerReset(bridge)
     forecast = getattr(function, "preview", None)
     while True:
         _send(responses, {"ready": resident_bytes(), "previews": forecast is not None})
