@@ -53,6 +53,9 @@ Priority = Annotated[
 Detach = Annotated[
     bool, typer.Option("--detach", help="Start the call and print its name; `toolmesh jobs` follows it.")
 ]
+Debug = Annotated[
+    bool, typer.Option("--debug", help="Show what the tool printed, and its traceback; needs the scope tools:logs.")
+]
 Follow = Annotated[
     bool, typer.Option("--follow", help="Show progress until the end; Ctrl-C leaves the call or cancels it.")
 ]

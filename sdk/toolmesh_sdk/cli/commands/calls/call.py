@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from toolmesh_sdk.cli.commands.calls.debug import debug_failure, print_debug
 from toolmesh_sdk.cli.commands.calls.follow import follow_and_print, how_to_approve, print_loaded
 from toolmesh_sdk.cli.failures import report_errors
 from toolmesh_sdk.cli.inputs import call_options, options
@@ -46,6 +47,7 @@ def call(
     digest: call_options.Digest = None,
     detach: call_options.Detach = False,
     follow: call_options.Follow = False,
+    debug: call_options.Debug = False,
     via: Annotated[Route, typer.Option(help="Through the edge, or directly to the local executor.")] = Route.EDGE,
     max_bytes: options.MaxBytes = options.SHOWN_BYTES,
     *,
@@ -63,9 +65,10 @@ def call(
       toolmesh call acme.send_email --arg to=a@b.example --preview
       toolmesh call reports.build --arg month=2026-10 --key october --detach
       toolmesh call reports.build --arg month=2026-10 --follow
+      toolmesh call acme.resize --arg width=0 --debug
     """
-    if detach + preview + follow > 1:
-        raise typer.BadParameter("use one of --detach, --follow and --preview", param_hint="--detach")
+    if detach + preview + follow + debug > 1:
+        raise typer.BadParameter("use one of --detach, --follow, --preview and --debug", param_hint="--detach")
     call_arguments = read_arguments(arguments, arg or [])
     call_options.check_step(step, key=key, session=session, key_secret=key_secret)
     pinned = {"version": version or "", "tool_digest": digest or ""}
@@ -85,6 +88,11 @@ def call(
         elif follow:
             stream = client.stream(tool, call_arguments, **planned, **identified)
             follow_and_print(client, stream, max_bytes, as_json)
+        elif debug:
+            with debug_failure(client):
+                result = client.call(tool, call_arguments, **planned, **identified)
+            print_loaded(client, result, max_bytes, as_json)
+            print_debug(client, result.invocation_id)
         else:
             print_loaded(client, client.call(tool, call_arguments, **planned, **identified), max_bytes, as_json)
 

@@ -13,6 +13,7 @@ from toolmesh_sdk.cli.tool_names import short_name
 from toolmesh_sdk.cli.views import output
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from toolmesh.executor.v1 import tool_log_pb2
 
 
@@ -56,13 +57,13 @@ def print_tool_logs(
     if not found:
         output.err().print("No call printed anything that is still stored. Lines appear about a second after a call.")
     for log in found:
-        _print_log(log)
+        print_log(output.out(), log)
 
 
-def _print_log(log: tool_log_pb2.ToolLog) -> None:
+def print_log(console: Console, log: tool_log_pb2.ToolLog) -> None:
+    """Print the log of one call."""
     from toolmesh_sdk.cli.views.documents import format_time
 
-    console = output.out()
     heading = f"{format_time(log.create_time)}  {short_name(log.tool_version)}  {log.subject}  {log.invocation_id}"
     console.print(output.text((heading, "dim")))
     for line in log.lines:
