@@ -6,7 +6,7 @@ from typing import Any
 
 from toolmesh_sdk.manifests.defaults import complete
 
-from authoring.manifests.violation_advice import snake_case
+from authoring.manifests.violation_advice import merge_patch, snake_case
 from authoring.packs.derive_schema import UnderivableError, input_schema, output_schema, summary_of
 
 _TEXTS = {
@@ -43,9 +43,9 @@ def derive_manifest(entry: Any, pack: str, call_type: type) -> dict[str, Any]:
     for option in ("side_effects", "idempotency", "tags"):
         if option in options:
             document[option] = options[option]
-    if options.get("dry_run"):
+    if options.get("dry_run") or hasattr(function, "preview"):
         document["dry_run_supported"] = True
-    completed: dict[str, Any] = complete(document)
+    completed: dict[str, Any] = complete(merge_patch(document, options.get("manifest", {})))
     return completed
 
 
@@ -55,6 +55,13 @@ def _execution(options: dict[str, Any]) -> dict[str, Any]:
         execution["timeout_class"] = options["timeout_class"]
     if "timeout" in options:
         execution["timeout_default"] = f"{options['timeout']:g}s"
+    for option, field in (("progress", "progress_supported"), ("cancellation", "cancellation_supported")):
+        if options.get(option):
+            execution[field] = True
+    if "checkpoint" in options:
+        execution["checkpoint"] = {"enabled": True, **options["checkpoint"]}
+    if "memory" in options:
+        execution["resource_limits"] = {"memory": options["memory"]}
     if options.get("hosts"):
         ports = {"allowed_ports": list(options["ports"])} if "ports" in options else {}
         execution |= {"access_tier": "network", "network_policy": {"allowed_domains": list(options["hosts"]), **ports}}

@@ -62,7 +62,7 @@ def output_schema(function: Callable[..., Any]) -> dict[str, Any]:
     hint = hints_of(function).get("return", inspect.Signature.empty)
     if hint is inspect.Signature.empty:
         raise UnderivableError("return", "has no annotation")
-    if inspect.isgeneratorfunction(function):
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         part = _part_of(hint)
         require_derivable("return", part)
         parts = {"parts": {"type": "array", "items": _strict(_schema_of(lambda: part))}}
@@ -185,8 +185,13 @@ def _portable(hint: Any) -> Any:
     if origin in _UNIONS:
         return Union[tuple(_portable(each) for each in inner)]  # noqa: UP007  (built at run time)
     if origin is typing.Annotated:
-        return typing.Annotated[(_portable(inner[0]), *inner[1:])]
+        return typing.Annotated[(_portable(inner[0]), *map(_constraint, inner[1:]))]
     return hint
+
+
+def _constraint(metadata: Any) -> Any:
+    """Replace the limits of `toolmesh_tool`, which the sandbox has, by those of pydantic."""
+    return Field(**metadata.limits) if type(metadata).__module__ == "toolmesh_tool.limits" else metadata
 
 
 def _typed_dict_member(hint: Any, required: bool) -> Any:

@@ -25,6 +25,10 @@ _OPTION_OF = {
     "/dry_run_supported": "dry_run",
     "/idempotency": "idempotency",
     "/tags": "tags",
+    "/execution/resource_limits": "memory",
+    "/execution/progress_supported": "progress",
+    "/execution/cancellation_supported": "cancellation",
+    "/execution/checkpoint": "checkpoint",
 }
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 

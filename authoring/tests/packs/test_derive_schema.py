@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import importlib
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Annotated, Any
 
 import pytest
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from authoring.packs.derive_schema import (
     UnderivableError,
@@ -117,3 +119,26 @@ def test_docstrings_describe_parameters() -> None:
     sphinx = "Does it.\n\n:param text: The text.\n:param int top: How many.\n"
     assert parameter_descriptions(sphinx) == {"text": "The text.", "top": "How many."}
     assert summary_of(sphinx) == "Does it."
+
+
+def test_limits_of_the_author_s_library_become_keywords() -> None:
+    worker = str(Path(__file__).parents[3] / "services" / "executor" / "worker")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(worker)
+        limits = importlib.import_module("toolmesh_tool.limits").Limits
+    name = Annotated[str, limits(min_length=1, pattern="^[a-z]+$", description="A name.")]
+    mine = input_schema(taking(list[Annotated[int, limits(ge=1, le=9)]]), Call)["properties"]["value"]
+    assert mine == input_schema(taking(list[Annotated[int, Field(ge=1, le=9)]]), Call)["properties"]["value"]
+    assert input_schema(taking(name), Call)["properties"]["value"] == {
+        "type": "string",
+        "minLength": 1,
+        "pattern": "^[a-z]+$",
+        "description": "A name.",
+    }
+
+
+def test_an_asynchronous_generator_yields_parts() -> None:
+    async def function() -> AsyncIterator[int]:
+        yield 1
+
+    assert output_schema(function)["properties"]["parts"]["items"] == {"type": "integer"}

@@ -1,15 +1,47 @@
 """Counts primes in many steps. A run that is interrupted continues with the step after its last checkpoint."""
 
-from toolmesh_tool import Call, Canceled
+from __future__ import annotations
+
+from typing import Annotated, TypedDict
+
+from toolmesh_tool import Call, Canceled, Limits, tool
 
 
-def census(arguments: dict, call: Call) -> dict:
-    """Count the primes below a number, range by range."""
+class Census(TypedDict):
+    primes: Annotated[int, Limits(ge=0)]
+    steps: Annotated[int, Limits(ge=0)]
+
+
+@tool(
+    namespace="samples",
+    mutation_class="read_only",
+    tier="process",
+    timeout_class="async",
+    timeout=600,
+    memory="128Mi",
+    progress=True,
+    cancellation=True,
+    checkpoint={"micro_interval": "10s", "macro_events": ["census_half"]},
+    tags=["numbers"],
+    examples=[({"below": 20000, "step": 5000}, {"primes": 2262, "steps": 4})],
+    manifest={"observability": {"audit_detail": "summary"}},
+)
+def count_primes(
+    call: Call,
+    below: Annotated[int, Limits(ge=0, le=100_000_000)],
+    step: Annotated[int, Limits(ge=1000, le=1_000_000)] = 10_000,
+) -> Census:
+    """Counts the primes below a number, range by range, with progress and checkpoints.
+
+    Args:
+        below: The primes below this number are counted.
+        step: How many numbers one step checks.
+    """
     state = call.resume_state or {"counts": []}
-    starts = range(0, arguments["below"], arguments["step"])
+    starts = range(0, below, step)
     try:
         for number in range(len(state["counts"]), len(starts)):
-            end = min(starts[number] + arguments["step"], arguments["below"])
+            end = min(starts[number] + step, below)
             count = sum(_is_prime(candidate) for candidate in range(starts[number], end))
             state["counts"].append(count)
             call.checkpoint(state, event="census_half" if 2 * (number + 1) == len(starts) else "")

@@ -10,11 +10,13 @@ from .call import Call, InputUnavailableError, ToolFailure, previewed_by
 from .channel import Canceled
 from .decorator import tool
 from .egress import UnreachableError, connect
+from .limits import Limits
 
 __all__ = [
     "Call",
     "Canceled",
     "InputUnavailableError",
+    "Limits",
     "ToolFailure",
     "UnreachableError",
     "connect",

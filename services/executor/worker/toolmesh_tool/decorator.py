@@ -16,6 +16,7 @@ OPTIONS = frozenset(
     {
         "namespace", "name", "title", "version", "mutation_class", "timeout_class", "timeout", "tier", "hosts", "ports",
         "reads", "writes", "scopes", "side_effects", "compensation", "dry_run", "idempotency", "examples", "tags",
+        "memory", "progress", "checkpoint", "cancellation", "manifest",
     }
 )  # fmt: skip
 
@@ -34,12 +35,19 @@ def _decorate(function: Callable[..., Any], options: dict[str, Any]) -> Callable
     entry.__name__, entry.__doc__, entry.__module__ = function.__name__, function.__doc__, function.__module__
     entry.__qualname__ = function.__qualname__
     entry.tool_function, entry.tool_options = function, options  # type: ignore[attr-defined]
+    preview = getattr(function, "preview", None)
+    if preview is not None:
+
+        def forecast(arguments: dict[str, Any], call: Any) -> Any:
+            return _run(preview, forecast, arguments, call)
+
+        entry.preview = forecast  # type: ignore[attr-defined]
     return entry
 
 
 def _run(function: Callable[..., Any], entry: Any, arguments: dict[str, Any], call: Any) -> Any:
     from inspect import isawaitable
-    from types import GeneratorType
+    from types import AsyncGeneratorType, GeneratorType
 
     hints = entry.__dict__.get("hints")
     if hints is None:
@@ -53,11 +61,31 @@ def _run(function: Callable[..., Any], entry: Any, arguments: dict[str, Any], ca
         import asyncio
 
         value = asyncio.run(_awaited(value))
-    return value if isinstance(value, GeneratorType) else as_result(value)
+    if isinstance(value, AsyncGeneratorType):
+        value = _awaited_parts(value)
+    return _plain_parts(value) if isinstance(value, GeneratorType) else as_result(value)
 
 
 async def _awaited(value: Any) -> Any:
     return await value
+
+
+def _awaited_parts(stream: Any) -> Any:
+    import asyncio
+
+    end = object()
+
+    async def following() -> Any:
+        return await anext(stream, end)
+
+    with asyncio.Runner() as runner:
+        while (part := runner.run(following())) is not end:
+            yield part
+
+
+def _plain_parts(stream: Any) -> Any:
+    for part in stream:
+        yield _plain(part)
 
 
 def as_result(value: Any) -> Any:

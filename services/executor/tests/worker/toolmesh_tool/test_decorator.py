@@ -92,3 +92,51 @@ def test_the_decorator_loads_nothing_before_it_is_used() -> None:
     """A cold start stays as short as it is without it."""
     code = f"import sys; sys.path.append({str(CODE)!r}); import toolmesh_tool; sys.exit('typing' in sys.modules)"
     subprocess.run([sys.executable, "-I", "-S", "-B", "-c", code], check=True)
+
+
+def test_generators_yield_json_also_asynchronous_ones() -> None:
+    run("""
+@tool
+def points():
+    yield Point(1)
+    yield Point(2)
+
+@tool
+async def later():
+    import asyncio
+    for x in (1, 2):
+        await asyncio.sleep(0)
+        yield Point(x)
+
+expected = [{"x": 1, "y": 0.5}, {"x": 2, "y": 0.5}]
+assert list(points({}, call)) == list(later({}, call)) == expected
+""")
+
+
+def test_a_preview_gets_the_same_typed_arguments() -> None:
+    run("""
+from toolmesh_tool import previewed_by
+
+def forecast(call: Call, point: Point) -> Point:
+    return Point(point.x + 1)
+
+@tool
+@previewed_by(forecast)
+def move(call: Call, point: Point) -> Point:
+    return point
+
+assert move({"point": {"x": 1}}, call) == {"x": 1, "y": 0.5}
+assert move.preview({"point": {"x": 1}}, call) == {"x": 2, "y": 0.5}
+""")
+
+
+def test_limits_take_what_a_schema_has() -> None:
+    run("""
+from toolmesh_tool import Limits
+assert Limits(ge=1, pattern="^a").limits == {"ge": 1, "pattern": "^a"}
+try:
+    Limits(colour="red")
+except TypeError:
+    sys.exit(0)
+sys.exit(1)
+""")
