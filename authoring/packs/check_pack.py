@@ -6,6 +6,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,11 @@ from authoring.packs.json_lines import line_of_pointer
 from authoring.packs.manifest_files import FOLDER, stale_manifests
 from authoring.packs.module_source import ModuleSource
 from authoring.packs.pack_folder import derive_decorated, pack_modules
+from authoring.packs.pack_library import library_of
 from authoring.packs.pack_problem import PackProblem
 from libs.common.entry_points import parse_command, parse_function
 from services.executor.adapters.runners.packs.packs import DESCRIPTION, Pack, PackError, copy_pack
+from services.executor.adapters.runners.packs.wheels import LOCK, WheelError
 
 _ENTRY_POINT = "/execution/entry_point"
 
@@ -60,7 +63,7 @@ def _copy(folder: Path, target: Path, problems: list[PackProblem]) -> Pack | Non
     try:
         return copy_pack(folder, target)
     except PackError as error:
-        if not any(problem.path.name == DESCRIPTION for problem in problems):
+        if not any(problem.path.name in (DESCRIPTION, LOCK) for problem in problems):
             problems.append(PackProblem(folder / DESCRIPTION, 1, f"no executor loads the pack: {error}"))
     except OSError as error:
         problems.append(PackProblem(folder / DESCRIPTION, 1, f"cannot be read: {error.strerror}"))
@@ -70,8 +73,8 @@ def _copy(folder: Path, target: Path, problems: list[PackProblem]) -> Pack | Non
 def _import_problems(folder: Path, lib: str) -> Iterator[PackProblem]:
     """Find imports that fail in a sandbox, which has the standard library and the pack's own packages alone."""
     here = {"toolmesh_tool", folder.name, *sys.stdlib_module_names}
-    if lib and (folder / lib).is_dir():
-        here |= {path.name.partition(".")[0] for path in (folder / lib).iterdir()}
+    for packages in _package_folders(folder, lib):
+        here |= {path.name.partition(".")[0] for path in packages.iterdir()}
     for path in pack_modules(folder):
         try:
             source = ModuleSource(path)
@@ -79,8 +82,17 @@ def _import_problems(folder: Path, lib: str) -> Iterator[PackProblem]:
             continue
         for name, line in source.imports():
             if name not in here:
-                advice = f'put it into the pack\'s folder lib and write "lib": "lib" into {DESCRIPTION}'
+                advice = f"bring it: toolmesh pack lock {folder.name} --add {name}"
                 yield PackProblem(path, line, f"the sandbox has no package {name}; {advice}")
+
+
+def _package_folders(folder: Path, lib: str) -> Iterator[Path]:
+    if lib and (folder / lib).is_dir():
+        yield folder / lib
+    with suppress(WheelError, OSError):
+        # Reported where the pack's code is imported.
+        if (library := library_of(folder)) is not None:
+            yield library
 
 
 def _written_problems(

@@ -16,11 +16,13 @@ from authoring.manifests.check_manifest import check_manifest
 from authoring.packs.derive_manifest import derive_manifest
 from authoring.packs.derive_schema import UnderivableError
 from authoring.packs.module_source import ModuleSource
+from authoring.packs.pack_library import library_of
 from authoring.packs.pack_problem import PackProblem
 from services.executor.adapters.runners.packs.packs import DESCRIPTION
+from services.executor.adapters.runners.packs.wheels import LOCK, WheelError
 
 _WORKER = Path(__file__).resolve().parents[2] / "services" / "executor" / "worker"
-_SKIPPED = {"manifests", "bin", "lib", "tests", "__pycache__"}
+_SKIPPED = {"manifests", "bin", "lib", "wheels", "tests", "__pycache__"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,11 @@ def derive_decorated(folder: Path) -> DerivedPack:
         return DerivedPack({}, [PackProblem(description, 1, f"its name is not the folder's: {folder.name}")])
     manifests: dict[str, dict[str, Any]] = {}
     problems: list[PackProblem] = []
-    with _importable(folder.parent, pack):
+    try:
+        library = library_of(folder)
+    except (WheelError, OSError) as error:
+        return DerivedPack({}, [PackProblem(folder / LOCK, 1, str(error))])
+    with _importable(folder.parent, pack, library):
         for path in pack_modules(folder):
             problems += _derive_module(path, folder, pack, manifests)
     return DerivedPack(manifests, problems)
@@ -135,10 +141,11 @@ def _place_of(error: BaseException, path: Path, folder: Path) -> tuple[Path, int
 
 
 @contextmanager
-def _importable(parent: Path, pack: str) -> Iterator[None]:
+def _importable(parent: Path, pack: str, library: Path | None) -> Iterator[None]:
     """Make the pack and `toolmesh_tool` importable, as they are inside a sandbox."""
     before, known, writes_none = list(sys.path), set(sys.modules), sys.dont_write_bytecode
-    sys.path[:0] = [str(parent), str(_WORKER), *_packages(parent / pack)]
+    installed = [] if library is None else [str(library)]
+    sys.path[:0] = [str(parent), str(_WORKER), *_packages(parent / pack), *installed]
     # Bytecode is compared by the second and the size of its source: a quick second save could be taken for the first.
     sys.dont_write_bytecode = True
     importlib.invalidate_caches()
@@ -147,8 +154,13 @@ def _importable(parent: Path, pack: str) -> Iterator[None]:
     finally:
         sys.path[:], sys.dont_write_bytecode = before, writes_none
         for name in set(sys.modules) - known:
-            if name.partition(".")[0] in (pack, "toolmesh_tool"):
+            if name.partition(".")[0] in (pack, "toolmesh_tool") or _is_below(sys.modules[name], library):
                 del sys.modules[name]
+
+
+def _is_below(module: Any, library: Path | None) -> bool:
+    file = getattr(module, "__file__", None)
+    return library is not None and isinstance(file, str) and Path(file).is_relative_to(library)
 
 
 def _packages(folder: Path) -> list[str]:

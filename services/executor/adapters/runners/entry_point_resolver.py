@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from libs.common.runtime.bounded_cache import BoundedCache
 from services.executor.adapters.runners.packs.packs import Pack
-from services.executor.adapters.runners.sandbox_plan import path_inside
+from services.executor.adapters.runners.sandbox_plan import LIBRARY, path_inside
 from services.executor.domain import errors
 from services.executor.domain.run import CodeLabel
 from services.executor.domain.tool import Tool
@@ -31,8 +31,12 @@ class ResolvedEntryPoint(Generic[T]):
 
     @property
     def binds(self) -> list[tuple[str, str]]:
-        """The pack's folder and its path inside the sandbox; empty for a program of the system."""
-        return [] if self.pack is None else [(str(self.pack.folder), path_inside(self.pack))]
+        """The folders of the pack and of its packages, with their paths inside the sandbox; empty for a program of the
+        system."""
+        if self.pack is None:
+            return []
+        library = [] if self.pack.library is None else [(str(self.pack.library.folder), LIBRARY)]
+        return [(str(self.pack.folder), path_inside(self.pack)), *library]
 
 
 class EntryPointResolver(Generic[T]):

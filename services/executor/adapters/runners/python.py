@@ -25,11 +25,10 @@ from services.executor.adapters.runners.environment import RunnerEnvironment
 from services.executor.adapters.runners.middleware import process_starts
 from services.executor.adapters.runners.one_shot import forecast_from, report_answer, result_from, run_one_shot
 from services.executor.adapters.runners.sandbox_plan import (
-    PACKS,
     WORKER,
     WORKER_ARGV,
     cpu_limit_seconds,
-    path_inside,
+    import_paths,
     plan_for,
 )
 from services.executor.adapters.runners.worker.answer import (
@@ -131,7 +130,7 @@ class PythonRunner:
         if missing := self._environment.volumes.missing_for(tool):
             return missing_volumes(missing)
         message: LoadMessage = {
-            "paths": [PACKS, path_inside(pack, pack.lib)] if pack.lib else [PACKS],
+            "paths": import_paths(pack),
             "module": f"{pack.name}.{function.module}",
             "function": function.function,
         }

@@ -11,7 +11,7 @@ from services.executor.adapters.sandbox.port import Plan
 from services.executor.adapters.sandbox.rootfs import interpreter_path
 from services.executor.domain.tool import Tool
 
-PACKS, WORKER = "/packs", "/toolmesh"
+PACKS, LIBRARY, WORKER = "/packs", "/library", "/toolmesh"
 # Isolated, without site packages and bytecode writes: the shortest possible cold start.
 PYTHON = (interpreter_path(), "-I", "-S", "-B")
 _BOOT = f"import sys; sys.path.append({WORKER!r}); from toolmesh_tool.worker import main; main()"
@@ -27,6 +27,12 @@ Binds = Sequence[tuple[str, str]]
 def path_inside(pack: Pack, path: str = "") -> str:
     """Return the path of a pack, or of one of its files, inside the sandbox."""
     return f"{PACKS}/{pack.name}/{path}".rstrip("/")
+
+
+def import_paths(pack: Pack) -> list[str]:
+    """Return where the modules of a pack and of its packages are inside the sandbox."""
+    lib = [path_inside(pack, pack.lib)] if pack.lib else []
+    return [PACKS, *lib, *([LIBRARY] if pack.wheels else [])]
 
 
 def cpu_limit_seconds(tool: Tool, seconds: float) -> float:

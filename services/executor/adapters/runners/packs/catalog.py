@@ -11,13 +11,15 @@ import time
 import weakref
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 
 from libs.common.telemetry.log import Log
+from services.executor.adapters.runners.packs.libraries import Libraries
 from services.executor.adapters.runners.packs.packs import DESCRIPTION, Pack, PackError, copy_pack
 from services.executor.adapters.runners.packs.signature import Signature, signature_of
+from services.executor.adapters.runners.packs.wheels import WheelError
 
 SETTLE_SECONDS = 0.1
 
@@ -41,6 +43,7 @@ class PackCatalog:
         self._sources: dict[Path, _Source] = {}
         self._started = False
         self._numbers = count()
+        self._libraries = Libraries(copies.with_name("libraries"))
         self._unused: deque[Path] = deque()
         """Copies without a pack. They are removed in the thread that looks for changes."""
         self._reported: dict[object, str] = {}
@@ -89,7 +92,9 @@ class PackCatalog:
         copy = self._copies / str(next(self._numbers))
         try:
             pack = copy_pack(path, copy)
-        except (PackError, OSError) as error:
+            if pack.wheels:
+                pack = replace(pack, library=self._libraries.require(pack.folder, pack.wheels))
+        except (PackError, WheelError, OSError) as error:
             self._unused.append(copy)
             if _signature(path) == signature:
                 self._report(path, str(error), "tool pack is invalid")
@@ -141,6 +146,7 @@ class PackCatalog:
     def _remove_unused(self) -> None:
         while self._unused:
             shutil.rmtree(self._unused.popleft(), ignore_errors=True)
+        self._libraries.remove_unused()
 
 
 def _signature(path: Path) -> Signature | None:

@@ -9,7 +9,7 @@ import hashlib
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,9 @@ from libs.common.entry_points import PACK_NAME, PROGRAM_PATH
 from libs.common.errors import MeshError
 from libs.common.json.canonical import digest
 from libs.common.json.jsonio import parse_object
+from services.executor.adapters.runners.packs.libraries import Library
+from services.executor.adapters.runners.packs.wheels import FOLDER as WHEELS
+from services.executor.adapters.runners.packs.wheels import LOCK, WheelError, choose_wheels, read_lock
 
 DESCRIPTION = "pack.json"
 MAX_FILES = 20_000
@@ -42,7 +45,11 @@ class Pack:
     files: frozenset[str]
     programs: frozenset[str]
     lib: str = ""
-    """The pack's folder of third-party packages, relative to the pack; empty for none."""
+    """The pack's folder of modules that it imports by their own names, relative to the pack; empty for none."""
+    wheels: tuple[str, ...] = ()
+    """The wheels of its third-party packages for this interpreter, by file name."""
+    library: Library | None = None
+    """Where they are installed, once they are."""
 
     @property
     def label(self) -> str:
@@ -71,10 +78,11 @@ def copy_pack(source: Path, target: Path) -> Pack:
     for folder, _, _ in os.walk(target):
         # Independent of the umask: the sandbox's user must be able to read it.
         Path(folder).chmod(0o755)
-    return _describe_pack(target, digest(contents), frozenset(entry[0] for entry in contents))
+    return _describe_pack(target, digest(contents), {relative: file_digest for relative, _, file_digest in contents})
 
 
-def _describe_pack(folder: Path, content_digest: str, files: frozenset[str]) -> Pack:
+def _describe_pack(folder: Path, content_digest: str, digests: Mapping[str, str]) -> Pack:
+    files = frozenset(digests)
     try:
         description = parse_object((folder / DESCRIPTION).read_bytes(), max_bytes=64 * 1024)
     except MeshError as error:
@@ -90,7 +98,18 @@ def _describe_pack(folder: Path, content_digest: str, files: frozenset[str]) -> 
         raise PackError("a program that it offers is not one of its files")
     if not isinstance(lib, str) or (lib and not PROGRAM_PATH.fullmatch(lib)):
         raise PackError("its lib is not a folder of its own")
-    return Pack(name, content_digest, folder, files, frozenset(programs), lib)
+    return Pack(name, content_digest, folder, files, frozenset(programs), lib, _wheels(folder, digests))
+
+
+def _wheels(folder: Path, digests: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the wheels that the lock of a pack names; none without a lock."""
+    if LOCK not in digests:
+        return ()
+    brought = {path.rpartition("/")[2]: each for path, each in digests.items() if path.startswith(f"{WHEELS}/")}
+    try:
+        return choose_wheels(read_lock((folder / LOCK).read_text(encoding="utf-8", errors="replace")), brought)
+    except WheelError as error:
+        raise PackError(str(error)) from None
 
 
 def _is_program(program: Any, files: frozenset[str]) -> bool:
