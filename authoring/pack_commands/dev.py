@@ -46,14 +46,14 @@ def dev(
       toolmesh pack dev examples/packs/wordkit --once
     """
     from authoring.packs.develop_pack import develop_pack
-    from authoring.packs.register_pack import DevelopmentRegistry
+    from authoring.packs.register_pack import PackRegistry
     from services.executor.adapters.runners.packs.signature import signature_of
 
     runtime = target.require_runtime()
     if not runtime.get("packs"):
         raise typer.BadParameter("the local mesh is older than this command; start it again", param_hint="--state")
     with as_admin(target) as transport:
-        registry = DevelopmentRegistry(transport)
+        registry = PackRegistry(transport)
         while True:
             before = signature_of(pack)
             done = develop_pack(pack, runtime, registry.register)

@@ -1,8 +1,8 @@
-"""Registers the tools of a pack under development: a changed contract gets the next version that is legal."""
+"""Registers the tools of a pack: a changed contract, or other code, gets the next version that is legal."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from toolmesh.common.v1.error_table import Reason
@@ -16,11 +16,13 @@ from toolmesh_sdk.manifests.parse import manifest_from
 from libs.common.semver import Version
 
 
-class DevelopmentRegistry:
+class PackRegistry:
     """Registers manifests as they are or, where their version has other content, under the next one."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, finish: Callable[[ToolManifest], None] = lambda _: None) -> None:
+        """`finish` completes each manifest under the version that is tried."""
         self._transport, self._stub = transport, RegistryServiceStub(transport.channel)
+        self._finish = finish
 
     def register(self, document: Mapping[str, Any]) -> tuple[str, bool]:
         """Return the resource name of the version, and whether it is new. Raises ToolmeshError."""
@@ -49,6 +51,7 @@ class DevelopmentRegistry:
         raise refusal
 
     def _register(self, manifest: ToolManifest) -> tuple[str, bool]:
+        self._finish(manifest)
         request = RegisterToolRequest(manifest=manifest)
         answer = self._transport.unary(self._stub.RegisterTool, request, None, repeatable=True)
         return str(answer.version.name), bool(answer.created)
@@ -69,4 +72,8 @@ def _content(manifest: ToolManifest) -> bytes:
     other = ToolManifest()
     other.CopyFrom(manifest)
     other.ClearField("version")
+    if other.HasField("provenance"):
+        # The same code is the same content, at whichever revision it was signed.
+        other.provenance.ClearField("revision")
+        other.provenance.ClearField("signature")
     return other.SerializeToString(deterministic=True)

@@ -730,6 +730,7 @@ class ToolManifest(_message.Message):
     SOURCE_CODE_URL_FIELD_NUMBER: _builtins.int
     LICENSE_FIELD_NUMBER: _builtins.int
     AUTHOR_FIELD_NUMBER: _builtins.int
+    PROVENANCE_FIELD_NUMBER: _builtins.int
     schema_version: _builtins.str
     """The version of the Agent Tool declaration schema that the manifest follows."""
     tool_id: _builtins.str
@@ -832,6 +833,10 @@ class ToolManifest(_message.Message):
     def author(self) -> Global___Author:
         """Who wrote it."""
 
+    @_builtins.property
+    def provenance(self) -> Global___Provenance:
+        """Which code it was published with, and who vouches for it."""
+
     def __init__(
         self,
         *,
@@ -869,14 +874,51 @@ class ToolManifest(_message.Message):
         source_code_url: _builtins.str = ...,
         license: _builtins.str = ...,
         author: Global___Author | None = ...,
+        provenance: Global___Provenance | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["author", b"author", "execution", b"execution", "idempotency", b"idempotency", "input", b"input", "interface", b"interface", "observability", b"observability", "output", b"output", "permission", b"permission", "scheduling", b"scheduling"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["author", b"author", "execution", b"execution", "idempotency", b"idempotency", "input", b"input", "interface", b"interface", "observability", b"observability", "output", b"output", "permission", b"permission", "provenance", b"provenance", "scheduling", b"scheduling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["aliases", b"aliases", "annotations", b"annotations", "author", b"author", "breaking_changes", b"breaking_changes", "capability_refs", b"capability_refs", "changelog", b"changelog", "compensation_tool", b"compensation_tool", "description", b"description", "documentation_url", b"documentation_url", "dry_run_supported", b"dry_run_supported", "execution", b"execution", "external_mappings", b"external_mappings", "idempotency", b"idempotency", "input", b"input", "interface", b"interface", "kind", b"kind", "license", b"license", "mutation_class", b"mutation_class", "namespace", b"namespace", "observability", b"observability", "output", b"output", "permission", b"permission", "priority", b"priority", "protocol", b"protocol", "provider", b"provider", "scheduling", b"scheduling", "schema_version", b"schema_version", "search_hint", b"search_hint", "side_effects", b"side_effects", "source_code_url", b"source_code_url", "tags", b"tags", "title", b"title", "tool_id", b"tool_id", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["aliases", b"aliases", "annotations", b"annotations", "author", b"author", "breaking_changes", b"breaking_changes", "capability_refs", b"capability_refs", "changelog", b"changelog", "compensation_tool", b"compensation_tool", "description", b"description", "documentation_url", b"documentation_url", "dry_run_supported", b"dry_run_supported", "execution", b"execution", "external_mappings", b"external_mappings", "idempotency", b"idempotency", "input", b"input", "interface", b"interface", "kind", b"kind", "license", b"license", "mutation_class", b"mutation_class", "namespace", b"namespace", "observability", b"observability", "output", b"output", "permission", b"permission", "priority", b"priority", "protocol", b"protocol", "provenance", b"provenance", "provider", b"provider", "scheduling", b"scheduling", "schema_version", b"schema_version", "search_hint", b"search_hint", "side_effects", b"side_effects", "source_code_url", b"source_code_url", "tags", b"tags", "title", b"title", "tool_id", b"tool_id", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ToolManifest: _TypeAlias = ToolManifest  # noqa: Y015
+
+@_typing.final
+class Provenance(_message.Message):
+    """States the code that a version was published with. The registry verifies the signature when it admits the version; every audit record
+    names the digest of the code that ran, so that both can be compared.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PACK_DIGEST_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    PUBLIC_KEY_FIELD_NUMBER: _builtins.int
+    SIGNATURE_FIELD_NUMBER: _builtins.int
+    pack_digest: _builtins.str
+    """The digest of the pack's files."""
+    revision: _builtins.str
+    """The revision of the source, such as a commit."""
+    public_key: _builtins.str
+    """The public Ed25519 key of the publisher, as base64url without padding."""
+    signature: _builtins.str
+    """The Ed25519 signature over the RFC 8785 form of the manifest without this field, as base64url without padding."""
+    def __init__(
+        self,
+        *,
+        pack_digest: _builtins.str = ...,
+        revision: _builtins.str = ...,
+        public_key: _builtins.str = ...,
+        signature: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pack_digest", b"pack_digest", "public_key", b"public_key", "revision", b"revision", "signature", b"signature"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Provenance: _TypeAlias = Provenance  # noqa: Y015
 
 @_typing.final
 class Author(_message.Message):

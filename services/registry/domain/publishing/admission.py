@@ -12,7 +12,16 @@ from typing import TypeAlias
 from libs.common.errors import Violation
 from services.registry.domain.ports import SchemaChecker
 from services.registry.domain.publishing.manifest import Manifest
-from services.registry.domain.publishing.rules import access, effects, form, honoured, http_endpoint, schemas, timing
+from services.registry.domain.publishing.rules import (
+    access,
+    effects,
+    form,
+    honoured,
+    http_endpoint,
+    provenance,
+    schemas,
+    timing,
+)
 
 AdmissionRule: TypeAlias = Callable[[Manifest], Iterator[Violation]]
 SchemaAdmissionRule: TypeAlias = Callable[[Manifest, SchemaChecker], Iterator[Violation]]
@@ -42,6 +51,7 @@ RULES: tuple[AdmissionRule, ...] = (
     timing.check_timeouts,
     timing.check_idempotency_window,
     form.require_audit_detail,
+    provenance.verify_signature,
 )
 SCHEMA_RULES: tuple[SchemaAdmissionRule, ...] = (
     schemas.check_schemas,
