@@ -75,3 +75,39 @@ def test_a_pack_of_the_mesh_is_not_taken_over(mesh: Mesh, tmp_path: Path) -> Non
     cli("pack", "init", str(tmp_path / "wordkit"))
     [problem] = develop(mesh, tmp_path / "wordkit", check=False)["problems"]
     assert "rename" in problem["message"]
+
+
+def test_a_pack_is_tested_published_with_its_provenance_and_debugged(mesh: Mesh, tmp_path: Path) -> None:
+    pack, key = tmp_path / "divider", str(tmp_path / "key.pem")
+    cli("pack", "init", str(pack))
+    module = pack / "tools.py"
+    module.write_text(
+        module.read_text().replace('return f"Hello, {name}!"', 'return f"Hello, {name}!" if name else 1 / 0')
+    )
+    assert json.loads(cli("pack", "check", str(pack), "--json", check=False).stdout)["tools"] == ["greet"]
+    # Made calls find what the example does not.
+    tried = json.loads(cli("pack", "test", str(pack), "--cases", "20", "--json", state=mesh.state, check=False).stdout)
+    assert "ZeroDivisionError" in tried["tools"][0]["problems"][0]
+    develop(mesh, pack)
+    ran = cli("call", "divider.greet", '{"name": ""}', "--debug", state=mesh.state, check=False)
+    assert ran.returncode != 0
+    assert "ZeroDivisionError" in ran.stderr
+
+    module.write_text(module.read_text().replace(" if name else 1 / 0", ""))
+    loaded = develop(mesh, pack)
+    assert cli("pack", "publish", str(pack), "--key", key, state=mesh.state, check=False).returncode == 2
+    published = publish(mesh, pack, key, "v1")
+    assert published["provenance"]["pack_digest"] == loaded["digest"]
+    assert versions(published) == [("1.0.1", True)]
+    words = ("tools", "show", "divider.greet", "--version", "1.0.1", "--json")
+    provenance = json.loads(cli(*words, state=mesh.state).stdout)["version"]["manifest"]["provenance"]
+    assert provenance.items() >= published["provenance"].items()
+    # The same code at another revision is there already; other code is the next version.
+    assert versions(publish(mesh, pack, key, "v2")) == [("1.0.1", False)]
+    (pack / "more.py").write_text("X = 1\n")
+    assert versions(publish(mesh, pack, key, "v3")) == [("1.0.2", True)]
+
+
+def publish(mesh: Mesh, pack: Path, key: str, revision: str) -> dict[str, Any]:
+    words = ("pack", "publish", str(pack), "--key", key, "--revision", revision, "--json")
+    return json.loads(cli(*words, state=mesh.state).stdout)  # type: ignore[no-any-return]

@@ -114,6 +114,9 @@ def _describe(response: registry_service_pb2.GetToolResponse, chosen: tool_versi
             "scopes": " ".join(manifest.permission.required_scopes),
             "tags": " ".join(manifest.tags),
             "digest": chosen.digest,
+            "code": manifest.provenance.pack_digest,
+            "revision": manifest.provenance.revision,
+            "signed by": manifest.provenance.public_key,
         }
         for line in manifest.description.splitlines():
             console.print(output.text(line))
