@@ -10,6 +10,7 @@ from pathlib import Path
 from localmesh import wheels
 from localmesh.parts.cluster import PostgresPlan, choose_folder
 from localmesh.parts.envoy import EnvoyPlan, envoy_part
+from localmesh.parts.migrations import Migrations
 from localmesh.parts.postgres import database_url, postgres_part
 from localmesh.parts.service import ServicePlan, service_part
 from localmesh.parts.valkey import valkey_part, valkey_url
@@ -42,27 +43,30 @@ Compose = Callable[[Mesh], Sequence[Part]]
 
 def compose(mesh: Mesh) -> Sequence[Part]:
     """Lists the parts. Parts with the same `after` start together; services wait for their peers themselves."""
+    schemas = Migrations({name: _owner_url(mesh, name) for name in SERVICES if name in mesh.secrets.database})
     return [
         # First, because the schema of every service but the gateway is migrated before the service starts.
         postgres_part(postgres_plan(mesh)),
         # Needs nothing, so it starts beside PostgreSQL; the registry needs it.
         _valkey(mesh),
         # The first service: all others fetch the keys for caller tokens from it.
-        *_service(mesh, "authz", _authz(mesh) | _redis(mesh, "authz") | _peers(mesh, "audit")),
+        *_service(mesh, schemas, "authz", _authz(mesh) | _redis(mesh, "authz") | _peers(mesh, "audit")),
         # Stops after the executor, whose last records it must still take. Its relay waits for Valkey by itself.
-        *_service(mesh, "audit", _audit(mesh) | _peers(mesh, "authz")),
+        *_service(mesh, schemas, "audit", _audit(mesh) | _peers(mesh, "authz")),
         # Before the executor, which keeps a view of it.
         *_service(
             mesh,
+            schemas,
             "registry",
             _redis(mesh, "registry") | _peers(mesh, "authz", "audit"),
             after=("postgres", "valkey"),
         ),
         # No part waits for it at start. It precedes the executor, which redeems its tickets.
-        *_service(mesh, "approval", _approval(mesh) | _peers(mesh, "authz", "audit")),
+        *_service(mesh, schemas, "approval", _approval(mesh) | _peers(mesh, "authz", "audit")),
         # After those it calls, so that on the way down it ends its work while they still answer.
         *_service(
             mesh,
+            schemas,
             "executor",
             {
                 "TOOLMESH_SEALING_KEYS": str(mesh.secrets.sealing_keys),
@@ -75,6 +79,7 @@ def compose(mesh: Mesh) -> Sequence[Part]:
         # The last service: it only translates. It has no database, so it need not wait for one.
         *_service(
             mesh,
+            schemas,
             "gateway",
             _redis(mesh, "gateway")
             | _views(mesh)
@@ -108,17 +113,20 @@ def postgres_plan(mesh: Mesh) -> PostgresPlan:
 
 
 def _service(
-    mesh: Mesh, name: str, environment: Mapping[str, str], after: tuple[str, ...] = ("postgres",)
+    mesh: Mesh, schemas: Migrations, name: str, environment: Mapping[str, str], after: tuple[str, ...] = ("postgres",)
 ) -> list[Part]:
-    """Returns the parts of a service: one for each of its replicas. The first one migrates the schema for all."""
-    own, owner_url = dict(environment), ""
+    """Returns the parts of a service: one for each of its replicas. The first one waits for its migrated schema."""
+    own = dict(environment)
     if name in mesh.secrets.database:
         own["TOOLMESH_DATABASE_URL"] = _database_url(mesh, name)
-        owner_url = _database_url(mesh, SCHEMA_OWNERS.get(name, name))
-    plans = [ServicePlan(name, after, own, owner_url)]
+    plans = [ServicePlan(name, after, own, schemas)]
     for replica in range(2, 1 + len(replica_names(mesh.ports, name))):
         plans.append(ServicePlan(name, (*after, name), own, replica=replica))
     return [service_part(plan, mesh.ports, mesh.pki, mesh.settings) for plan in plans]
+
+
+def _owner_url(mesh: Mesh, service: str) -> str:
+    return _database_url(mesh, SCHEMA_OWNERS.get(service, service))
 
 
 def _authz(mesh: Mesh) -> dict[str, str]:

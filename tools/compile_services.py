@@ -1,4 +1,4 @@
-"""Precompiles the modules of every service with the flags they run with (LEAN in localmesh/parts/service.py)."""
+"""Precompiles the modules of every service with the flags they run with (LEAN in localmesh/settings.py)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from localmesh.composition import SERVICES
-from localmesh.parts.service import LEAN
+from localmesh.settings import LEAN
 
 # What a service imports only once it starts.
 _LATER = ("sqlalchemy.dialects.postgresql.psycopg", "redis.asyncio", "alembic.command", "alembic.config")
@@ -15,7 +15,11 @@ _LATER = ("sqlalchemy.dialects.postgresql.psycopg", "redis.asyncio", "alembic.co
 
 def main() -> None:
     """Import every service in a process that writes bytecode."""
-    modules = [*_LATER, *(f"services.{name}.{module}" for name in SERVICES for module in ("wiring", "__main__"))]
+    modules = [
+        *_LATER,
+        "localmesh.migrate",
+        *(f"services.{name}.{module}" for name in SERVICES for module in ("wiring", "__main__")),
+    ]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     imports = "; ".join(f"import {module}" for module in modules)
     subprocess.run([sys.executable, *LEAN, "-c", imports], env=environment, check=True)

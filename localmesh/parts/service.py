@@ -1,7 +1,6 @@
 """One of the mesh's own services, started as `python -m services.<name>` with the environment of its contract.
 
-Before its first start `python -m services.<name>.migrations` migrates its schema, as the schema's owner. The service
-itself never has the owner's password.
+Before its first start its schema is migrated, as the schema's owner. The service itself never has the owner's password.
 """
 
 from __future__ import annotations
@@ -11,22 +10,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from localmesh.exit_codes import WRONG_USAGE
+from localmesh.parts.migrations import Migrations
 from localmesh.ports import replica_name
-from localmesh.process.child import Launch, describe_exit, run_to_end
-from localmesh.process.part import Part, PartError
+from localmesh.process.child import Launch
+from localmesh.process.part import Part
 from localmesh.process.probes import http_answers, http_request
-from localmesh.settings import AUDIENCE, ISSUER, LOOPBACK, ROOT, TRUST_DOMAIN, Settings, inherited_environment
+from localmesh.settings import AUDIENCE, ISSUER, LEAN, LOOPBACK, ROOT, TRUST_DOMAIN, Settings, inherited_environment
 from localmesh.state.pki import Pki
 
 # Beyond its own drain a service gets this long to close what is left.
 STOP_MARGIN_SECONDS = 2.0
-# A large table may take long; a mesh that waits longer than this says so.
-MIGRATION_SECONDS = 600.0
-# Without the texts that only a reader of code needs, the services together hold some 50 MB less. `make setup`
-# compiles them so, in a
-# place of their own: the distribution's Python may have compiled its modules in no such way, and no other user could
-# write it there.
-LEAN = ("-OO", "-X", f"pycache_prefix={ROOT / '.cache' / 'bytecode'}")
 
 
 @dataclass(frozen=True)
@@ -36,8 +29,8 @@ class ServicePlan:
     name: str
     after: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-    owner_url: str = field(default="", repr=False)
-    """Database URL of the role that owns its schema; empty without a database, and for all replicas but the first."""
+    migrations: Migrations | None = None
+    """Migrates its schema before the first start; None for all replicas but the first."""
     replica: int = 1
 
     @property
@@ -56,8 +49,8 @@ def service_part(plan: ServicePlan, ports: Mapping[str, int], pki: Pki, settings
     }
 
     async def migrate() -> None:
-        if plan.owner_url:
-            await _migrate(plan)
+        if plan.migrations is not None:
+            await plan.migrations.finish(plan.name)
 
     async def probe() -> bool:
         return await http_answers(ops, "/readyz")
@@ -68,7 +61,7 @@ def service_part(plan: ServicePlan, ports: Mapping[str, int], pki: Pki, settings
 
     return Part(
         name=plan.part,
-        launch=Launch(_command(f"services.{plan.name}"), ROOT, environment),
+        launch=Launch((sys.executable, *LEAN, "-m", f"services.{plan.name}"), ROOT, environment),
         initialize=migrate,
         probe=probe,
         detail=detail,
@@ -78,20 +71,6 @@ def service_part(plan: ServicePlan, ports: Mapping[str, int], pki: Pki, settings
         stop_seconds=settings.drain_seconds + STOP_MARGIN_SECONDS,
         misled_code=WRONG_USAGE,
     )
-
-
-async def _migrate(plan: ServicePlan) -> None:
-    """Runs the migrations to their end. Raises PartError with the reason that they give."""
-    environment = {**inherited_environment(), "TOOLMESH_MIGRATION_DATABASE_URL": plan.owner_url}
-    command = _command(f"services.{plan.name}.migrations")
-    finished = await run_to_end(Launch(command, ROOT, environment), seconds=MIGRATION_SECONDS)
-    if finished.code:
-        lines = finished.output.strip().splitlines()
-        raise PartError(plan.name, lines[-1] if lines else f"migrations: {describe_exit(finished.code)}")
-
-
-def _command(module: str) -> tuple[str, ...]:
-    return (sys.executable, *LEAN, "-m", module)
 
 
 def _contract(plan: ServicePlan, ports: Mapping[str, int], pki: Pki, settings: Settings) -> dict[str, str]:
