@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 
 from localmesh import wheels
@@ -19,6 +20,8 @@ def test_only_known_roles_connect_and_only_by_password(tmp_path: Path) -> None:
     asyncio.run(prepare(replace(plan, run_as=user)))
     access = (plan.cluster / "pg_hba.conf").read_text().splitlines()
     assert {line.split()[-1] for line in access} == {"scram-sha-256"}
+    # Services are in other pods, of any cluster's network.
+    assert all(ip_address(pod) in ip_network(access[0].split()[3]) for pod in ("10.244.0.7", "100.64.3.9"))
     assert "audit_owner" in access[0]
     assert access[0].split()[1] == "toolmesh"
     assert access[1].split()[2] == "postgres"

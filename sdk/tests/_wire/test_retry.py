@@ -86,6 +86,18 @@ async def test_a_step_of_a_client_without_a_secret_is_not_sent(
     assert mesh.of("Invoke") == []
 
 
+async def test_the_limit_of_lost_calls_is_not_one_of_answered_calls(
+    drive: Any, mesh: Any, serve: Callable[..., str]
+) -> None:
+    patient = drive(serve(), retry=RetryPolicy(lost_attempts=1))
+    mesh.answer("Invoke", BUSY, BUSY, DONE)
+    assert (await patient.do("call", "echo")).content == {"ok": True}
+    mesh.answer("Invoke", LOST, DONE)
+    with pytest.raises(UpstreamFailureError):
+        await patient.do("call", "echo", idempotency_key="order-17")
+    assert len(mesh.of("Invoke")) == 4
+
+
 async def test_an_answer_that_is_not_retryable_ends_the_call(drive: Any, mesh: Any, serve: Callable[..., str]) -> None:
     mesh.answer("Invoke", MeshError(Reason.ARGUMENTS_INVALID), DONE)
     client = drive(serve())

@@ -282,6 +282,16 @@ async def test_approvals_end_by_denial_expiry_revocation_and_cancellation(servic
         assert reason.name in {act["act"]["reason"] for act in acts if act["event_class"] == "ticket_refused"}
 
 
+@pytest.mark.parametrize("peer", ["orchestrator", "edge", "gateway", "registry", "operator"])
+async def test_tickets_are_created_and_redeemed_by_the_executor_alone(service: Any, peer: str) -> None:
+    ticket = await create(service.stub("executor"))
+    stub = service.stub(peer)
+    for call in (stub.CreateTicket(request()), stub.RedeemTicket(redemption(ticket))):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call
+        assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
+
+
 async def test_the_sweeper_stores_each_step_once(service: Any, environment: dict[str, str]) -> None:
     stub = service.stub("executor")
     made = [await create(stub, escalation_chain=["a", "b", "c"]) for _ in range(20)]
