@@ -8,6 +8,7 @@ import re
 
 from services.registry.domain.publishing.scan.confusables import fold_confusables
 from services.registry.domain.publishing.scan.invisible import without_invisible
+from services.registry.domain.publishing.scan.phrases import addresses_reader
 
 _GAP = r"[\s\W]{1,8}"
 _ANY = r"(?:\w+[\s\W]{1,4}){0,4}?"
@@ -97,6 +98,8 @@ def has_instruction(text: str) -> bool:
         return False
     seen = " ".join(fold_confusables(without_invisible(text)).split())
     if any(any(word in seen for word in words) and pattern.search(seen) for words, pattern in _COMMANDS):
+        return True
+    if addresses_reader(seen):
         return True
     decoded = _decoded(text)
     return bool(decoded) and has_instruction(decoded)
