@@ -257,6 +257,7 @@ COMMENTS: dict[str, str] = {
     'toolmesh.authz.v1.ExplainDecisionResponse.decision': 'The decision as it was made.',
     'toolmesh.authz.v1.ExplainDecisionResponse.environment': 'The environment it was made in.',
     'toolmesh.authz.v1.ExplainDecisionResponse.findings': 'What each policy made of it, in the order of the documents.',
+    'toolmesh.authz.v1.ExplainDecisionResponse.label_sources': 'What brought the labels that policy read, the oldest first.',
     'toolmesh.authz.v1.ExplainDecisionResponse.session_labels': 'Labels that the session carried.',
     'toolmesh.authz.v1.ExplainDecisionResponse.subject': 'Whom it is about.',
     'toolmesh.authz.v1.ExplainDecisionResponse.summary': 'The answer in words, for people.',

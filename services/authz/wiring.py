@@ -234,7 +234,7 @@ def _policy_handlers(policy: _Policies, clock: Clock, announce: Callable[[], Non
         list_policy_sets=ListPolicySets(sets),
         activate_policy_set=ActivatePolicySet(sets, active, clock, announce),
         rollback_policy_set=RollbackPolicySet(sets, active, clock, announce),
-        explain_decision=ExplainDecision(journal, active),
+        explain_decision=ExplainDecision(journal, active, policy.labels),
         replay_policy_set=ReplayPolicySet(sets, active, journal, policy.labels),
         ask_policy_set=AskPolicySet(sets, active, clock, policy.check.environment),
     )

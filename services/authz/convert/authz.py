@@ -136,6 +136,8 @@ def _fill(decision: Decision, message: decision_pb2.Decision) -> None:
         message.source, message.follows = "executor", decision.follows
     if decision.added_labels:
         message.added_labels.extend(decision.added_labels)
+    if decision.cleared_labels:
+        message.cleared_labels.extend(decision.cleared_labels)
     if decision.limits:
         message.limits.extend(_limit_message(limit) for limit in decision.limits)
     if decision.cost_micros:

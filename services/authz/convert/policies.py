@@ -11,7 +11,7 @@ from toolmesh.authz.v1 import policy_service_pb2 as pb
 
 from libs.common.call_context import Call
 from services.authz.convert.authz import call_facts, decision_message, obligation_messages, subject_facts
-from services.authz.domain.model import DecisionRequest, Verdict, outcome_word
+from services.authz.domain.model import DecisionRequest, LabelSource, Verdict, outcome_word
 from services.authz.domain.policies.model import (
     DecisionFlip,
     Explanation,
@@ -90,6 +90,9 @@ def explanation_message(explanation: Explanation) -> pb.ExplainDecisionResponse:
         session_labels=sorted(request.labels or ()),
         findings=[_finding_message(finding) for finding in explanation.findings],
         summary=explanation.summary,
+        label_sources=[
+            _source_message(source, explanation.recorded.label_scopes[0]) for source in explanation.label_sources
+        ],
     )
 
 
@@ -112,13 +115,15 @@ def question_of(question: pb.PolicyQuestion) -> PolicyQuestion:
         environment=question.environment,
         time=question.time.ToDatetime(tzinfo=UTC) if question.HasField("time") else None,
         granted_by_wildcard=question.granted_by_wildcard,
+        token_labels=frozenset(question.token_labels),
+        session_bound=question.session_bound,
     )
 
 
 def answer_message(question: PolicyQuestion, verdict: Verdict) -> pb.PolicyAnswer:
-    """Build the answer to a question. A call that is allowed adds the labels of its tool and of its policies."""
+    """Build the answer to a question. A call that is not denied adds the labels of its tool and of its policies."""
     outcome = outcome_word(verdict.outcome)
-    labels = {*question.call.result_labels, *verdict.labels} if outcome == "allow" else set[str]()
+    labels = {*question.call.result_labels, *verdict.labels} if outcome != "deny" else set[str]()
     return pb.PolicyAnswer(
         outcome=outcome,
         reasons=verdict.reasons,
@@ -174,6 +179,17 @@ def _finding_message(finding: PolicyFinding) -> pb.PolicyFinding:
         reason=finding.reason,
         document=finding.document,
         line=finding.line,
+    )
+
+
+def _source_message(source: LabelSource, session: str) -> pb.LabelSource:
+    return pb.LabelSource(
+        label=source.label,
+        add_time=_timestamp(source.added_at),
+        decision=source.decision,
+        tool_version=source.tool_version,
+        invocation_id=source.invocation_id,
+        other_session=source.place != session,
     )
 
 

@@ -215,9 +215,37 @@ class DecisionRequest(Struct, frozen=True):
     environment: str
     time: datetime = datetime.fromtimestamp(0, UTC)
     labels: frozenset[str] | None = None
-    """Labels of the session; None when they were not read, because no policy that could match uses them."""
+    """Labels of the session, or of the token's chain for a call without a session; None when they were not read,
+    because no policy that could match uses them."""
     granted_by_name: bool = True
     """Whether a grant of the token names the tool or its namespace; True where no token is known."""
+    token_labels: frozenset[str] = frozenset()
+    """Labels that calls with tokens of the chain added to any session; empty when `labels` is None."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundLabels:
+    """The labels that a call meets."""
+
+    session: frozenset[str]
+    """Of its session, or of the token's chain for a call without a session."""
+    token: frozenset[str]
+    """That calls with tokens of the chain added to any session."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSource:
+    """How a label came into a session."""
+
+    label: str
+    added_at: datetime
+    cleared_at: datetime | None = None
+    decision: str = ""
+    """The decision by name that added it; empty if that is not known any more."""
+    tool_version: str = ""
+    invocation_id: str = ""
+    place: str = ""
+    """The key of the session, as in the scopes of a recorded decision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,6 +311,8 @@ class Verdict:
     obligations: tuple[Obligation, ...] = ()
     labels: tuple[str, ...] = ()
     """Labels that policy adds to the results."""
+    cleared_labels: tuple[str, ...] = ()
+    """Labels that policy removes from the session."""
     blocked_path: str = ""
     """The cause of a refusal: a JSON Pointer into the arguments, or `session_id`."""
 
@@ -330,6 +360,8 @@ class Decision(Struct, frozen=True):
     """The price of the call."""
     added_labels: tuple[str, ...] = ()
     """Labels that are new to the session."""
+    cleared_labels: tuple[str, ...] = ()
+    """Labels that the session had, and has no more."""
     by_executor: bool = False
     """True for a refusal of the executor; policy was not evaluated for it."""
     follows: str = ""

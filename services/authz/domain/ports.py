@@ -14,6 +14,7 @@ from services.authz.domain.model import (
     Decision,
     DecisionRequest,
     ExternalToken,
+    FoundLabels,
     Invalidation,
     LedgerEntry,
     ResolvedDid,
@@ -115,6 +116,11 @@ class PolicyEngine(Protocol):
         """
         ...
 
+    @property
+    def clears_labels(self) -> bool:
+        """Whether a policy of the set removes labels from sessions."""
+        ...
+
     def evaluate(self, request: DecisionRequest) -> Evaluation:
         """Start an evaluation: determine the context fields, and keep the partial result for the verdict."""
         ...
@@ -128,8 +134,8 @@ class Evaluation(Protocol):
         """The result of PolicyEngine.context_fields for the request."""
         ...
 
-    def verdict(self, labels: frozenset[str] | None) -> Verdict:
-        """Return the result of PolicyEngine.decide for the request with these session labels."""
+    def verdict(self, request: DecisionRequest) -> Verdict:
+        """Return the result of PolicyEngine.decide for the same request, with its labels."""
         ...
 
     def certain_denial(self) -> Verdict | None:
@@ -147,14 +153,20 @@ class EngineProvider(Protocol):
 
 
 class SessionLabels(Protocol):
-    """The labels of sessions. Labels are never removed."""
+    """The labels of sessions."""
 
-    async def find(self, request: DecisionRequest) -> frozenset[str]:
-        """Return all labels of the session and of the token's chain."""
+    async def find(self, request: DecisionRequest) -> FoundLabels:
+        """Return the labels of the session and of the token's chain."""
         ...
 
-    async def add(self, request: DecisionRequest, labels: Iterable[str]) -> tuple[str, ...]:
-        """Store labels durably and return the new ones. Raises SERVICE_UNAVAILABLE."""
+    async def add(self, request: DecisionRequest, labels: Iterable[str], decision: str) -> tuple[str, ...]:
+        """Store labels durably, with the decision that brought them, and return the new ones. Raises
+        SERVICE_UNAVAILABLE."""
+        ...
+
+    async def clear(self, request: DecisionRequest, labels: Iterable[str], decision: str) -> tuple[str, ...]:
+        """Remove labels from the session, keep on record which decision did, and return those that it had. Raises
+        SERVICE_UNAVAILABLE."""
         ...
 
 

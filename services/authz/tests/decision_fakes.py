@@ -7,15 +7,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from msgspec.structs import replace
-
 from libs.common.auth.identity import Grant, Identity
 from libs.common.semver import Version
 from libs.common.testing.clock import ManualClock
 from libs.common.tool_names import ToolName
 from services.authz.domain.decisions.check import Check
 from services.authz.domain.decisions.limits import Limits
-from services.authz.domain.model import Allow, CallFacts, ContextField, Decision, DecisionRequest, Verdict
+from services.authz.domain.model import Allow, CallFacts, ContextField, Decision, DecisionRequest, FoundLabels, Verdict
 from services.authz.domain.ports import PolicyEngine
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -30,6 +28,7 @@ class Engine:
     version: str = "sha256:1"
     limits: Limits = Limits()
     fields: frozenset[ContextField] = frozenset()
+    clears_labels: bool = False
     requests: list[DecisionRequest] = field(default_factory=list)
 
     def context_fields(self, request: DecisionRequest) -> frozenset[ContextField]:
@@ -54,8 +53,8 @@ class FakeEvaluation:
     def context_fields(self) -> frozenset[ContextField]:
         return self.engine.context_fields(self.request)
 
-    def verdict(self, labels: frozenset[str] | None) -> Verdict:
-        return self.engine.decide(replace(self.request, labels=labels))
+    def verdict(self, request: DecisionRequest) -> Verdict:
+        return self.engine.decide(request)
 
     def certain_denial(self) -> Verdict | None:
         return None
@@ -74,13 +73,18 @@ class FakeLabels:
 
     present: set[str] = field(default_factory=set)
 
-    async def find(self, request: DecisionRequest) -> frozenset[str]:
-        return frozenset(self.present)
+    async def find(self, request: DecisionRequest) -> FoundLabels:
+        return FoundLabels(frozenset(self.present), frozenset())
 
-    async def add(self, request: DecisionRequest, labels: Iterable[str]) -> tuple[str, ...]:
+    async def add(self, request: DecisionRequest, labels: Iterable[str], decision: str) -> tuple[str, ...]:
         added = tuple(sorted(set(labels) - self.present))
         self.present.update(added)
         return added
+
+    async def clear(self, request: DecisionRequest, labels: Iterable[str], decision: str) -> tuple[str, ...]:
+        cleared = tuple(sorted(set(labels) & self.present))
+        self.present.difference_update(cleared)
+        return cleared
 
 
 @dataclass

@@ -27,7 +27,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from toolmesh.common.v1 import error_reason_pb2 as toolmesh_dot_common_dot_v1_dot_error__reason__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n toolmesh/authz/v1/decision.proto\x12\x11toolmesh.authz.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%toolmesh/common/v1/error_reason.proto\"\x84\x06\n\x08\x44\x65\x63ision\x12\x0c\n\x04name\x18\x01 \x01(\t\x12)\n\x05\x61llow\x18\x02 \x01(\x0b\x32\x18.toolmesh.authz.v1.AllowH\x00\x12\'\n\x04\x64\x65ny\x18\x03 \x01(\x0b\x32\x17.toolmesh.authz.v1.DenyH\x00\x12:\n\x0eneeds_approval\x18\x04 \x01(\x0b\x32 .toolmesh.authz.v1.NeedsApprovalH\x00\x12\x0f\n\x07reasons\x18\x05 \x03(\t\x12\x1c\n\x14\x64\x65termining_policies\x18\x06 \x03(\t\x12\x1a\n\x12policy_set_version\x18\x07 \x01(\t\x12\x32\n\x0bobligations\x18\x08 \x03(\x0b\x32\x1d.toolmesh.authz.v1.Obligation\x12=\n\x11suggested_updates\x18\t \x03(\x0b\x32\".toolmesh.authz.v1.SuggestedUpdate\x12-\n\x04mode\x18\n \x01(\x0e\x32\x1f.toolmesh.authz.v1.DecisionMode\x12\x0e\n\x06source\x18\x0b \x01(\t\x12\x11\n\trule_refs\x18\x0c \x03(\t\x12\x15\n\rupdated_input\x18\r \x01(\x0c\x12\x15\n\ruser_modified\x18\x0e \x01(\x08\x12 \n\x18pending_classifier_check\x18\x0f \x01(\x08\x12\x14\n\x0c\x62locked_path\x18\x10 \x01(\t\x12\x11\n\tcacheable\x18\x11 \x01(\x08\x12/\n\x0b\x64\x65\x63ide_time\x18\x12 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\x13 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12(\n\x06limits\x18\x14 \x03(\x0b\x32\x18.toolmesh.authz.v1.Limit\x12\x14\n\x0c\x61\x64\x64\x65\x64_labels\x18\x15 \x03(\t\x12\x13\n\x0b\x63ost_micros\x18\x16 \x01(\x03\x12\x0f\n\x07\x66ollows\x18\x17 \x01(\tB\t\n\x07outcome\"\xc0\x02\n\x05Limit\x12\x0e\n\x06\x62ucket\x18\x01 \x01(\t\x12)\n\x06window\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x16\n\tmax_calls\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x1c\n\x0fmax_cost_micros\x18\x04 \x01(\x03H\x01\x88\x01\x01\x12\x1b\n\x0emax_concurrent\x18\x05 \x01(\x03H\x02\x88\x01\x01\x12\x33\n\x10max_running_time\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0e\n\x06source\x18\x07 \x01(\t\x12/\n\x0b\x65xpire_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x0c\n\n_max_callsB\x12\n\x10_max_cost_microsB\x11\n\x0f_max_concurrent\"\x07\n\x05\x41llow\"7\n\x04\x44\x65ny\x12/\n\x06reason\x18\x01 \x01(\x0e\x32\x1f.toolmesh.common.v1.ErrorReason\"a\n\rNeedsApproval\x12\x17\n\x0f\x61pprover_groups\x18\x01 \x03(\t\x12\x0e\n\x06quorum\x18\x02 \x01(\x05\x12\x0e\n\x06policy\x18\x03 \x01(\t\x12\x17\n\x0freason_required\x18\x04 \x01(\x08\"M\n\nObligation\x12/\n\x04kind\x18\x01 \x01(\x0e\x32!.toolmesh.authz.v1.ObligationKind\x12\x0e\n\x06values\x18\x02 \x03(\t\".\n\x0fSuggestedUpdate\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t*\xf3\x01\n\x0eObligationKind\x12\x1f\n\x1bOBLIGATION_KIND_UNSPECIFIED\x10\x00\x12!\n\x1dOBLIGATION_KIND_REDACT_FIELDS\x10\x01\x12\x1c\n\x18OBLIGATION_KIND_CAP_ROWS\x10\x02\x12 \n\x1cOBLIGATION_KIND_SANDBOX_TIER\x10\x03\x12\x1b\n\x17OBLIGATION_KIND_DRY_RUN\x10\x04\x12\x1e\n\x1aOBLIGATION_KIND_REDACT_PII\x10\x05\x12 \n\x1cOBLIGATION_KIND_MAX_PRIORITY\x10\x06*b\n\x0c\x44\x65\x63isionMode\x12\x1d\n\x19\x44\x45\x43ISION_MODE_UNSPECIFIED\x10\x00\x12\x19\n\x15\x44\x45\x43ISION_MODE_ENFORCE\x10\x01\x12\x18\n\x14\x44\x45\x43ISION_MODE_SHADOW\x10\x02\x42$P\x01Z toolmesh.dev/go/authz/v1;authzv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n toolmesh/authz/v1/decision.proto\x12\x11toolmesh.authz.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%toolmesh/common/v1/error_reason.proto\"\x9c\x06\n\x08\x44\x65\x63ision\x12\x0c\n\x04name\x18\x01 \x01(\t\x12)\n\x05\x61llow\x18\x02 \x01(\x0b\x32\x18.toolmesh.authz.v1.AllowH\x00\x12\'\n\x04\x64\x65ny\x18\x03 \x01(\x0b\x32\x17.toolmesh.authz.v1.DenyH\x00\x12:\n\x0eneeds_approval\x18\x04 \x01(\x0b\x32 .toolmesh.authz.v1.NeedsApprovalH\x00\x12\x0f\n\x07reasons\x18\x05 \x03(\t\x12\x1c\n\x14\x64\x65termining_policies\x18\x06 \x03(\t\x12\x1a\n\x12policy_set_version\x18\x07 \x01(\t\x12\x32\n\x0bobligations\x18\x08 \x03(\x0b\x32\x1d.toolmesh.authz.v1.Obligation\x12=\n\x11suggested_updates\x18\t \x03(\x0b\x32\".toolmesh.authz.v1.SuggestedUpdate\x12-\n\x04mode\x18\n \x01(\x0e\x32\x1f.toolmesh.authz.v1.DecisionMode\x12\x0e\n\x06source\x18\x0b \x01(\t\x12\x11\n\trule_refs\x18\x0c \x03(\t\x12\x15\n\rupdated_input\x18\r \x01(\x0c\x12\x15\n\ruser_modified\x18\x0e \x01(\x08\x12 \n\x18pending_classifier_check\x18\x0f \x01(\x08\x12\x14\n\x0c\x62locked_path\x18\x10 \x01(\t\x12\x11\n\tcacheable\x18\x11 \x01(\x08\x12/\n\x0b\x64\x65\x63ide_time\x18\x12 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\x13 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12(\n\x06limits\x18\x14 \x03(\x0b\x32\x18.toolmesh.authz.v1.Limit\x12\x14\n\x0c\x61\x64\x64\x65\x64_labels\x18\x15 \x03(\t\x12\x13\n\x0b\x63ost_micros\x18\x16 \x01(\x03\x12\x0f\n\x07\x66ollows\x18\x17 \x01(\t\x12\x16\n\x0e\x63leared_labels\x18\x18 \x03(\tB\t\n\x07outcome\"\xc0\x02\n\x05Limit\x12\x0e\n\x06\x62ucket\x18\x01 \x01(\t\x12)\n\x06window\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x16\n\tmax_calls\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x1c\n\x0fmax_cost_micros\x18\x04 \x01(\x03H\x01\x88\x01\x01\x12\x1b\n\x0emax_concurrent\x18\x05 \x01(\x03H\x02\x88\x01\x01\x12\x33\n\x10max_running_time\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0e\n\x06source\x18\x07 \x01(\t\x12/\n\x0b\x65xpire_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x0c\n\n_max_callsB\x12\n\x10_max_cost_microsB\x11\n\x0f_max_concurrent\"\x07\n\x05\x41llow\"7\n\x04\x44\x65ny\x12/\n\x06reason\x18\x01 \x01(\x0e\x32\x1f.toolmesh.common.v1.ErrorReason\"a\n\rNeedsApproval\x12\x17\n\x0f\x61pprover_groups\x18\x01 \x03(\t\x12\x0e\n\x06quorum\x18\x02 \x01(\x05\x12\x0e\n\x06policy\x18\x03 \x01(\t\x12\x17\n\x0freason_required\x18\x04 \x01(\x08\"M\n\nObligation\x12/\n\x04kind\x18\x01 \x01(\x0e\x32!.toolmesh.authz.v1.ObligationKind\x12\x0e\n\x06values\x18\x02 \x03(\t\".\n\x0fSuggestedUpdate\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t*\xf3\x01\n\x0eObligationKind\x12\x1f\n\x1bOBLIGATION_KIND_UNSPECIFIED\x10\x00\x12!\n\x1dOBLIGATION_KIND_REDACT_FIELDS\x10\x01\x12\x1c\n\x18OBLIGATION_KIND_CAP_ROWS\x10\x02\x12 \n\x1cOBLIGATION_KIND_SANDBOX_TIER\x10\x03\x12\x1b\n\x17OBLIGATION_KIND_DRY_RUN\x10\x04\x12\x1e\n\x1aOBLIGATION_KIND_REDACT_PII\x10\x05\x12 \n\x1cOBLIGATION_KIND_MAX_PRIORITY\x10\x06*b\n\x0c\x44\x65\x63isionMode\x12\x1d\n\x19\x44\x45\x43ISION_MODE_UNSPECIFIED\x10\x00\x12\x19\n\x15\x44\x45\x43ISION_MODE_ENFORCE\x10\x01\x12\x18\n\x14\x44\x45\x43ISION_MODE_SHADOW\x10\x02\x42$P\x01Z toolmesh.dev/go/authz/v1;authzv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,22 +35,22 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'toolmesh.authz.v1.decision_
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'P\001Z toolmesh.dev/go/authz/v1;authzv1'
-  _globals['_OBLIGATIONKIND']._serialized_start=1550
-  _globals['_OBLIGATIONKIND']._serialized_end=1793
-  _globals['_DECISIONMODE']._serialized_start=1795
-  _globals['_DECISIONMODE']._serialized_end=1893
+  _globals['_OBLIGATIONKIND']._serialized_start=1574
+  _globals['_OBLIGATIONKIND']._serialized_end=1817
+  _globals['_DECISIONMODE']._serialized_start=1819
+  _globals['_DECISIONMODE']._serialized_end=1917
   _globals['_DECISION']._serialized_start=160
-  _globals['_DECISION']._serialized_end=932
-  _globals['_LIMIT']._serialized_start=935
-  _globals['_LIMIT']._serialized_end=1255
-  _globals['_ALLOW']._serialized_start=1257
-  _globals['_ALLOW']._serialized_end=1264
-  _globals['_DENY']._serialized_start=1266
-  _globals['_DENY']._serialized_end=1321
-  _globals['_NEEDSAPPROVAL']._serialized_start=1323
-  _globals['_NEEDSAPPROVAL']._serialized_end=1420
-  _globals['_OBLIGATION']._serialized_start=1422
-  _globals['_OBLIGATION']._serialized_end=1499
-  _globals['_SUGGESTEDUPDATE']._serialized_start=1501
-  _globals['_SUGGESTEDUPDATE']._serialized_end=1547
+  _globals['_DECISION']._serialized_end=956
+  _globals['_LIMIT']._serialized_start=959
+  _globals['_LIMIT']._serialized_end=1279
+  _globals['_ALLOW']._serialized_start=1281
+  _globals['_ALLOW']._serialized_end=1288
+  _globals['_DENY']._serialized_start=1290
+  _globals['_DENY']._serialized_end=1345
+  _globals['_NEEDSAPPROVAL']._serialized_start=1347
+  _globals['_NEEDSAPPROVAL']._serialized_end=1444
+  _globals['_OBLIGATION']._serialized_start=1446
+  _globals['_OBLIGATION']._serialized_end=1523
+  _globals['_SUGGESTEDUPDATE']._serialized_start=1525
+  _globals['_SUGGESTEDUPDATE']._serialized_end=1571
 # @@protoc_insertion_point(module_scope)

@@ -115,6 +115,7 @@ class Decision(_message.Message):
     ADDED_LABELS_FIELD_NUMBER: _builtins.int
     COST_MICROS_FIELD_NUMBER: _builtins.int
     FOLLOWS_FIELD_NUMBER: _builtins.int
+    CLEARED_LABELS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The resource name, `decisions/{decision_id}`."""
     policy_set_version: _builtins.str
@@ -183,7 +184,11 @@ class Decision(_message.Message):
 
     @_builtins.property
     def added_labels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Labels that the session carries from now on, because of what this call returns."""
+        """Labels that the session carries from now on, because of what this call returns, at once or after an approval."""
+
+    @_builtins.property
+    def cleared_labels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Labels that the session carried until this call, and carries no more."""
 
     def __init__(
         self,
@@ -211,10 +216,11 @@ class Decision(_message.Message):
         added_labels: _abc.Iterable[_builtins.str] | None = ...,
         cost_micros: _builtins.int = ...,
         follows: _builtins.str = ...,
+        cleared_labels: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["allow", b"allow", "decide_time", b"decide_time", "deny", b"deny", "expire_time", b"expire_time", "needs_approval", b"needs_approval", "outcome", b"outcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["added_labels", b"added_labels", "allow", b"allow", "blocked_path", b"blocked_path", "cacheable", b"cacheable", "cost_micros", b"cost_micros", "decide_time", b"decide_time", "deny", b"deny", "determining_policies", b"determining_policies", "expire_time", b"expire_time", "follows", b"follows", "limits", b"limits", "mode", b"mode", "name", b"name", "needs_approval", b"needs_approval", "obligations", b"obligations", "outcome", b"outcome", "pending_classifier_check", b"pending_classifier_check", "policy_set_version", b"policy_set_version", "reasons", b"reasons", "rule_refs", b"rule_refs", "source", b"source", "suggested_updates", b"suggested_updates", "updated_input", b"updated_input", "user_modified", b"user_modified"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["added_labels", b"added_labels", "allow", b"allow", "blocked_path", b"blocked_path", "cacheable", b"cacheable", "cleared_labels", b"cleared_labels", "cost_micros", b"cost_micros", "decide_time", b"decide_time", "deny", b"deny", "determining_policies", b"determining_policies", "expire_time", b"expire_time", "follows", b"follows", "limits", b"limits", "mode", b"mode", "name", b"name", "needs_approval", b"needs_approval", "obligations", b"obligations", "outcome", b"outcome", "pending_classifier_check", b"pending_classifier_check", "policy_set_version", b"policy_set_version", "reasons", b"reasons", "rule_refs", b"rule_refs", "source", b"source", "suggested_updates", b"suggested_updates", "updated_input", b"updated_input", "user_modified", b"user_modified"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_outcome: _TypeAlias = _typing.Literal["allow", "deny", "needs_approval"]  # noqa: Y015
     _WhichOneofArgType_outcome: _TypeAlias = _typing.Literal["outcome", b"outcome"]  # noqa: Y015

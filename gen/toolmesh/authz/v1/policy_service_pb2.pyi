@@ -500,6 +500,7 @@ class ExplainDecisionResponse(_message.Message):
     SESSION_LABELS_FIELD_NUMBER: _builtins.int
     FINDINGS_FIELD_NUMBER: _builtins.int
     SUMMARY_FIELD_NUMBER: _builtins.int
+    LABEL_SOURCES_FIELD_NUMBER: _builtins.int
     environment: _builtins.str
     """The environment it was made in."""
     summary: _builtins.str
@@ -524,6 +525,10 @@ class ExplainDecisionResponse(_message.Message):
     def findings(self) -> _containers.RepeatedCompositeFieldContainer[Global___PolicyFinding]:
         """What each policy made of it, in the order of the documents."""
 
+    @_builtins.property
+    def label_sources(self) -> _containers.RepeatedCompositeFieldContainer[Global___LabelSource]:
+        """What brought the labels that policy read, the oldest first."""
+
     def __init__(
         self,
         *,
@@ -534,14 +539,59 @@ class ExplainDecisionResponse(_message.Message):
         session_labels: _abc.Iterable[_builtins.str] | None = ...,
         findings: _abc.Iterable[Global___PolicyFinding] | None = ...,
         summary: _builtins.str = ...,
+        label_sources: _abc.Iterable[Global___LabelSource] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "decision", b"decision", "subject", b"subject"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "decision", b"decision", "environment", b"environment", "findings", b"findings", "session_labels", b"session_labels", "subject", b"subject", "summary", b"summary"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "decision", b"decision", "environment", b"environment", "findings", b"findings", "label_sources", b"label_sources", "session_labels", b"session_labels", "subject", b"subject", "summary", b"summary"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ExplainDecisionResponse: _TypeAlias = ExplainDecisionResponse  # noqa: Y015
+
+@_typing.final
+class LabelSource(_message.Message):
+    """Says how a label came into a session."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LABEL_FIELD_NUMBER: _builtins.int
+    ADD_TIME_FIELD_NUMBER: _builtins.int
+    DECISION_FIELD_NUMBER: _builtins.int
+    TOOL_VERSION_FIELD_NUMBER: _builtins.int
+    INVOCATION_ID_FIELD_NUMBER: _builtins.int
+    OTHER_SESSION_FIELD_NUMBER: _builtins.int
+    label: _builtins.str
+    """The label."""
+    decision: _builtins.str
+    """The decision that added it, as `decisions/{decision_id}`; empty if that is not known any more."""
+    tool_version: _builtins.str
+    """The tool version whose call brought it."""
+    invocation_id: _builtins.str
+    """That call."""
+    other_session: _builtins.bool
+    """True if it is a label of another session of the same chain of tokens."""
+    @_builtins.property
+    def add_time(self) -> _timestamp_pb2.Timestamp:
+        """When it was added."""
+
+    def __init__(
+        self,
+        *,
+        label: _builtins.str = ...,
+        add_time: _timestamp_pb2.Timestamp | None = ...,
+        decision: _builtins.str = ...,
+        tool_version: _builtins.str = ...,
+        invocation_id: _builtins.str = ...,
+        other_session: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["add_time", b"add_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["add_time", b"add_time", "decision", b"decision", "invocation_id", b"invocation_id", "label", b"label", "other_session", b"other_session", "tool_version", b"tool_version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LabelSource: _TypeAlias = LabelSource  # noqa: Y015
 
 @_typing.final
 class PolicyFinding(_message.Message):
@@ -747,10 +797,14 @@ class PolicyQuestion(_message.Message):
     ENVIRONMENT_FIELD_NUMBER: _builtins.int
     TIME_FIELD_NUMBER: _builtins.int
     GRANTED_BY_WILDCARD_FIELD_NUMBER: _builtins.int
+    TOKEN_LABELS_FIELD_NUMBER: _builtins.int
+    SESSION_BOUND_FIELD_NUMBER: _builtins.int
     environment: _builtins.str
     """The environment: local, dev, staging or prod; empty means that of this mesh."""
     granted_by_wildcard: _builtins.bool
     """True if the token covers the tool only by `*`, and names neither it nor its namespace."""
+    session_bound: _builtins.bool
+    """True if the token is bound to the session."""
     @_builtins.property
     def subject(self) -> _authz_service_pb2.SubjectFacts:
         """Whom it is about."""
@@ -767,6 +821,10 @@ class PolicyQuestion(_message.Message):
     def time(self) -> _timestamp_pb2.Timestamp:
         """When the call is made; unset means now."""
 
+    @_builtins.property
+    def token_labels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Labels that other sessions of the token carry."""
+
     def __init__(
         self,
         *,
@@ -776,10 +834,12 @@ class PolicyQuestion(_message.Message):
         environment: _builtins.str = ...,
         time: _timestamp_pb2.Timestamp | None = ...,
         granted_by_wildcard: _builtins.bool = ...,
+        token_labels: _abc.Iterable[_builtins.str] | None = ...,
+        session_bound: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "subject", b"subject", "time", b"time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "environment", b"environment", "granted_by_wildcard", b"granted_by_wildcard", "session_labels", b"session_labels", "subject", b"subject", "time", b"time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "environment", b"environment", "granted_by_wildcard", b"granted_by_wildcard", "session_bound", b"session_bound", "session_labels", b"session_labels", "subject", b"subject", "time", b"time", "token_labels", b"token_labels"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -40,6 +40,7 @@ class PolicyAnnotations:
     reason_required: bool
     obligations: tuple[Obligation, ...]
     labels: tuple[str, ...]
+    cleared_labels: tuple[str, ...]
 
 
 def parse_annotations(annotations: Mapping[str, str]) -> PolicyAnnotations:
@@ -57,6 +58,7 @@ def parse_annotations(annotations: Mapping[str, str]) -> PolicyAnnotations:
             if name in annotations
         ),
         labels=_split_list(annotations.get("label")),
+        cleared_labels=_split_list(annotations.get("clear_label")),
     )
 
 
@@ -161,4 +163,5 @@ ANNOTATIONS: Mapping[str, tuple[set[str], str, Callable[[str], bool]]] = {
     "require_dry_run": (_RUNNING, '"true"', lambda text: text == "true"),
     "redact_pii": (_RUNNING, '"true"', lambda text: text == "true"),
     "label": ({ALLOW}, "labels of lower-case letters, digits, _ and -, separated by commas", _list_of(_LABEL)),
+    "clear_label": ({ALLOW}, "labels of lower-case letters, digits, _ and -, separated by commas", _list_of(_LABEL)),
 }

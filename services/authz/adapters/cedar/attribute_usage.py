@@ -43,7 +43,7 @@ _REQUEST_FIELDS: Mapping[str, tuple[str, ...]] = {
     "resource.closed_world": ("call.closed_world",),
     "resource.result_labels": ("call.result_labels",),
     # The only part of the context that does not change from call to call.
-    "context": ("environment", "granted_by_name"),
+    "context": ("environment", "granted_by_name", "caller.session_id"),
 }
 _ENTITY_VARIABLES = frozenset({"principal", "resource"})
 _VARIABLES = _ENTITY_VARIABLES | {"context"}

@@ -16,6 +16,7 @@ Expression = Mapping[str, Any]
 _CONTEXT_FIELDS = {
     "session_id": ContextField.SESSION,
     "session_labels": ContextField.LABELS,
+    "token_labels": ContextField.LABELS,
     "arguments_digest": ContextField.DIGEST,
     "arguments": ContextField.ARGUMENTS,
     "resources": ContextField.ARGUMENTS,
@@ -24,7 +25,7 @@ _CONTEXT_FIELDS = {
     "risk": ContextField.RISK,
 }
 # Context attributes that do not change from call to call.
-_CONSTANT_ATTRIBUTES = frozenset({"environment", "granted_by_name"})
+_CONSTANT_ATTRIBUTES = frozenset({"environment", "granted_by_name", "session_bound"})
 # Operators that cannot fail in a policy that passed strict validation. Arithmetic can overflow, and extension functions
 # can reject a text.
 _INFALLIBLE = frozenset(

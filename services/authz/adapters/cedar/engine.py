@@ -3,10 +3,9 @@ evaluated as two actions in one batch: `invoke` and `invoke_without_approval`.""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-
-from msgspec.structs import replace
 
 from libs.common.errors import MeshError, Reason
 from libs.common.runtime.bounded_cache import BoundedCache
@@ -49,17 +48,14 @@ class _StaticResult:
 class CedarEvaluation:
     """A started evaluation of one request; an Evaluation."""
 
-    __slots__ = ("_engine", "_request", "_static", "context_fields")
+    __slots__ = ("_engine", "_static", "context_fields")
 
-    def __init__(self, engine: CedarEngine, request: DecisionRequest, static: _StaticResult) -> None:
-        self._engine, self._request, self._static = engine, request, static
+    def __init__(self, engine: CedarEngine, static: _StaticResult) -> None:
+        self._engine, self._static = engine, static
         self.context_fields = static.context_fields
 
-    def verdict(self, labels: frozenset[str] | None) -> Verdict:
-        if self._static.verdict is not None:
-            return self._static.verdict
-        request = self._request if labels is self._request.labels else replace(self._request, labels=labels)
-        return self._engine.finish(self._static, request)
+    def verdict(self, request: DecisionRequest) -> Verdict:
+        return self._static.verdict or self._engine.finish(self._static, request)
 
     def certain_denial(self) -> Verdict | None:
         return self._engine.certain_denial(self._static)
@@ -75,6 +71,7 @@ class CedarEngine:
     def __init__(self, policy_set: PolicySet, log: Log) -> None:
         self._set = policy_set
         self._log, self._fail_closed = log, _FailClosed(log)
+        self._clears_labels = any(policy.annotations.cleared_labels for policy in policy_set.policies.values())
         self._order = {name: index for index, name in enumerate(policy_set.policies)}
         self._slice_results = BoundedCache[Hashable, _SliceResult](_CACHE_SIZE)
         self._distinct_results = BoundedCache[Hashable, _SliceResult](_CACHE_SIZE)
@@ -88,13 +85,17 @@ class CedarEngine:
     def limits(self) -> Limits:
         return self._set.limits
 
+    @property
+    def clears_labels(self) -> bool:
+        return self._clears_labels
+
     def context_fields(self, request: DecisionRequest) -> frozenset[ContextField]:
         """Return the context fields that the policies which could match read."""
         return self.evaluate(request).context_fields
 
     def decide(self, request: DecisionRequest) -> Verdict:
         """Return the verdict: allow only if both actions are allowed and no policy failed."""
-        return self.evaluate(request).verdict(request.labels)
+        return self.evaluate(request).verdict(request)
 
     def evaluate(self, request: DecisionRequest) -> CedarEvaluation:
         """Evaluate the policies that read no per-call context."""
@@ -107,7 +108,7 @@ class CedarEngine:
                 result = self._combine(static, widened)
                 if not any(_errors(one.responses) for one in (*static, *widened)):
                     self._static_results.put(key, result)
-            return CedarEvaluation(self, request, result)
+            return CedarEvaluation(self, result)
 
     def certain_denial(self, static: _StaticResult) -> Verdict | None:
         """Return the verdict of a forbid that no context can change; None without one."""
@@ -250,10 +251,14 @@ class CedarEngine:
                 else NeedsApproval(DEFAULT_APPROVERS, 1, "")
             )
             default = "No policy lets this call run without approval."
-            return _verdict_of(outcome, asking, holds, default, obligations=_merge_obligations([*permitting, *asking]))
+            obligations, labels = _merge_obligations([*permitting, *asking]), _merge_labels(permitting)
+            return _verdict_of(outcome, asking, holds, default, obligations=obligations, labels=labels)
         policies = list(dict.fromkeys([*permitting, *self._annotations_of(unattended.permits)]))
-        labels = dict.fromkeys(label for policy in policies for label in policy.labels)
-        return _verdict_of(Allow(), policies, holds, obligations=_merge_obligations(policies), labels=tuple(labels))
+        verdict = _verdict_of(
+            Allow(), policies, holds, obligations=_merge_obligations(policies), labels=_merge_labels(policies)
+        )
+        cleared = dict.fromkeys(label for policy in policies for label in policy.cleared_labels)
+        return dataclasses.replace(verdict, cleared_labels=tuple(cleared)) if cleared else verdict
 
     def _annotations_of(self, names: Iterable[str]) -> list[PolicyAnnotations]:
         return [self._set.policies[name].annotations for name in sorted(names, key=self._order.__getitem__)]
@@ -300,6 +305,10 @@ def _verdict_of(
         obligations=obligations,
         labels=labels,
     )
+
+
+def _merge_labels(policies: list[PolicyAnnotations]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(label for policy in policies for label in policy.labels))
 
 
 def _merge_obligations(policies: list[PolicyAnnotations]) -> tuple[Obligation, ...]:

@@ -113,7 +113,11 @@ def requests_builder(attributes: Collection[str], actions: Iterable[str]) -> Req
 
 def _constant_context(request: DecisionRequest) -> dict[str, Any]:
     """Return the attributes of the context that do not change from call to call."""
-    return {"environment": request.environment, "granted_by_name": request.granted_by_name}
+    return {
+        "environment": request.environment,
+        "granted_by_name": request.granted_by_name,
+        "session_bound": bool(request.caller.session_id),
+    }
 
 
 def _uid_getters(attributes: Collection[str]) -> tuple[Callable[[DecisionRequest], dict[str, str]], ...]:
@@ -150,6 +154,7 @@ def full_context(
         **_constant_context(request),
         "session_id": call.session_id,
         "session_labels": sorted(request.labels or ()),
+        "token_labels": sorted(request.token_labels),
         "arguments_digest": call.arguments_digest,
         "arguments": {
             "text": _uid("TextArguments"),

@@ -66,6 +66,8 @@ def request_row(request: DecisionRequest, context_fields: frozenset[ContextField
         "granted_by_name": request.granted_by_name,
         "moment": request.time.timestamp(),
         "labels": None if request.labels is None else sorted(request.labels),
+        "token_labels": sorted(request.token_labels),
+        "session_bound": bool(caller.session_id),
         "label_scopes": label_scopes(request),
         "reads": None if context_fields is None else sorted(context_fields),
     }
@@ -88,6 +90,7 @@ def decision_row(decision: Decision) -> dict[str, Any]:
         "decide_time": decision.decide_time.timestamp(),
         "expire_time": decision.expire_time.timestamp(),
         "added_labels": decision.added_labels,
+        "cleared_labels": decision.cleared_labels,
         "by_executor": decision.by_executor,
         "follows": decision.follows,
     }
@@ -147,6 +150,7 @@ def _decision(decision_id: str, row: dict[str, Any]) -> Decision:
         decide_time=datetime.fromtimestamp(row["decide_time"], UTC),
         expire_time=datetime.fromtimestamp(row["expire_time"], UTC),
         added_labels=tuple(row["added_labels"]),
+        cleared_labels=tuple(row.get("cleared_labels", ())),
         by_executor=row.get("by_executor", False),
         follows=row.get("follows", ""),
     )
@@ -161,7 +165,8 @@ def _request(row: dict[str, Any], hidden: dict[str, Any]) -> DecisionRequest:
     fields["resources"] = tuple(hidden.get("resources", ()))
     facts = CallFacts(tool, Version.parse(version), **fields)
     groups, scopes = tuple(caller.pop("groups")), frozenset(caller.pop("scopes"))
-    identity = Identity(**caller, groups=groups, scopes=scopes, expires_at=0.0)
+    bound = facts.session_id if row.get("session_bound") else ""
+    identity = Identity(**caller, groups=groups, scopes=scopes, expires_at=0.0, session_id=bound)
     time = datetime.fromtimestamp(row["moment"], UTC)
     return DecisionRequest(
         identity,
@@ -170,4 +175,5 @@ def _request(row: dict[str, Any], hidden: dict[str, Any]) -> DecisionRequest:
         time,
         None if labels is None else frozenset(labels),
         row.get("granted_by_name", True),
+        frozenset(row.get("token_labels", ())),
     )

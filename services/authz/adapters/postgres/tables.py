@@ -89,7 +89,15 @@ decisions = Table(
 session_labels = Table(
     "session_labels",
     metadata,
-    Column("place", Text, primary_key=True),
-    Column("label", Text, primary_key=True),
+    Column("sequence", BigInteger, Identity(always=True), primary_key=True),
+    Column("place", Text, nullable=False),
+    # The first token of the chain that added it; empty if that is not known.
+    Column("root_token", Text, nullable=False),
+    Column("label", Text, nullable=False),
     Column("added_at", DateTime(timezone=True), nullable=False, server_default=text("clock_timestamp()")),
+    Column("decision", Text, nullable=False),
+    Column("tool_version", Text, nullable=False),
+    Column("invocation_id", Text, nullable=False),
+    Column("cleared_at", DateTime(timezone=True)),
+    Column("cleared_by", Text),
 )

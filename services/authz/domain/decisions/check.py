@@ -69,8 +69,8 @@ class Check:
     async def decide(self, caller: Identity, call: CallFacts, engine: PolicyEngine | None = None) -> Decision:
         """Return the decision, by the active policy set unless an engine is given.
 
-        Policy is evaluated only for calls that the token covers, so it cannot widen a token. Labels that an allowed
-        call adds to its session are stored durably before this returns.
+        Policy is evaluated only for calls that the token covers, so it cannot widen a token. Labels that a call adds to
+        its session are stored durably before this returns.
         """
         engine, request = engine or self.engines.current, self._request(caller, call)
         refused = await self._refused_by_token(caller, call) or _refused_without_arguments(caller, call)
@@ -80,8 +80,8 @@ class Check:
             return decision
         request, verdict, context_fields = await self._evaluate(engine, request)
         verdict, limits, cost = _limited(engine, verdict, request)
-        added = await self._add_labels(request, verdict)
-        decision = self._decision(verdict, request, engine.version, limits=limits, cost=cost, added=added)
+        decision = self._decision(verdict, request, engine.version, limits=limits, cost=cost)
+        decision = await self._change_labels(engine, request, decision)
         self.journal.record(decision, request, context_fields)
         return decision
 
@@ -143,14 +143,28 @@ class Check:
         """Return the request with its labels, the verdict, and the context fields that the verdict may depend on."""
         evaluation = engine.evaluate(request)
         if ContextField.LABELS in evaluation.context_fields:
-            request = replace(request, labels=await self.labels.find(request))
+            found = await self.labels.find(request)
+            request = replace(request, labels=found.session, token_labels=found.token)
         return request, verdict_of(evaluation, request), evaluation.context_fields
 
-    async def _add_labels(self, request: DecisionRequest, verdict: Verdict) -> tuple[str, ...]:
+    async def _change_labels(self, engine: PolicyEngine, request: DecisionRequest, decision: Decision) -> Decision:
+        """Store what a call that may run changes of the labels of its session, and return the decision with it.
+
+        A call that waits for a person adds its labels too: the answer after the approval is the same decision. A
+        reused decision must not report labels as new again, and would not add a label again that was removed meanwhile.
+        """
+        verdict = decision.verdict
         labels = request.call.result_labels + verdict.labels
-        if not labels or not isinstance(verdict.outcome, Allow):
-            return ()
-        return await self.labels.add(request, set(labels))
+        if isinstance(verdict.outcome, Deny) or not (labels or verdict.cleared_labels):
+            return decision
+        cleared: tuple[str, ...] = ()
+        added: tuple[str, ...] = ()
+        if verdict.cleared_labels and isinstance(verdict.outcome, Allow):
+            cleared = await self.labels.clear(request, set(verdict.cleared_labels), decision.name)
+        if labels:
+            added = await self.labels.add(request, set(labels), decision.name)
+        cacheable = decision.cacheable and not added and not engine.clears_labels
+        return replace(decision, added_labels=added, cleared_labels=cleared, cacheable=cacheable)
 
     def _decision(
         self,
@@ -160,7 +174,6 @@ class Check:
         *,
         limits: tuple[Limit, ...] = (),
         cost: int = 0,
-        added: tuple[str, ...] = (),
     ) -> Decision:
         now = request.time
         needs_approval = isinstance(verdict.outcome, NeedsApproval)
@@ -168,20 +181,18 @@ class Check:
             name=f"decisions/{new_id()}",
             verdict=verdict,
             policy_set_version=version,
-            # A reused decision must not report labels as new again.
-            cacheable=verdict.holds_for_any_arguments and not needs_approval and not added,
+            cacheable=verdict.holds_for_any_arguments and not needs_approval,
             decide_time=now,
             expire_time=min(now + self.ttl, datetime.fromtimestamp(request.caller.expires_at, UTC)),
             limits=limits,
             cost_micros=cost,
-            added_labels=added,
         )
 
 
 def verdict_of(evaluation: Evaluation, request: DecisionRequest) -> Verdict:
     """Return the verdict for a request with its labels. The call is denied if a policy reads arguments that were not
     sent."""
-    verdict = evaluation.verdict(request.labels)
+    verdict = evaluation.verdict(request)
     if _lacks_arguments(request.call, evaluation.context_fields) and not isinstance(verdict.outcome, Deny):
         return _arguments_missing("A policy reads the arguments of this call, and they were not sent.")
     return verdict

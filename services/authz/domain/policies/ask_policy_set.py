@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -49,13 +49,17 @@ class AskPolicySet:
         return engine
 
     def _request(self, question: PolicyQuestion) -> DecisionRequest:
+        caller = identity_of(question.subject, expires_at=0)
+        if question.session_bound:
+            caller = replace(caller, session_id=question.call.session_id)
         return DecisionRequest(
-            caller=identity_of(question.subject, expires_at=0),
+            caller=caller,
             call=_with_digest(question.call),
             environment=question.environment or self.environment,
             time=question.time or self.clock.now(),
             labels=question.labels,
             granted_by_name=not question.granted_by_wildcard,
+            token_labels=question.labels | question.token_labels,
         )
 
 

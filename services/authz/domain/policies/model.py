@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from services.authz.domain.model import CallFacts, ContextField, Decision, DecisionRequest, SubjectFacts
+from services.authz.domain.model import CallFacts, ContextField, Decision, DecisionRequest, LabelSource, SubjectFacts
 
 Documents = Mapping[str, str]
 """Texts by name: `*.cedar`, and at most one `limits.json`."""
@@ -72,6 +72,10 @@ class PolicyQuestion:
     """None means now."""
     granted_by_wildcard: bool = False
     """Whether the token covers the tool only by `*`."""
+    token_labels: frozenset[str] = frozenset()
+    """Labels that other sessions of the token carry."""
+    session_bound: bool = False
+    """Whether the token is bound to the session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +111,8 @@ class Explanation:
     recorded: RecordedDecision
     findings: tuple[PolicyFinding, ...]
     summary: str
+    label_sources: tuple[LabelSource, ...] = ()
+    """What brought the labels that the call met, as far as policy read them."""
 
 
 @dataclass(frozen=True, slots=True)

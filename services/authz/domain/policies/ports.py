@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from services.authz.domain.model import DecisionRequest
+from services.authz.domain.model import DecisionRequest, LabelSource
 from services.authz.domain.policies.model import (
     Documents,
     NewPolicySet,
@@ -81,10 +81,10 @@ class PolicySets(Protocol):
 
 
 class LabelHistory(Protocol):
-    """When labels were added to sessions."""
+    """How labels came into sessions, and left them."""
 
-    async def added(self, scopes: Collection[str]) -> Mapping[str, Sequence[tuple[str, datetime]]]:
-        """Return the labels of each scope, with the time at which they were added. Raises SERVICE_UNAVAILABLE."""
+    async def sources(self, scopes: Collection[str]) -> Mapping[str, Sequence[LabelSource]]:
+        """Return how labels came into each scope, removed ones included. Raises SERVICE_UNAVAILABLE."""
         ...
 
 

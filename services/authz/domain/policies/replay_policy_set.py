@@ -10,7 +10,7 @@ from datetime import datetime
 import msgspec
 
 from services.authz.domain.decisions.check import verdict_of
-from services.authz.domain.model import ContextField, Verdict, outcome_word
+from services.authz.domain.model import ContextField, LabelSource, Verdict, outcome_word
 from services.authz.domain.policies.errors import set_not_found
 from services.authz.domain.policies.model import DecisionFlip, RecordedDecision, ReplayProgress
 from services.authz.domain.policies.ports import (
@@ -25,8 +25,8 @@ DEFAULT_DECISIONS = 10_000
 # The event loop runs other calls after each batch; a message is sent after each _MESSAGE_EVERY decisions.
 _BATCH, _MESSAGE_EVERY = 10, 500
 
-_Labels = Mapping[str, Sequence[tuple[str, datetime]]]
-"""The labels of sessions, with the time at which they were added."""
+_Labels = Mapping[str, Sequence[LabelSource]]
+"""How labels came into sessions and chains of tokens."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,8 @@ def _verdict(engine: ExplainingEngine, recorded: RecordedDecision, labels: _Labe
     """Return the verdict of the set; None if it depends on something that the journal does not have."""
     request = recorded.request
     if request.labels is None:
-        request = msgspec.structs.replace(request, labels=_labels_of(recorded, labels))
+        session, token = _labels_of(recorded, labels)
+        request = msgspec.structs.replace(request, labels=session, token_labels=token)
     evaluation = engine.evaluate(request)
     if ContextField.ARGUMENTS in evaluation.context_fields and not request.call.arguments:
         return evaluation.certain_denial()
@@ -89,14 +90,24 @@ def _verdict(engine: ExplainingEngine, recorded: RecordedDecision, labels: _Labe
 async def _read_labels(page: list[RecordedDecision], history: LabelHistory) -> _Labels:
     """Return the labels of the sessions where the set of that time did not read them."""
     scopes = {scope for recorded in page if recorded.request.labels is None for scope in recorded.label_scopes}
-    return await history.added(scopes) if scopes else {}
+    return await history.sources(scopes) if scopes else {}
 
 
-def _labels_of(recorded: RecordedDecision, labels: _Labels) -> frozenset[str]:
-    """Return the labels that the session had when the decision was made."""
+def _labels_of(recorded: RecordedDecision, labels: _Labels) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the labels of the call's session, and of its chain of tokens, when the decision was made."""
     time = recorded.request.time
-    found = (pair for scope in recorded.label_scopes for pair in labels.get(scope, ()))
-    return frozenset(label for label, added in found if added < time)
+    scopes = recorded.label_scopes
+    held = {scope: [one for one in labels.get(scope, ()) if held_at(one, time)] for scope in scopes}
+    session, chain = (scopes[index] if scopes else "" for index in (0, -1))
+    return (
+        frozenset(one.label for one in held.get(session, ()) if one.place == session),
+        frozenset(one.label for one in held.get(chain, ())),
+    )
+
+
+def held_at(source: LabelSource, time: datetime) -> bool:
+    """Return whether a session had a label for a decision of this time."""
+    return source.added_at < time and (source.cleared_at is None or source.cleared_at >= time)
 
 
 def _flip(recorded: RecordedDecision, verdict: Verdict) -> DecisionFlip:

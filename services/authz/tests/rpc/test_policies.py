@@ -215,11 +215,65 @@ async def test_labels_close_a_door_for_the_rest_of_the_session(mesh: Any) -> Non
         "deny",
         ["nothing-leaves-after-confidential-reading"],
     )
-    # Leaving the session does not help, for the token is the same; another token in another session is another matter.
-    assert outcome(await mesh.check(token, tags=["external_send"], session_id="s2")) == "deny"
+    # Leaving the session does not help its holder, who chooses sessions; the reason says so, and what helps.
+    left = await mesh.check(token, tags=["external_send"], session_id="s2")
+    assert (outcome(left), list(left.determining_policies)) == ("deny", ["nothing-leaves-by-another-session"])
+    # A token of the same subject that is bound to the other session has read nothing.
+    bound = (await mesh.mint(session_id="s2")).token
+    assert outcome(await mesh.check(bound, tags=["external_send"])) == "allow"
+    assert outcome(await mesh.check((await mesh.mint(session_id="s1")).token, tags=["external_send"])) == "deny"
     other = (await mesh.mint()).token
     assert outcome(await mesh.check(other, tags=["external_send"], session_id="s2")) == "allow"
     assert outcome(await mesh.check(other, tags=["external_send"], session_id="s1")) == "deny"
+
+
+async def test_an_explanation_shows_a_label_and_the_call_that_brought_it(mesh: Any) -> None:
+    token = (await mesh.mint()).token
+    reading = await mesh.check(
+        token,
+        result_labels=["confidential"],
+        session_id="s1",
+        invocation_id="i-read",
+        tool_version="tools/core.read/versions/2.0.0",
+    )
+    refused = await mesh.check(token, tags=["external_send"], session_id="s1")
+    found = await explain(mesh, refused.name)
+    [source] = found.label_sources
+    assert (source.label, source.decision, source.invocation_id) == ("confidential", reading.name, "i-read")
+    assert (source.tool_version, source.other_session) == ("tools/core.read/versions/2.0.0", False)
+    assert list(found.session_labels) == ["confidential"]
+    assert reading.name in found.summary
+    elsewhere = await mesh.check(token, tags=["external_send"], session_id="s2")
+    found = await explain(mesh, elsewhere.name)
+    [source] = found.label_sources
+    assert (source.invocation_id, source.other_session, list(found.session_labels)) == ("i-read", True, [])
+    assert not (await explain(mesh, reading.name)).label_sources
+
+
+async def test_a_policy_removes_a_label_and_the_decision_says_so(mesh: Any) -> None:
+    clearing = '@clear_label("confidential") ' + permit("reviewed", 'resource.tags.contains("review")')
+    await activate(mesh, await put(mesh, clearing, removed=[]))
+    token = (await mesh.mint()).token
+    sending = {"tags": ["external_send"], "session_id": "s1"}
+    labeled = {"result_labels": ["confidential"], "session_id": "s1"}
+    assert list((await mesh.check(token, **labeled)).added_labels) == ["confidential"]
+    # Not reused, because the label may be removed meanwhile.
+    assert not (await mesh.check(token, **labeled)).cacheable
+    assert outcome(await mesh.check(token, **sending)) == "deny"
+    review = await mesh.check(token, tags=["review"], session_id="s1")
+    assert (outcome(review), list(review.cleared_labels), review.cacheable) == ("allow", ["confidential"], False)
+    assert list((await explain(mesh, review.name)).decision.cleared_labels) == ["confidential"]
+    assert outcome(await mesh.check(token, **sending)) == "allow"
+    # The next reading brings it back.
+    assert list((await mesh.check(token, **labeled)).added_labels) == ["confidential"]
+    assert outcome(await mesh.check(token, **sending)) == "deny"
+
+
+async def test_an_approved_call_labels_its_session_too(mesh: Any) -> None:
+    token = (await mesh.mint()).token
+    reading = await mesh.check(token, result_labels=["confidential"], approval_always=True, session_id="s1")
+    assert (outcome(reading), list(reading.added_labels)) == ("needs_approval", ["confidential"])
+    assert outcome(await mesh.check(token, tags=["external_send"], session_id="s1")) == "deny"
 
 
 async def test_obligations_and_labels_of_policies_are_in_the_decision(mesh: Any) -> None:
@@ -263,7 +317,7 @@ async def test_a_decision_explains_itself_also_after_its_set_is_gone(mesh: Any) 
     assert found.decision.determining_policies == decision.determining_policies
     matched = {each.policy for each in found.findings if each.matched}
     assert matched == {"covered-calls-may-run", "writes-of-little-trusted-callers-need-a-person"}
-    assert len(found.findings) == 10
+    assert len(found.findings) == 11
     assert all(each.document == "default.cedar" and each.line > 1 for each in found.findings)
     assert (found.subject.subject, found.subject.trust_level, found.environment) == (ALICE, 10, "local")
     assert (found.call.mutation_class, list(found.call.tags)) == ("write_reversible", ["x"])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
 import cedarpy
+import msgspec
 import orjson
 import pytest
 from msgspec.structs import replace
@@ -127,6 +129,13 @@ def test_cache_keys_distinguish_uids_environments_and_builds_of_a_version() -> N
     assert built(make_request("dev")) == built(make_request("prod"))
     named = cache_key_for(attributes_used(about("context.granted_by_name")))
     assert named(make_request()) != named(make_request(granted_by_name=False))
+    bound = cache_key_for(attributes_used(about("context.session_bound")))
+    assert bound(make_request()) != bound(bound_request())
+
+
+def bound_request() -> DecisionRequest:
+    caller = dataclasses.replace(make_request().caller, session_id="s")
+    return msgspec.structs.replace(make_request(), caller=caller)
 
 
 def test_entities_have_only_the_used_attributes() -> None:
@@ -150,8 +159,8 @@ def test_requests_have_uids_only_if_policies_use_them() -> None:
     assert caller(one)[0]["principal"] == principal_entity(one.caller)["uid"]
     assert tool(one)[0]["resource"] == resource_entity(one.call)["uid"]
     assert [json.loads(environment(each)[0]["context"]) for each in (one, other)] == [
-        {"environment": "dev", "granted_by_name": True},
-        {"environment": "prod", "granted_by_name": True},
+        {"environment": "dev", "granted_by_name": True, "session_bound": False},
+        {"environment": "prod", "granted_by_name": True, "session_bound": False},
     ]
     # The request refers to the entity by the same UID.
     [request], [entity] = tags(other), json.loads(entities_builder({"resource.tags"})(other))

@@ -16,7 +16,10 @@ def test_the_shipped_set_is_valid_and_reads_nothing_of_one_call_but_labels() -> 
     shipped = load_policies(POLICIES)
     assert {
         policy.annotations.id: policy.context_fields for policy in shipped.policies.values() if policy.context_fields
-    } == {"nothing-leaves-after-confidential-reading": {ContextField.LABELS}}
+    } == {
+        "nothing-leaves-after-confidential-reading": {ContextField.LABELS},
+        "nothing-leaves-by-another-session": {ContextField.LABELS},
+    }
     assert [policy.annotations.id for policy in shipped.policies.values()][:3] == [
         "covered-calls-may-run",
         "unknown-publishers-are-granted-by-name",

@@ -31,11 +31,13 @@ def make_request(environment: str = "local", *, mutation_class: str = "read_only
     about_call = set(CallFacts.__struct_fields__)
     moment = datetime(2026, 1, 5, given.pop("moment_hour", 12), tzinfo=UTC)
     labels, named = given.pop("labels", None), given.pop("granted_by_name", True)
+    of_token = given.pop("token_labels", ())
     facts = {name: value for name, value in given.items() if name in about_call}
     about_caller = {name: value for name, value in given.items() if name not in about_call}
     caller = Identity(**{"subject": "did:web:a", "token_id": "t", "expires_at": 0.0, **about_caller})
     call = CallFacts(ToolName("acme", "pay"), Version.parse("1.2.3"), mutation_class, **facts)
-    return DecisionRequest(caller, call, environment, moment, None if labels is None else frozenset(labels), named)
+    held = None if labels is None else frozenset(labels)
+    return DecisionRequest(caller, call, environment, moment, held, named, frozenset(of_token))
 
 
 def make_request_about(mutation_class: str, trust: int, environment: str, impact: int, always: bool) -> DecisionRequest:
@@ -223,6 +225,7 @@ def test_answers_of_policies_that_read_the_session_hold_for_one_call_only(tmp_pa
         ("resource.closed_world", {"closed_world": True}),
         ('resource.result_labels.contains("pii")', {"result_labels": ("pii",)}),
         ('context.session_labels.contains("pii")', {"labels": ("pii",)}),
+        ('context.token_labels.contains("pii")', {"labels": (), "token_labels": ("pii",)}),
         ('context.resources.contains("file:/x")', {"resources": ("file:/x",), "arguments": b"{}"}),
         ('context.risk.hasTag("score") && context.risk.getTag("score") == 7', {"risk": (("score", 7),)}),
         ("context.time.hour == 3 && context.time.weekday == 1 && context.time.epoch == 1767582000", {"moment_hour": 3}),

@@ -16,6 +16,7 @@ from services.authz.domain.model import (
     ContextField,
     Decision,
     Deny,
+    FoundLabels,
     NeedsApproval,
     Obligation,
     Refusal,
@@ -199,19 +200,44 @@ async def test_an_allowed_call_adds_the_labels_of_the_tool_and_of_the_policies_o
     assert labels.present == {"public", "confidential", "secret"}
 
 
-@pytest.mark.parametrize("outcome", [Deny(Reason.PERMISSION_DENIED), NeedsApproval(("approvers",), 1, "p")])
-async def test_only_an_allowed_call_adds_labels(engine: Engine, outcome: Any) -> None:
+@pytest.mark.parametrize(
+    ("outcome", "added"),
+    [
+        (Deny(Reason.PERMISSION_DENIED), ()),
+        # The approved call gets the same decision, so its labels must be there by then.
+        (NeedsApproval(("approvers",), 1, "p"), ("confidential", "secret")),
+    ],
+)
+async def test_a_call_that_may_run_adds_labels(engine: Engine, outcome: Any, added: tuple[str, ...]) -> None:
     engine.verdict = Verdict(outcome, ("because",), labels=("secret",))
     labels = FakeLabels()
     decision = await check_over(engine, labels=labels).decide(
         caller_with(Grant("*")), mail(result_labels=("confidential",))
     )
-    assert (decision.added_labels, labels.present) == ((), set())
+    assert (decision.added_labels, labels.present) == (added, set(added))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "cleared"),
+    [(Allow(), ("pii",)), (Deny(Reason.PERMISSION_DENIED), ()), (NeedsApproval(("approvers",), 1, "p"), ())],
+)
+async def test_an_allowed_call_removes_labels(engine: Engine, outcome: Any, cleared: tuple[str, ...]) -> None:
+    engine.verdict = Verdict(outcome, ("because",), cleared_labels=("pii", "other"))
+    labels = FakeLabels({"pii", "secret"})
+    decision = await check_over(engine, labels=labels).decide(caller_with(Grant("*")), mail())
+    assert (decision.cleared_labels, labels.present) == (cleared, {"pii", "secret"} - set(cleared))
+
+
+async def test_a_labeled_decision_is_not_reused_where_a_label_may_be_removed_meanwhile(engine: Engine) -> None:
+    engine.clears_labels = True
+    check, call = check_over(engine, labels=FakeLabels({"confidential"})), mail(result_labels=("confidential",))
+    assert not (await check.decide(caller_with(Grant("*")), call)).cacheable
+    assert (await check.decide(caller_with(Grant("*")), mail())).cacheable
 
 
 async def test_a_label_that_cannot_be_kept_means_no_answer(engine: Engine) -> None:
     class Gone(FakeLabels):
-        async def add(self, request: Any, labels: Any) -> tuple[str, ...]:
+        async def add(self, request: Any, labels: Any, decision: str) -> tuple[str, ...]:
             raise MeshError(Reason.SERVICE_UNAVAILABLE)
 
     with pytest.raises(MeshError):
@@ -297,9 +323,9 @@ async def test_a_set_that_becomes_active_meanwhile_has_no_part_in_the_decision(e
     class Swapping(FakeLabels):
         """FakeLabels whose reading takes so long that another set is active when it ends."""
 
-        async def find(self, request: Any) -> frozenset[str]:
+        async def find(self, request: Any) -> FoundLabels:
             check.engines.current = other  # type: ignore[misc]
-            return frozenset()
+            return FoundLabels(frozenset(), frozenset())
 
     check = check_over(engine, labels=Swapping())
     decision = await check.decide(caller_with(Grant("*")), mail())

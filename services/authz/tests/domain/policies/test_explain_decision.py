@@ -44,7 +44,7 @@ async def test_an_explanation_evaluates_policies_in_another_thread() -> None:
     engine = Explaining()
     decision = Decision("decisions/1", ALLOWED, engine.version, True, NOW, NOW)
     kept: Any = Kept(engine, RecordedDecision(decision, replace(make_request(), time=NOW), frozenset()))
-    explanation = await ExplainDecision(kept, kept).execute("1", None)
+    explanation = await ExplainDecision(kept, kept, kept).execute("1", None)
     assert [each.policy for each in explanation.findings] == ["p1"]
     assert engine.threads
     assert threading.current_thread() not in engine.threads

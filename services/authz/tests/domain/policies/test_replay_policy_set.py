@@ -79,7 +79,9 @@ async def test_ten_thousand_decisions_flip_exactly_where_planted(engine: AsyncEn
         to, session = chosen.choices(["finance", "treasury"], [98, 2])[0], chosen.choices(list(times), [96, 2, 2])[0]
         put = make_request(tags=(tag,), tenant=f"t{index % 5_000 + 990}", session_id=session)
         if session:
-            await labels.add(make_request(tenant=put.caller.tenant, session_id=session, token_id=""), ["confidential"])
+            await labels.add(
+                make_request(tenant=put.caller.tenant, session_id=session, token_id=""), ["confidential"], "decisions/1"
+            )
         call = replace(put.call, arguments=f'{{"to": "{to}"}}'.encode())
         put = replace(put, call=call, time=times[session])
         verdict = active.current.decide(put)
