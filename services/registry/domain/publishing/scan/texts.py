@@ -12,6 +12,8 @@ from libs.common.json.json_pointer import pointer_of
 _EMBEDDED = frozenset({"schema", "runtime_schema", "error_schema", "arguments", "result", "meta"})
 # Machine-readable texts, which are not scanned as prose and may hold blobs.
 _MACHINE = frozenset({"pattern", "digest", "descriptor_digest", "documentation_url", "source_code_url", "entry_point"})
+# Digests, keys and signatures, whose patterns leave no room for prose.
+_KEYS = frozenset(f"manifest.provenance.{name}" for name in ("pack_digest", "public_key", "signature"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ def _field(path: str, key: str, value: Any) -> Iterator[Text]:
     if key in _EMBEDDED:
         yield from _embedded(f"{path}#", value)
     elif isinstance(value, str):
-        yield Text(path, value, key not in _MACHINE)
+        yield Text(path, value, key not in _MACHINE and path not in _KEYS)
     elif isinstance(value, list):
         for index, item in enumerate(value):
             yield from _field(f"{path}[{index}]", key, item)

@@ -27,6 +27,7 @@ from services.registry.domain.publishing.scan.confusables import name_skeleton
 from services.registry.domain.publishing.scan.lookalikes import CandidateNames, KnownName, is_one_edit_apart
 from services.registry.domain.publishing.scan.policy import DEFAULT_POLICY, FindingAction, ScanClass, ScanPolicy
 from services.registry.domain.publishing.scan.scan import ScanResult, scan
+from services.registry.domain.publishing.scan.texts import texts_of
 from services.registry.tests.calls import PATIENCE, bearer, refusal
 from services.registry.tests.conftest import Replica, Start
 from services.registry.tests.manifests import reader, writer
@@ -373,3 +374,10 @@ async def test_the_database_reads_names_as_the_domain_does(engine: AsyncEngine) 
         await _registered(connection, "globex", NAMES)
         kept = (await connection.execute(select(tables.tool_names.c["namespace", "tool_id", "skeleton"]))).all()  # type: ignore[call-overload]
     assert {tuple(row) for row in kept} == {("globex", name, name_skeleton(name)) for name in NAMES}
+
+
+def test_keys_and_signatures_are_no_prose() -> None:
+    provenance = dict.fromkeys(("pack_digest", "revision", "public_key", "signature"), "x")
+    prose = {text.path.rpartition(".")[2]: text.prose for text in texts_of({"provenance": provenance})}
+    assert prose == {"pack_digest": False, "revision": True, "public_key": False, "signature": False}
+    assert all(text.prose for text in texts_of({"annotations": {"public_key": "x", "signature": "x"}}))
