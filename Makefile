@@ -14,7 +14,8 @@ USE_GVISOR := if ls "$${XDG_CACHE_HOME:-$$HOME/.cache}"/toolmesh/runsc-* > /dev/
 	elif ! test -x .toolmesh/bin/runsc && ! command -v runsc > /dev/null; then \
 	echo "gVisor is not built: its tests are skipped. Build it once with: make gvisor"; fi
 # Test files run in parallel. The files with the longest tests start first (`testpaths`), so that the workers finish together.
-WORKERS := 2
+# Tests wait as often as they work: three workers keep two cores busy.
+WORKERS := 3
 # A worker that hangs where the time limit of a test cannot end it prints its stacks and is replaced.
 HANGS := --max-worker-restart 2 -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true
 
