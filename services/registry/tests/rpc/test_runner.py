@@ -37,6 +37,16 @@ def announcement(instance: str = "one", process: str = "1", *packs: str) -> runn
     )
 
 
+async def announce(
+    executor: Any, engine: AsyncEngine, request: runner_pb.AnnounceRunnersRequest
+) -> runner_pb.AnnounceRunnersResponse:
+    """Announce, under a lease that does not end while a busy machine runs the test."""
+    answer: runner_pb.AnnounceRunnersResponse = await executor.AnnounceRunners(request, timeout=PATIENCE)
+    async with engine.begin() as connection:
+        await connection.execute(text("update executors set expire_time = now() + interval '1 day'"))
+    return answer
+
+
 async def listed(replica: Replica) -> str:
     """Return why the only tool has no runner, as all listings say it."""
     stub = replica.stub()
@@ -74,7 +84,7 @@ async def test_a_tool_is_admitted_while_an_executor_can_run_it_and_listed_withou
     broken = tool("acme.count", mpb.RUNNER_KIND_PYTHON, "words")
     assert (await refusal(registry.RegisterTool(broken, timeout=PATIENCE))).reason is Reason.TOOL_MANIFEST_INVALID
 
-    answer = await executor.AnnounceRunners(announcement("one", "1", "other"), timeout=PATIENCE)
+    answer = await announce(executor, engine, announcement("one", "1", "other"))
     assert answer.lease.seconds >= 1
     for wrong, rules in (
         (request, ["runner.pack"]),
@@ -86,14 +96,14 @@ async def test_a_tool_is_admitted_while_an_executor_can_run_it_and_listed_withou
         assert (refused.reason, [v.rule for v in refused.violations]) == (Reason.TOOL_MANIFEST_INVALID, rules)
 
     # Several executors: one of them is enough.
-    await executor.AnnounceRunners(announcement("two", "1", "kit"), timeout=PATIENCE)
+    await announce(executor, engine, announcement("two", "1", "kit"))
     assert (await registry.RegisterTool(request, timeout=PATIENCE)).created
     second = await start(announced=False)
     for replica in (first, second):
         assert await listed(replica) == ""
 
     # A restarted process replaces the announcement of its instance; the old one cannot take the new one back.
-    await executor.AnnounceRunners(announcement("two", "2", "kit"), timeout=PATIENCE)
+    await announce(executor, engine, announcement("two", "2", "kit"))
     await executor.WithdrawRunners(runner_pb.WithdrawRunnersRequest(instance="two", process_id="1"), timeout=PATIENCE)
     assert await listed(first) == ""
     await executor.WithdrawRunners(runner_pb.WithdrawRunnersRequest(instance="two", process_id="2"), timeout=PATIENCE)
@@ -108,7 +118,7 @@ async def test_a_tool_is_admitted_while_an_executor_can_run_it_and_listed_withou
 
     await until(second_shows_it, bool)
     # A lease ends by itself, and every replica sees it.
-    await executor.AnnounceRunners(announcement("two", "3", "kit"), timeout=PATIENCE)
+    await announce(executor, engine, announcement("two", "3", "kit"))
     assert await listed(first) == ""
     async with engine.begin() as connection:
         await connection.execute(text("update executors set expire_time = now()"))
@@ -119,20 +129,22 @@ async def test_a_tool_is_admitted_while_an_executor_can_run_it_and_listed_withou
     await until(nothing_announced, bool)
 
 
-async def test_a_tool_whose_limits_no_executor_keeps_is_refused_then_listed_without_a_runner(start: Start) -> None:
+async def test_a_tool_whose_limits_no_executor_keeps_is_refused_then_listed_without_a_runner(
+    start: Start, engine: AsyncEngine
+) -> None:
     replica = await start(announced=False)
     registry, executor = replica.stub(), replica.stub("executor", runner_rpc.RunnerServiceStub)
     request = tool("acme.count", mpb.RUNNER_KIND_PYTHON, "kit/words:count")
     request.manifest.execution.resource_limits.cpu = "500m"
     loose = announcement("one", "1", "kit")
     loose.unkept_limits.add(sandbox_tier=mpb.SANDBOX_TIER_PROCESS, limit=runner_pb.LIMIT_KIND_CPU_SHARE)
-    await executor.AnnounceRunners(loose, timeout=PATIENCE)
+    await announce(executor, engine, loose)
     refused = await refusal(registry.RegisterTool(request, timeout=PATIENCE))
     assert (refused.reason, [v.rule for v in refused.violations]) == (Reason.TOOL_MANIFEST_INVALID, ["runner.limit"])
     # Without the limit, or with an executor that keeps it, the tool is admitted.
     modest = tool("acme.modest", mpb.RUNNER_KIND_PYTHON, "kit/words:count")
     assert (await registry.RegisterTool(modest, timeout=PATIENCE)).created
-    await executor.AnnounceRunners(announcement("two", "1", "kit"), timeout=PATIENCE)
+    await announce(executor, engine, announcement("two", "1", "kit"))
     assert (await registry.RegisterTool(request, timeout=PATIENCE)).created
     await executor.WithdrawRunners(runner_pb.WithdrawRunnersRequest(instance="two", process_id="1"), timeout=PATIENCE)
     got = await registry.GetTool(pb.GetToolRequest(name="acme.count"), timeout=PATIENCE)
