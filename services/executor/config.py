@@ -7,10 +7,10 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import DirectoryPath, Field, FilePath, PlainValidator, WithJsonSchema
+from pydantic import DirectoryPath, Field, FilePath, PlainValidator, WithJsonSchema, model_validator
 
 from libs.common.redaction.tenant_scanners import TenantScanners, read_tenant_scanners_file
-from libs.common.runtime.setting_types import Peer, PostgresUrl, RedisUrl, SealingKeys
+from libs.common.runtime.setting_types import HttpUrl, Peer, PostgresUrl, RedisUrl, SealingKeys
 from libs.common.runtime.settings import ProcessSettings
 from services.executor.domain.volumes import Volume
 
@@ -121,6 +121,30 @@ class Settings(ProcessSettings):
         None,
         description="Folder of mounted credentials: `name` has the value, `name.json` its hosts and namespaces."
         " Empty: none.",
+    )
+    vault_address: HttpUrl | None = Field(
+        None, description="Address of Vault or OpenBao, which holds credentials. Empty: none."
+    )
+    vault_path: str = Field(
+        "secret/toolmesh",
+        pattern=r"^[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*$",
+        description="Mount of its KV engine, version 2, and the folder of the credentials in it.",
+    )
+    vault_login: Literal["approle", "kubernetes", "jwt", "token"] = Field(
+        "kubernetes", description="How the executor logs in there."
+    )
+    vault_role: str = Field("", max_length=255, description="Role of the login; the role id of an AppRole.")
+    vault_credential: FilePath | None = Field(
+        None, description="File with the secret id, the JWT or the token. It is read for every login."
+    )
+    vault_mount: str = Field(
+        "",
+        pattern=r"^([A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*)?$",
+        description="Where the login is mounted. Empty: at its own name.",
+    )
+    vault_namespace: str = Field("", max_length=255, description="Namespace in the server. Empty: none.")
+    vault_ca: FilePath | None = Field(
+        None, description="Certificates that its TLS is checked with. Empty: those of the machine."
     )
     runsc: FilePath | None = Field(
         None, description="gVisor's program. Empty: what `make gvisor` built, else `runsc` on the PATH."
@@ -241,3 +265,9 @@ class Settings(ProcessSettings):
     claim_lease_seconds: float = Field(
         10.0, ge=0.5, le=300, description="Lease of an idempotency claim. A running call renews it."
     )
+
+    @model_validator(mode="after")
+    def _check_vault(self) -> Settings:
+        if self.vault_address is not None and self.vault_credential is None:
+            raise ValueError("TOOLMESH_VAULT_ADDRESS needs TOOLMESH_VAULT_CREDENTIAL, the file to log in with")
+        return self

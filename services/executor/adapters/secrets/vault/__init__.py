@@ -1,0 +1,1 @@
+"""Credentials in Vault or OpenBao."""
