@@ -42,6 +42,8 @@ POLICY: Policy = {
     _TOKENS + "NarrowToken": Row(
         dict.fromkeys(_CALLERS, for_caller()), deadline=5.0, idempotent=False, tenancy=Tenancy.OWN
     ),
+    # About the caller's own token, for the server that a tool's credential names.
+    _TOKENS + "IssueAssertion": Row({"executor": for_caller()}, deadline=5.0, idempotent=True, tenancy=Tenancy.OWN),
     # The domain checks whether the caller may revoke the target; the administrator's scope allows all targets of its
     # tenant.
     _TOKENS + "RevokeToken": Row(

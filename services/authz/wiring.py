@@ -62,6 +62,7 @@ from services.authz.domain.tokens.delegate_token import DelegateToken
 from services.authz.domain.tokens.deriver import TokenDeriver
 from services.authz.domain.tokens.exchange_token import ExchangeToken
 from services.authz.domain.tokens.introspect_token import IntrospectToken
+from services.authz.domain.tokens.issue_assertion import IssueAssertion
 from services.authz.domain.tokens.issue_token import IssueToken
 from services.authz.domain.tokens.minter import TokenMinter
 from services.authz.domain.tokens.narrow_token import NarrowToken
@@ -112,6 +113,7 @@ def compose(settings: Settings, log: Log, tracing: Tracing, *, clock: Clock, pol
         exchange_token=minting.exchange,
         delegate_token=minting.delegate,
         narrow_token=minting.narrow,
+        issue_assertion=IssueAssertion(keys, clock, settings.issuer, settings.audience),
         revoke_token=RevokeToken(revocations, feed, keys, clock, settings.max_token_lifetime),
         list_revocations=ListRevocations(revocations, clock),
         watch_invalidations=WatchInvalidations(feed),

@@ -18,6 +18,7 @@ from services.authz.domain.revocation.revoke_token import RevokeToken
 from services.authz.domain.revocation.watch_invalidations import WatchInvalidations
 from services.authz.domain.tokens.delegate_token import DelegateToken
 from services.authz.domain.tokens.exchange_token import ExchangeToken
+from services.authz.domain.tokens.issue_assertion import IssueAssertion
 from services.authz.domain.tokens.narrow_token import NarrowToken
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -30,6 +31,7 @@ class TokenHandlers(rpc.TokenServiceServicer):
     exchange_token: ExchangeToken
     delegate_token: DelegateToken
     narrow_token: NarrowToken
+    issue_assertion: IssueAssertion
     revoke_token: RevokeToken
     list_revocations: ListRevocations
     watch_invalidations: WatchInvalidations
@@ -54,6 +56,10 @@ class TokenHandlers(rpc.TokenServiceServicer):
     async def NarrowToken(self, request: pb.NarrowTokenRequest, context: Context) -> pb.NarrowTokenResponse:
         issued = await self.narrow_token.execute(serving().caller, convert.attenuation(request.part))
         return pb.NarrowTokenResponse(token=issued.token, claims=convert.claims_message(issued.claims))
+
+    async def IssueAssertion(self, request: pb.IssueAssertionRequest, context: Context) -> pb.IssueAssertionResponse:
+        assertion = await self.issue_assertion.execute(serving().caller, request.audience)
+        return pb.IssueAssertionResponse(assertion=assertion)
 
     async def RevokeToken(self, request: pb.RevokeTokenRequest, context: Context) -> pb.RevokeTokenResponse:
         call, target = serving(), convert_revocations.target_of(request)

@@ -106,6 +106,7 @@ ABOUT_CALLER: dict[str, Entry] = {
         "agent": AGENT, "part": token_pb.Part(scopes=["tools:call"]),
     },
     "TokenService.NarrowToken": lambda owner: {"part": token_pb.Part(tools=[ToolGrant(tool="core.echo")])},
+    "TokenService.IssueAssertion": lambda owner: {"audience": "https://login.example.com/token"},
     "TokenService.ListRevocations": lambda owner: {},
     "ExecutorService.Invoke": lambda owner: fields_of(an_invocation(owner)),
     "ExecutorService.InvokeGroup": lambda owner: {"calls": [executor_pb.GroupCall(request=an_invocation(owner))]},

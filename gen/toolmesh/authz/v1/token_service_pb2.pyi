@@ -286,6 +286,50 @@ class NarrowTokenResponse(_message.Message):
 Global___NarrowTokenResponse: _TypeAlias = NarrowTokenResponse  # noqa: Y015
 
 @_typing.final
+class IssueAssertionRequest(_message.Message):
+    """Asks for a statement about the caller."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AUDIENCE_FIELD_NUMBER: _builtins.int
+    audience: _builtins.str
+    """The token endpoint of the authorization server, which is the audience."""
+    def __init__(
+        self,
+        *,
+        audience: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["audience", b"audience"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___IssueAssertionRequest: _TypeAlias = IssueAssertionRequest  # noqa: Y015
+
+@_typing.final
+class IssueAssertionResponse(_message.Message):
+    """Answers with the statement."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ASSERTION_FIELD_NUMBER: _builtins.int
+    assertion: _builtins.str
+    """A signed JSON Web Token: `iss`, `sub`, `aud`, `exp`, `iat`, `jti`, and `tenant` and `act` (RFC 8693) where there is one. A secret."""
+    def __init__(
+        self,
+        *,
+        assertion: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assertion", b"assertion"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___IssueAssertionResponse: _TypeAlias = IssueAssertionResponse  # noqa: Y015
+
+@_typing.final
 class RevokeTokenRequest(_message.Message):
     """Says what to revoke."""
 

@@ -50,6 +50,11 @@ class TokenServiceStub:
                 request_serializer=toolmesh_dot_authz_dot_v1_dot_token__service__pb2.NarrowTokenRequest.SerializeToString,
                 response_deserializer=toolmesh_dot_authz_dot_v1_dot_token__service__pb2.NarrowTokenResponse.FromString,
                 _registered_method=True)
+        self.IssueAssertion = channel.unary_unary(
+                '/toolmesh.authz.v1.TokenService/IssueAssertion',
+                request_serializer=toolmesh_dot_authz_dot_v1_dot_token__service__pb2.IssueAssertionRequest.SerializeToString,
+                response_deserializer=toolmesh_dot_authz_dot_v1_dot_token__service__pb2.IssueAssertionResponse.FromString,
+                _registered_method=True)
         self.RevokeToken = channel.unary_unary(
                 '/toolmesh.authz.v1.TokenService/RevokeToken',
                 request_serializer=toolmesh_dot_authz_dot_v1_dot_token__service__pb2.RevokeTokenRequest.SerializeToString,
@@ -92,6 +97,16 @@ class TokenServiceServicer:
     def NarrowToken(self, request, context):
         """Derives an invocation-tier token for one tool from the caller's own. Callable by callers with a user- or agent-tier token. Guarantees
         like DelegateToken, and that the child cannot be derived from again. Fails like DelegateToken.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def IssueAssertion(self, request, context):
+        """Signs a statement about the caller for one authorization server outside the mesh, which may exchange it for a token of its own (RFC
+        8693). Callable by the executor, with the caller's token. Guarantees that it holds a minute at most and not longer than the caller's
+        token, names the subject, the tenant and the agents that act for it, and grants nothing in the mesh: it is no capability token, and its
+        audience is the server alone. Fails with INVALID_REQUEST for the audience of this mesh. Repeating it signs another.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -143,6 +158,11 @@ def add_TokenServiceServicer_to_server(servicer, server):
                     servicer.NarrowToken,
                     request_deserializer=toolmesh_dot_authz_dot_v1_dot_token__service__pb2.NarrowTokenRequest.FromString,
                     response_serializer=toolmesh_dot_authz_dot_v1_dot_token__service__pb2.NarrowTokenResponse.SerializeToString,
+            ),
+            'IssueAssertion': grpc.unary_unary_rpc_method_handler(
+                    servicer.IssueAssertion,
+                    request_deserializer=toolmesh_dot_authz_dot_v1_dot_token__service__pb2.IssueAssertionRequest.FromString,
+                    response_serializer=toolmesh_dot_authz_dot_v1_dot_token__service__pb2.IssueAssertionResponse.SerializeToString,
             ),
             'RevokeToken': grpc.unary_unary_rpc_method_handler(
                     servicer.RevokeToken,
@@ -242,6 +262,33 @@ class TokenService:
             '/toolmesh.authz.v1.TokenService/NarrowToken',
             toolmesh_dot_authz_dot_v1_dot_token__service__pb2.NarrowTokenRequest.SerializeToString,
             toolmesh_dot_authz_dot_v1_dot_token__service__pb2.NarrowTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def IssueAssertion(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolmesh.authz.v1.TokenService/IssueAssertion',
+            toolmesh_dot_authz_dot_v1_dot_token__service__pb2.IssueAssertionRequest.SerializeToString,
+            toolmesh_dot_authz_dot_v1_dot_token__service__pb2.IssueAssertionResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -47,6 +47,12 @@ class TokenServiceStub:
     """Derives an invocation-tier token for one tool from the caller's own. Callable by callers with a user- or agent-tier token. Guarantees
     like DelegateToken, and that the child cannot be derived from again. Fails like DelegateToken.
     """
+    IssueAssertion: _grpc.UnaryUnaryMultiCallable[_token_service_pb2.IssueAssertionRequest, _token_service_pb2.IssueAssertionResponse]
+    """Signs a statement about the caller for one authorization server outside the mesh, which may exchange it for a token of its own (RFC
+    8693). Callable by the executor, with the caller's token. Guarantees that it holds a minute at most and not longer than the caller's
+    token, names the subject, the tenant and the agents that act for it, and grants nothing in the mesh: it is no capability token, and its
+    audience is the server alone. Fails with INVALID_REQUEST for the audience of this mesh. Repeating it signs another.
+    """
     RevokeToken: _grpc.UnaryUnaryMultiCallable[_token_service_pb2.RevokeTokenRequest, _token_service_pb2.RevokeTokenResponse]
     """Revokes a token, all tokens of a subject or agent, or all tokens signed by a key, with everything derived from them and the calls
     that run on them. Callable by the operator, by callers with scope `authz:admin`, and by callers for their own token and those
@@ -83,6 +89,12 @@ class TokenServiceAsyncStub(TokenServiceStub):
     NarrowToken: _aio.UnaryUnaryMultiCallable[_token_service_pb2.NarrowTokenRequest, _token_service_pb2.NarrowTokenResponse]  # type: ignore[assignment]
     """Derives an invocation-tier token for one tool from the caller's own. Callable by callers with a user- or agent-tier token. Guarantees
     like DelegateToken, and that the child cannot be derived from again. Fails like DelegateToken.
+    """
+    IssueAssertion: _aio.UnaryUnaryMultiCallable[_token_service_pb2.IssueAssertionRequest, _token_service_pb2.IssueAssertionResponse]  # type: ignore[assignment]
+    """Signs a statement about the caller for one authorization server outside the mesh, which may exchange it for a token of its own (RFC
+    8693). Callable by the executor, with the caller's token. Guarantees that it holds a minute at most and not longer than the caller's
+    token, names the subject, the tenant and the agents that act for it, and grants nothing in the mesh: it is no capability token, and its
+    audience is the server alone. Fails with INVALID_REQUEST for the audience of this mesh. Repeating it signs another.
     """
     RevokeToken: _aio.UnaryUnaryMultiCallable[_token_service_pb2.RevokeTokenRequest, _token_service_pb2.RevokeTokenResponse]  # type: ignore[assignment]
     """Revokes a token, all tokens of a subject or agent, or all tokens signed by a key, with everything derived from them and the calls
@@ -135,6 +147,18 @@ class TokenServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_token_service_pb2.NarrowTokenResponse, _abc.Awaitable[_token_service_pb2.NarrowTokenResponse]]:
         """Derives an invocation-tier token for one tool from the caller's own. Callable by callers with a user- or agent-tier token. Guarantees
         like DelegateToken, and that the child cannot be derived from again. Fails like DelegateToken.
+        """
+
+    @_abc_1.abstractmethod
+    def IssueAssertion(
+        self,
+        request: _token_service_pb2.IssueAssertionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_token_service_pb2.IssueAssertionResponse, _abc.Awaitable[_token_service_pb2.IssueAssertionResponse]]:
+        """Signs a statement about the caller for one authorization server outside the mesh, which may exchange it for a token of its own (RFC
+        8693). Callable by the executor, with the caller's token. Guarantees that it holds a minute at most and not longer than the caller's
+        token, names the subject, the tenant and the agents that act for it, and grants nothing in the mesh: it is no capability token, and its
+        audience is the server alone. Fails with INVALID_REQUEST for the audience of this mesh. Repeating it signs another.
         """
 
     @_abc_1.abstractmethod

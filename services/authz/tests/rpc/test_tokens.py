@@ -154,3 +154,21 @@ async def test_a_mesh_without_trusted_issuers_exchanges_no_token(mesh: Any, prov
     own = (await mesh.mint()).token
     for token in (provider.sign(), own):
         assert (await refusal(exchange(mesh, token))).reason is Reason.TOKEN_AUDIENCE_INVALID
+
+
+async def test_an_assertion_is_for_the_executor_and_no_token_of_the_mesh(mesh: Any) -> None:
+    token = (await mesh.mint()).token
+    request = pb.IssueAssertionRequest(audience="https://login.example.com/token")
+
+    def ask(peer: str, token: str = token) -> Any:
+        return rpc.TokenServiceStub(mesh.channel(peer)).IssueAssertion(request, metadata=bearer(token))
+
+    assertion = (await ask("executor")).assertion
+    assert not (await mesh.introspect(assertion)).active
+    assert (await refusal(ask("executor", assertion))).reason in (
+        Reason.TOKEN_AUDIENCE_INVALID,
+        Reason.TOKEN_MALFORMED,
+    )
+    assert (await refusal(ask("executor", ""))).reason is Reason.UNAUTHENTICATED
+    for peer in ("edge", "orchestrator", "gateway", "operator", "registry"):
+        assert (await refusal(ask(peer))).reason is Reason.PEER_NOT_ALLOWED
