@@ -36,23 +36,50 @@ def set_secret(
     namespace: Annotated[list[str], typer.Option(help="A namespace whose tools may use it; repeatable.")],
     tenant: TenantOption = "",
     expires: Annotated[str, typer.Option(help="When it stops being used, such as 2027-01-31.")] = "",
+    token_url: Annotated[
+        str, typer.Option(help="The token endpoint, if the value is an OAuth 2 client's secret.")
+    ] = "",
+    client_id: Annotated[str, typer.Option(help="The OAuth 2 client.")] = "",
+    scope: Annotated[str, typer.Option(help="The scopes to ask for, separated by spaces.")] = "",
+    audience: Annotated[str, typer.Option(help="The audience to ask for.")] = "",
+    in_body: Annotated[bool, typer.Option("--secret-in-body", help="Send the client's secret in the body.")] = False,
+    for_caller: Annotated[
+        bool, typer.Option("--for-caller", help="Ask for a token of each caller, by exchange.")
+    ] = False,
     from_file: FileOption = None,
     state: StateOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Store a secret, or replace it and its binding.
 
-    The value is read from standard input, a prompt or a file, never from the command line. The next call uses it.
+    The value is read from standard input, a prompt or a file, never from the command line. The next call uses it. With
+    --token-url it is the secret of an OAuth 2 client, and services get the token that the client is granted.
 
     \b
     Example:
       printf %s "$KEY" | toolmesh secrets set crm_key --host api.example.com --namespace acme
+      toolmesh secrets set crm_key --host api.example.com --namespace acme --token-url https://id.example.com/token
     """
-    from libs.common.secret_store.secret import Binding, Secret, SecretFormError, check_name, check_value, parse_expiry
+    from libs.common.secret_store.secret import (
+        Binding,
+        ClientAuth,
+        GrantType,
+        OAuthClient,
+        Secret,
+        SecretFormError,
+        check_name,
+        check_value,
+        parse_expiry,
+    )
 
     folder = _folder(state)
+    grant = GrantType.TOKEN_EXCHANGE if for_caller else GrantType.CLIENT_CREDENTIALS
+    auth = ClientAuth.BODY if in_body else ClientAuth.BASIC
+    oauth = OAuthClient(token_url, client_id, grant, scope, audience, auth) if token_url else None
+    if oauth is None and (client_id or scope or audience or for_caller or in_body):
+        raise typer.BadParameter("names the token endpoint of these options", param_hint="--token-url")
     try:
-        binding = Binding(tuple(host), tuple(namespace), parse_expiry(expires) if expires else None).check()
+        binding = Binding(tuple(host), tuple(namespace), parse_expiry(expires) if expires else None, oauth).check()
         secret = Secret(check_name(name), check_value(_value(from_file)), binding, tenant, datetime.now(UTC))
     except SecretFormError as error:
         raise typer.BadParameter(str(error)) from None
@@ -81,7 +108,7 @@ def rotate(
     former = _require(folder, name, tenant)
     try:
         until = parse_expiry(expires) if expires else None
-        binding = Binding(former.binding.hosts, former.binding.namespaces, until)
+        binding = Binding(former.binding.hosts, former.binding.namespaces, until, former.binding.oauth)
         secret = Secret(former.name, check_value(_value(from_file)), binding, tenant, datetime.now(UTC))
     except SecretFormError as error:
         raise typer.BadParameter(str(error)) from None

@@ -49,6 +49,7 @@ class Runners:
 def build_runners(
     settings: Settings,
     registry: grpc.aio.Channel,
+    authz: grpc.aio.Channel,
     trail: AuditTrail,
     heavy_work: HeavyWork,
     clock: Clock,
@@ -58,7 +59,7 @@ def build_runners(
 ) -> Runners:
     """Build the runners. `builtin` runs the tools that ship with the executor."""
     sandboxed = build_sandboxed_runners(settings, log, heavy_work)
-    http = build_http_runner(settings, clock, log, trail, heavy_work)
+    http = build_http_runner(settings, authz, clock, log, trail, heavy_work)
     upstreams = build_upstreams(settings, registry, sandboxed, http, heavy_work, log)
     announcer, reaper = build_announcer(settings, registry, sandboxed, log), OrphanReaper(log)
     return Runners(
@@ -112,7 +113,7 @@ def build_announcer(
 
     def capabilities() -> Capabilities:
         confined = sandboxed.capabilities()
-        return replace(confined, runners=("builtin", "http", "mcp", "grpc", *confined.runners))
+        return replace(confined, runners=("builtin", "http", "mcp", "grpc", "websocket", *confined.runners))
 
     def describe() -> None:
         for state in sandboxed.environment.tiers.describe().splitlines():

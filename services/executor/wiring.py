@@ -103,7 +103,14 @@ def compose(
     hooks, heavy_work = read_hooks_file(settings.hooks), HeavyWork()
     storage = build_storage(settings, channels.audit, database, in_flight, log)
     runners = build_runners(
-        settings, channels.registry, storage.trail, heavy_work, clock, log, builtin=builtin_runner(tools, log)
+        settings,
+        channels.registry,
+        channels.authz,
+        storage.trail,
+        heavy_work,
+        clock,
+        log,
+        builtin=builtin_runner(tools, log),
     )
     announcer = runners.announcer
     registrar = BuiltinRegistrar(channels.registry, [tool.manifest for tool in tools], log, after=announcer.wait)

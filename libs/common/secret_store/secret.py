@@ -5,14 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from libs.common.url_template import UrlTemplateError, parse_url_template
+
 SCHEME = "secret://"
 MAX_VALUE = 8192
 MAX_ENTRIES = 64
+_MAX_TEXT = 1024
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 _HOST = re.compile(r"(\*\.)?[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9_])?")
 _NAMESPACE = re.compile(r"[a-z][a-z0-9-]{1,62}")
@@ -20,6 +24,44 @@ _NAMESPACE = re.compile(r"[a-z][a-z0-9-]{1,62}")
 
 class SecretFormError(ValueError):
     """A secret, its name or its binding is malformed. The message never holds the value."""
+
+
+class GrantType(StrEnum):
+    """How a token is asked for."""
+
+    CLIENT_CREDENTIALS = "client_credentials"
+    TOKEN_EXCHANGE = "token_exchange"  # noqa: S105
+    """On behalf of the caller, by RFC 8693."""
+
+
+class ClientAuth(StrEnum):
+    """Where the client's secret travels to the authorization server."""
+
+    BASIC = "basic"
+    BODY = "body"
+
+
+class OAuthClient(Struct, frozen=True, forbid_unknown_fields=True):
+    """Makes a secret the password of an OAuth 2 client. What is sent to services is the token that it gets."""
+
+    token_url: str
+    client_id: str
+    grant: GrantType = GrantType.CLIENT_CREDENTIALS
+    scope: str = ""
+    audience: str = ""
+    auth: ClientAuth = ClientAuth.BASIC
+
+    def check(self) -> None:
+        """Raise SecretFormError if a field is malformed."""
+        try:
+            parse_url_template(self.token_url)
+        except UrlTemplateError:
+            raise SecretFormError("token_url is not an address such as https://login.example.com/token") from None
+        texts = (self.client_id, self.scope, self.audience)
+        if not self.client_id or not all(_is_printable(text) for text in texts):
+            raise SecretFormError(
+                f"client_id, scope and audience are printable ASCII of at most {_MAX_TEXT} characters"
+            )
 
 
 class Binding(Struct, frozen=True, forbid_unknown_fields=True):
@@ -30,6 +72,7 @@ class Binding(Struct, frozen=True, forbid_unknown_fields=True):
     namespaces: tuple[str, ...] = ()
     """The namespaces of the tools that may use it."""
     expires: datetime | None = None
+    oauth: OAuthClient | None = None
 
     def check(self) -> Binding:
         """Return the binding with canonical hosts. Raises SecretFormError."""
@@ -41,7 +84,9 @@ class Binding(Struct, frozen=True, forbid_unknown_fields=True):
             raise SecretFormError("namespaces is not a list of namespaces of tools")
         if self.expires is not None and self.expires.tzinfo is None:
             raise SecretFormError("expires has no time zone")
-        return Binding(hosts, namespaces, self.expires)
+        if self.oauth is not None:
+            self.oauth.check()
+        return Binding(hosts, namespaces, self.expires, self.oauth)
 
 
 class Secret(Struct, frozen=True):
@@ -60,6 +105,10 @@ class Secret(Struct, frozen=True):
     def is_expired(self, now: datetime) -> bool:
         """Return whether its time is over."""
         return self.binding.expires is not None and self.binding.expires <= now
+
+
+def _is_printable(text: str) -> bool:
+    return len(text) <= _MAX_TEXT and text.isascii() and (text.isprintable() or not text)
 
 
 def secret_name(reference: str) -> str | None:
@@ -110,6 +159,7 @@ def describe(secrets: Iterable[Secret]) -> list[dict[str, Any]]:
             "namespaces": list(secret.binding.namespaces),
             "expires": secret.binding.expires.isoformat() if secret.binding.expires else None,
             "set_time": secret.set_time.isoformat() if secret.set_time else None,
+            "oauth": msgspec.to_builtins(secret.binding.oauth),
         }
         for secret in secrets
     ]

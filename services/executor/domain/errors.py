@@ -373,6 +373,18 @@ def credential_refused(name: str, status: int) -> MeshError:
     return MeshError(Reason.CREDENTIAL_EXPIRED, message=message, metadata=metadata)
 
 
+def credential_not_granted(name: str) -> MeshError:
+    """The authorization server grants the OAuth 2 client no token. Nothing was sent to the service."""
+    message = "The authorization server refuses the credential of the tool."
+    return MeshError(Reason.CREDENTIAL_EXPIRED, message=message, metadata={"secret": name, "effect": "none"})
+
+
+def credential_needs_caller(name: str) -> MeshError:
+    """The credential is a token of the caller, and this work is done for none."""
+    message = "The credential is exchanged for each caller, and this work has none."
+    return MeshError(Reason.CREDENTIAL_NOT_FOUND, message=message, metadata={"secret": name, "effect": "none"})
+
+
 def credential_unreadable(name: str) -> MeshError:
     return MeshError(Reason.CREDENTIAL_UNREADABLE, metadata={"secret": name, "effect": "none"})
 
@@ -381,6 +393,11 @@ def circuit_open(origin: str, retry_after: float) -> MeshError:
     """A service failed repeatedly and is left alone for now. Nothing was sent."""
     metadata = {"service": origin, "effect": "none"}
     return MeshError(Reason.CIRCUIT_OPEN, metadata=metadata, retry_after=retry_after)
+
+
+def held_back(origin: str, wait: float, *, limited: bool) -> MeshError:
+    """A call that was not sent, because the service limits our rate or its circuit is open."""
+    return external_rate_limited(origin, wait) if limited else circuit_open(origin, wait)
 
 
 def external_unavailable(origin: str, cause: str, effect: str) -> MeshError:

@@ -200,6 +200,13 @@ class SecretStore(Protocol):
         """
         ...
 
+    async def reject(self, name: str, tenant: str) -> None:
+        """Note that a service refused the credential, so that a later call gets a fresh one where there may be one.
+
+        Raises like `get`.
+        """
+        ...
+
 
 class Spending(Protocol):
     """The counters of budgets and rate limits, shared by all executors."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from libs.common.errors import Reason
 from libs.common.runtime.bounded_cache import BoundedCache
 from libs.common.runtime.clock import Clock
 from libs.common.telemetry.log import Log
@@ -13,6 +14,7 @@ from services.executor.adapters.runners.http.exchange import AttemptError, Excha
 from services.executor.adapters.runners.http.failover import FailoverExchange, build_failover
 from services.executor.adapters.runners.http.secret_headers import bind_secrets
 from services.executor.adapters.runners.worker.answer import log_failure
+from services.executor.adapters.secrets.binding import reject_secrets
 from services.executor.adapters.telemetry.http_metrics import http_retries
 from services.executor.domain.http.build_request import build_request, describe_request
 from services.executor.domain.http.endpoint import HttpEndpoint
@@ -65,7 +67,7 @@ class HttpClient:
             self._connections, tool.confinement, endpoint.url, request, bound, share, limit, self._clock
         )
         fair = seconds >= _FAIR_SHARE * tool.own_limit
-        failover = build_failover(exchange, endpoint, self._circuits, tool, seconds, fair=fair)
+        failover = build_failover(exchange, endpoint, self._circuits, tool, work, seconds, fair=fair)
         return await run_cancelable(self._attempts(tool, endpoint, work, failover, until), work)
 
     async def _attempts(
@@ -89,6 +91,8 @@ class HttpClient:
                         # An earlier attempt may have had its effect, whatever became of the last one.
                         attempt.error.metadata["effect"] = "unknown"
                     log_failure(self._log, tool, work, attempt.error, attempt.detail)
+                    if attempt.error.reason is Reason.CREDENTIAL_EXPIRED:
+                        await reject_secrets(self._secrets, (use.secret for use in endpoint.secrets), work.tenant)
                     raise attempt.error from None
                 http_retries.inc()
                 await asyncio.sleep(delay)

@@ -106,6 +106,7 @@ class MemorySecrets:
     """Secrets by name, without a disk."""
 
     def __init__(self, **values: str) -> None:
+        self.rejected: list[str] = []
         self.secrets = {name: Secret(name, value, Binding(("127.0.0.1",), ("core",))) for name, value in values.items()}
 
     async def get(self, name: str, tenant: str) -> Secret:
@@ -114,15 +115,26 @@ class MemorySecrets:
             raise errors.credential_not_found(name)
         return self.secrets[name]
 
+    async def reject(self, name: str, tenant: str) -> None:
+        """Keep which secret a service refused."""
+        self.rejected.append(name)
+
 
 class OwnCircuits:
     """Circuits of one process, without a store."""
 
     def __init__(self) -> None:
         self.circuits: dict[str, Circuit] = {}
+        self.limits: dict[tuple[str, str], float] = {}
 
-    async def admit(self, name: str, config: CircuitConfig) -> Admission:
+    async def limit(self, name: str, party: str, seconds: float) -> None:
+        """Hold the calls of a party back until a test takes the limit away."""
+        self.limits[name, party] = seconds
+
+    async def admit(self, name: str, config: CircuitConfig, party: str = "") -> Admission:
         """Decide about a call."""
+        if (wait := self.limits.get((name, party))) is not None:
+            return Admission(admitted=False, wait=wait, limited=True)
         return self.circuits.setdefault(name, Circuit()).admit(config, time.monotonic())
 
     async def report(self, name: str, config: CircuitConfig, admission: Admission, outcome: CallOutcome) -> None:
