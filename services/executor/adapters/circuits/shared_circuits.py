@@ -9,7 +9,12 @@ from libs.common.runtime.bounded_cache import BoundedCache
 from libs.common.runtime.clock import Clock
 from libs.common.telemetry.log import Log
 from services.executor.adapters.circuits.valkey_circuits import ValkeyCircuits
-from services.executor.adapters.telemetry.http_metrics import circuit_refusals, circuit_transitions, circuits_shared
+from services.executor.adapters.telemetry.http_metrics import (
+    circuit_refusals,
+    circuit_transitions,
+    circuits_shared,
+    rate_limit_refusals,
+)
 from services.executor.domain.resilience.circuit import Admission, CallOutcome, Circuit, CircuitConfig, Transition
 
 _CIRCUITS = 4096
@@ -26,17 +31,20 @@ class SharedCircuits:
         """`on_transition` gets the circuit, the change, and whether all executors share it. It never waits."""
         self._store, self._clock, self._log, self._on_transition = store, clock, log, on_transition
         self._own: BoundedCache[str, Circuit] = BoundedCache(_CIRCUITS)
+        self._limited: BoundedCache[tuple[str, str], float] = BoundedCache(_CIRCUITS)
         self._away_until: float | None = None
         self._reporting: set[asyncio.Task[None]] = set()
         circuits_shared.set(1)
 
-    async def admit(self, name: str, config: CircuitConfig) -> Admission:
+    async def admit(self, name: str, config: CircuitConfig, party: str = "") -> Admission:
         """Decide about a call."""
-        admission = await self._ask_store(name, config)
+        admission = await self._ask_store(name, config, party)
         if admission is None:
-            admission = self._circuit(name).admit(config, self._clock.monotonic())._replace(shared=False)
+            admission = self._decide_alone(name, config, party)
         self._observe(name, admission.transition, shared=admission.shared)
-        if not admission.admitted:
+        if admission.limited:
+            rate_limit_refusals.inc()
+        elif not admission.admitted:
             circuit_refusals.inc()
         return admission
 
@@ -53,6 +61,15 @@ class SharedCircuits:
                 self._lose_store(error)
         self._observe(name, transition, shared=admission.shared)
 
+    async def limit(self, name: str, party: str, seconds: float) -> None:
+        """Hold the calls of a party back: here at once, everywhere once the store has it."""
+        self._limited.put((name, party), self._clock.monotonic() + seconds)
+        if self._away_until is None:
+            try:
+                await self._store.limit(name, party, seconds)
+            except Exception as error:
+                self._lose_store(error)
+
     def abandon(self, name: str, config: CircuitConfig, admission: Admission) -> None:
         """Count an ended call in the background."""
         task = asyncio.create_task(self.report(name, config, admission, CallOutcome.NONE), name="circuit-abandon")
@@ -65,11 +82,18 @@ class SharedCircuits:
             await asyncio.wait(self._reporting)
         await self._store.close()
 
-    async def _ask_store(self, name: str, config: CircuitConfig) -> Admission | None:
+    def _decide_alone(self, name: str, config: CircuitConfig, party: str) -> Admission:
+        now = self._clock.monotonic()
+        limited = self._limited.get((name, party), now) - now
+        if limited > 0:
+            return Admission(admitted=False, wait=limited, shared=False, limited=True)
+        return self._circuit(name).admit(config, now)._replace(shared=False)
+
+    async def _ask_store(self, name: str, config: CircuitConfig, party: str) -> Admission | None:
         if self._away_until is not None and self._clock.monotonic() < self._away_until:
             return None
         try:
-            admission = await self._store.admit(name, config)
+            admission = await self._store.admit(name, config, party)
         except Exception as error:
             # The client raises more than it documents.
             self._lose_store(error)

@@ -1,10 +1,10 @@
 -- Decides about the calls of one circuit for all executors: the decisions of `domain/resilience/circuit.py`.
 --
--- KEYS   1: the circuit, a JSON document.
+-- KEYS   1: the circuit, a JSON document; 2: exists while the service limits the rate of the caller's party.
 -- ARGV   1: admit or report; 2: now in milliseconds, empty for the server's own clock; 3..9: failures, failure rate,
 --        slow rate, window (ms), open time (ms), successes, most canaries; 10: generation; 11: outcome.
 --
--- Returns {admitted, generation, wait (ms), state before, state after}; the states are empty where nothing changed.
+-- Returns {admitted, generation, wait (ms), state before, state after, limited}; the states are empty where nothing changed.
 
 local SLICES, CANARY_SHARE, HALF_OPEN_WAIT = 10, 10, 1000
 
@@ -31,11 +31,13 @@ local function enter(state)
   c = {state = state, generation = c.generation + 1, since = now, arrivals = 0, passed = 0, under_way = 0, succeeded = 0}
 end
 
-local function answer(admitted, wait)
-  return {admitted, string.format('%.0f', c.generation), string.format('%.0f', wait), before, after}
+local function answer(admitted, wait, limited)
+  return {admitted, string.format('%.0f', c.generation), string.format('%.0f', wait), before, after, limited or 0}
 end
 
 local function admit()
+  local limited = redis.call('PTTL', KEYS[2])
+  if limited > 0 then return answer(0, limited, 1) end
   if c.state == 'open' then
     if now < c.since + open_time then return answer(0, c.since + open_time - now) end
     enter('half_open')

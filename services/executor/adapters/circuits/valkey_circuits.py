@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from libs.common.runtime.clock import Clock
 from services.executor.domain.resilience.circuit import Admission, CallOutcome, CircuitConfig, CircuitState, Transition
@@ -35,26 +36,35 @@ class ValkeyCircuits:
         if self._client is not None:
             await self._client.aclose()
 
-    async def admit(self, name: str, config: CircuitConfig) -> Admission:
+    async def admit(self, name: str, config: CircuitConfig, party: str = "") -> Admission:
         """Decide about a call. Raises RedisError or OSError."""
-        admitted, generation, wait, before, after = await self._run(name, "admit", config, 0, CallOutcome.NONE)
-        return Admission(bool(admitted), int(generation), int(wait) / 1e3, _transition(before, after))
+        admitted, generation, wait, before, after, limited = await self._run(
+            name, "admit", config, 0, CallOutcome.NONE, party
+        )
+        transition = _transition(before, after)
+        return Admission(bool(admitted), int(generation), int(wait) / 1e3, transition, limited=bool(limited))
+
+    async def limit(self, name: str, party: str, seconds: float) -> None:
+        """Hold the calls of a party back. Raises RedisError or OSError."""
+        self._connect()
+        assert self._client is not None
+        await self._client.set(_limit_key(name, party), 1, px=max(1, round(seconds * 1e3)))
 
     async def report(
         self, name: str, config: CircuitConfig, generation: int, outcome: CallOutcome
     ) -> Transition | None:
         """Count an outcome. Raises RedisError or OSError."""
-        *_, before, after = await self._run(name, "report", config, generation, outcome)
+        *_, before, after, _ = await self._run(name, "report", config, generation, outcome)
         return _transition(before, after)
 
     async def _run(
-        self, name: str, verb: str, config: CircuitConfig, generation: int, outcome: CallOutcome
+        self, name: str, verb: str, config: CircuitConfig, generation: int, outcome: CallOutcome, party: str = ""
     ) -> list[Any]:
         now = "" if self._clock is None else str(round(self._clock.now().timestamp() * 1e3))
         limits = (config.failures, config.failure_rate, config.slow_rate)
         times = (round(config.window * 1e3), round(config.open_seconds * 1e3))
         arguments = [verb, now, *limits, *times, config.successes, config.max_canaries, generation, str(outcome)]
-        response: list[Any] = await self._connect()(keys=[PREFIX + name], args=arguments)
+        response: list[Any] = await self._connect()(keys=[PREFIX + name, _limit_key(name, party)], args=arguments)
         return response
 
     def _connect(self) -> Any:
@@ -74,6 +84,11 @@ class ValkeyCircuits:
             self._client = redis.asyncio.Redis(connection_pool=pool)
             self._script = self._client.register_script(SCRIPT)
         return self._script
+
+
+def _limit_key(name: str, party: str) -> str:
+    # No namespace, and so no circuit, has a colon.
+    return f"{PREFIX}limited:{quote(party, safe='')}:{name}"
 
 
 def _transition(before: bytes, after: bytes) -> Transition | None:

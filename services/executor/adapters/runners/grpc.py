@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,29 +10,28 @@ from typing import Any
 import grpc
 import grpc.aio
 from google.protobuf.descriptor import Descriptor
-from toolmesh.registry.v1 import upstream_pb2
 
 from libs.common.errors import MeshError, Reason
 from libs.common.json.jsonio import dump
 from libs.common.runtime.bounded_cache import BoundedCache
 from libs.common.runtime.tasks import BackgroundTasks
-from libs.common.secret_store.secret import Secret
 from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.cancelable import run_cancelable
 from services.executor.adapters.runners.entry_point_resolver import sandbox_label
+from services.executor.adapters.runners.guarded_call import run_guarded
 from services.executor.adapters.runners.mcp import McpEntryPoint, parse_entry_point
 from services.executor.adapters.runners.worker.answer import log_failure
-from services.executor.adapters.secrets.binding import require_bound
+from services.executor.adapters.secrets.binding import bind_metadata, reject_secrets
 from services.executor.adapters.upstreams.directory import UpstreamConfig, UpstreamDirectory
 from services.executor.adapters.upstreams.grpc.codec import decode_answers, encode_request
 from services.executor.adapters.upstreams.grpc.methods import Method
 from services.executor.adapters.upstreams.grpc.server import GrpcServer
-from services.executor.adapters.upstreams.grpc.statuses import error_of, outcome_of
+from services.executor.adapters.upstreams.grpc.statuses import error_of
 from services.executor.adapters.upstreams.monitor import FAILURES, failure_reason
 from services.executor.adapters.upstreams.servers import Servers
 from services.executor.domain import errors
 from services.executor.domain.ports import SecretStore
-from services.executor.domain.resilience.circuit import CallOutcome, Circuits
+from services.executor.domain.resilience.circuit import Circuits
 from services.executor.domain.run import Forecast, RunRequest, RunResult
 from services.executor.domain.run_channel import ProgressReport
 from services.executor.domain.scheduling.heavy_work import HeavyWork, WorkShare
@@ -43,7 +41,6 @@ _MAX_SERVERS = 512
 _MAX_MESSAGES, _MAX_STREAM_BYTES = 10_000, 4 * 1024 * 1024
 # What is left of a call's time to answer its caller, as a share and at most.
 _MARGIN, _MOST_MARGIN = 0.05, 0.1
-_FAIR_SHARE = 0.9
 _UNKNOWN_IMPACT = "The server cannot say what this call would change. These are the effects that its manifest declares."
 
 
@@ -146,7 +143,8 @@ class GrpcRunner:
         method = description.methods[entry_point.tool]
         share, size = self._heavy_work.share_of(work), len(dump(work.arguments))
         request = await share.run_if_large(size, lambda: encode_request(method.descriptor.input_type, work.arguments))
-        secrets = await self._bind_secrets(upstream, tool, work.tenant)
+        host, namespace = upstream.endpoint.grpc.address.rpartition(":")[0], tool.qualified.rpartition(".")[0]
+        secrets = await bind_metadata(upstream.endpoint.grpc.secrets, namespace, host, work.tenant, self._secrets)
         metadata = tuple((use.key, use.prefix + secret.value) for use, secret in secrets)
         names, hidden = (
             tuple(secret.name for _, secret in secrets),
@@ -155,42 +153,28 @@ class GrpcRunner:
         origin, limit = upstream.endpoint.grpc.address, min(self._limit, tool.max_result_bytes)
         return _Call(tool, work, method, channel, request, metadata, names, hidden, origin, limit, share)
 
-    async def _bind_secrets(
-        self, upstream: UpstreamConfig, tool: Tool, tenant: str
-    ) -> list[tuple[upstream_pb2.MetadataSecret, Secret]]:
-        """Return the secrets with their places. Raises the errors of credentials."""
-        host, namespace = upstream.endpoint.grpc.address.rpartition(":")[0], tool.qualified.rpartition(".")[0]
-        bound = []
-        for use in upstream.endpoint.grpc.secrets:
-            secret = await self._secrets.get(use.secret.removeprefix("secret://"), tenant)
-            require_bound(secret, namespace, (host,))
-            bound.append((use, secret))
-        return bound
-
     async def _send_guarded(self, call: _Call, seconds: float) -> RunResult:
         """Send the call if the circuit of its server lets it pass."""
-        name = f"{call.tool.qualified.rpartition('.')[0]}/{call.tool.placement.service or call.origin}"
-        config, fair = call.tool.circuit, seconds >= _FAIR_SHARE * call.tool.own_limit
-        admission = await self._circuits.admit(name, config)
-        if not admission.admitted:
-            raise errors.circuit_open(call.origin, admission.wait)
-        started = time.monotonic()
+        return RunResult(
+            await run_guarded(
+                self._circuits,
+                call.tool,
+                call.work,
+                call.origin,
+                seconds,
+                lambda: self._send_mapping_errors(call, seconds),
+            )
+        )
+
+    async def _send_mapping_errors(self, call: _Call, seconds: float) -> Any:
         try:
-            value = await _send(call, seconds - min(seconds * _MARGIN, _MOST_MARGIN))
+            return await _send(call, seconds - min(seconds * _MARGIN, _MOST_MARGIN))
         except grpc.aio.AioRpcError as failure:
             error = error_of(failure, call.origin, call.secrets, call.limit)
-            await self._circuits.report(name, config, admission, outcome_of(error, fair=fair))
             log_failure(self._log, call.tool, call.work, error, failure.details() or "")
+            if error.reason is Reason.CREDENTIAL_EXPIRED:
+                await reject_secrets(self._secrets, call.secrets, call.work.tenant)
             raise error from None
-        except MeshError as error:
-            await self._circuits.report(name, config, admission, outcome_of(error, fair=fair))
-            raise
-        except BaseException:
-            self._circuits.abandon(name, config, admission)
-            raise
-        slow = config.slow_seconds is not None and time.monotonic() - started > config.slow_seconds
-        await self._circuits.report(name, config, admission, CallOutcome.SLOW if slow else CallOutcome.SUCCESS)
-        return RunResult(value)
 
     def _server(self, upstream: UpstreamConfig) -> GrpcServer:
         known = self._servers.get(upstream.upstream_id)

@@ -13,6 +13,9 @@ http_failovers = Counter(
 )
 circuit_transitions = Counter("toolmesh_circuit_transitions_total", "Changes of circuit breakers.", ["state"])
 circuit_refusals = Counter("toolmesh_circuit_refusals_total", "Requests that an open circuit breaker held back.")
+rate_limit_refusals = Counter(
+    "toolmesh_rate_limit_refusals_total", "Requests that were held back because the service limits our rate."
+)
 circuits_shared = Gauge(
     "toolmesh_circuits_shared", "1 while circuit breakers are shared with other executors, 0 while this one is alone."
 )

@@ -72,13 +72,22 @@ class Admission(NamedTuple):
     transition: Transition | None = None
     shared: bool = True
     """False if this replica decided alone."""
+    limited: bool = False
+    """True if the call was refused because the service limits the rate of its party."""
 
 
 class Circuits(Protocol):
     """The circuits of all services."""
 
-    async def admit(self, name: str, config: CircuitConfig) -> Admission:
-        """Return whether a call may pass. Each admitted call is reported or abandoned."""
+    async def admit(self, name: str, config: CircuitConfig, party: str = "") -> Admission:
+        """Return whether a call of a party may pass. Each admitted call is reported or abandoned."""
+        ...
+
+    async def limit(self, name: str, party: str, seconds: float) -> None:
+        """Hold the calls of a party back for so long, because the service limits its rate. Never raises.
+
+        A party is a tenant, or a subject without one: what one is refused for says nothing about the others.
+        """
         ...
 
     async def report(self, name: str, config: CircuitConfig, admission: Admission, outcome: CallOutcome) -> None:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from datetime import datetime
 from typing import Any
 
 import httpcore
 
 from libs.common.errors import MeshError
 from libs.common.json.jsonio import parse, refuse_many_values
+from services.executor.adapters.runners.http.retry_after import parse_rate_limit, parse_retry_after
 from services.executor.adapters.runners.worker.frames import MAX_VALUES
 from services.executor.domain import errors
 
 _MAX_SHOWN = 2000
-_LONGEST_DELAY = 86_400.0
 # The service says that it did not serve the request.
 _NOT_SERVED = frozenset({429, 503})
 _UNAUTHORIZED, _NO_CONTENT, _RATE_LIMITED = 401, 204, 429
@@ -32,6 +31,8 @@ class HttpAnswer:
     location: str
     retry_after: float | None
     body: bytes
+    limited_for: float | None = None
+    """How long the service has nothing left for us, by its RateLimit headers."""
 
     @property
     def is_success(self) -> bool:
@@ -66,7 +67,9 @@ class HttpAnswer:
     def failure(self, origin: str, secrets: Sequence[str]) -> MeshError:
         """Return the error of an answer without success."""
         if self.status == _RATE_LIMITED:
-            return errors.external_rate_limited(origin, self.retry_after)
+            return errors.external_rate_limited(
+                origin, self.limited_for if self.retry_after is None else self.retry_after
+            )
         if self.status == _UNAUTHORIZED and secrets:
             return errors.credential_refused(secrets[0], self.status)
         if self.status < 500:
@@ -97,17 +100,5 @@ async def read_answer(response: httpcore.Response, limit: int, now: datetime) ->
         location=headers.get(b"location", ""),
         retry_after=parse_retry_after(headers.get(b"retry-after", ""), now),
         body=bytes(body),
+        limited_for=parse_rate_limit({name.decode("latin-1"): value for name, value in headers.items()}, now),
     )
-
-
-def parse_retry_after(text: str, now: datetime) -> float | None:
-    """Return the seconds of a Retry-After header, as a number or a date; None if there are none."""
-    text = text.strip()
-    if text.isascii() and text.isdigit():
-        return min(float(text[:9]), _LONGEST_DELAY)
-    try:
-        at = parsedate_to_datetime(text)
-    except (TypeError, ValueError):
-        return None
-    at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
-    return min(max((at - now).total_seconds(), 0.0), _LONGEST_DELAY)

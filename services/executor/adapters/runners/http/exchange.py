@@ -74,6 +74,14 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
+class ExchangeResult:
+    """The result in an answer, and for how long the service takes no more requests."""
+
+    value: Any
+    limited_for: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Exchange:
     """The request of one call, which may be sent several times."""
 
@@ -89,7 +97,7 @@ class Exchange:
     connect_seconds: float | None = None
     """The longest wait for a connection; None for all of the call's time."""
 
-    async def send(self, until: float) -> Any:
+    async def send(self, until: float) -> ExchangeResult:
         """Return the result. Raises AttemptError, also when the time is over."""
         url, origin = self.url, self.url.origin
         target = Target(url.scheme, url.host, url.port, self._target_with_secrets())
@@ -97,7 +105,8 @@ class Exchange:
             async with asyncio.timeout_at(until):
                 answer = await self._follow(target)
                 if answer.is_success:
-                    return await self.share.run_if_large(len(answer.body), partial(answer.value, self.limit))
+                    value = await self.share.run_if_large(len(answer.body), partial(answer.value, self.limit))
+                    return ExchangeResult(value, answer.limited_for)
         except TimeoutError:
             raise AttemptError(errors.external_timeout(origin, "unknown"), sent=True) from None
         except _NOT_SENT as error:

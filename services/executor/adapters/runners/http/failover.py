@@ -7,11 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from libs.common.errors import Reason
+from services.executor.adapters.runners.guarded_call import party_of
 from services.executor.adapters.runners.http.exchange import AttemptError, Exchange
 from services.executor.adapters.runners.http.guarded_exchange import GuardedExchange
 from services.executor.adapters.telemetry.http_metrics import http_failovers
 from services.executor.domain.http.endpoint import HttpEndpoint
 from services.executor.domain.resilience.circuit import Circuits
+from services.executor.domain.run import RunRequest
 from services.executor.domain.tool import Tool
 
 # The longest wait for a connection while another endpoint is left, in seconds and as a share of the call's time.
@@ -39,18 +41,25 @@ class FailoverExchange:
 
 
 def build_failover(
-    exchange: Exchange, endpoint: HttpEndpoint, circuits: Circuits, tool: Tool, seconds: float, *, fair: bool
+    exchange: Exchange,
+    endpoint: HttpEndpoint,
+    circuits: Circuits,
+    tool: Tool,
+    work: RunRequest,
+    seconds: float,
+    *,
+    fair: bool,
 ) -> FailoverExchange:
     """Return the exchange with the endpoint and those that stand in for it. The call has so many `seconds`."""
-    service = tool.placement.service or endpoint.url.origin
+    service, party = tool.placement.service or endpoint.url.origin, party_of(work)
     if not endpoint.failover:
-        return FailoverExchange([GuardedExchange(exchange, circuits, tool, service, fair=fair)])
+        return FailoverExchange([GuardedExchange(exchange, circuits, tool, party, service, fair=fair)])
     connect_seconds = min(_CONNECT_SECONDS, seconds * _CONNECT_SHARE)
     exchanges = []
     for url in endpoint.urls:
         limit = None if url is endpoint.urls[-1] else connect_seconds
         name = service if url is endpoint.url else url.origin
         exchanges.append(
-            GuardedExchange(replace(exchange, url=url, connect_seconds=limit), circuits, tool, name, fair=fair)
+            GuardedExchange(replace(exchange, url=url, connect_seconds=limit), circuits, tool, party, name, fair=fair)
         )
     return FailoverExchange(exchanges)

@@ -20,8 +20,11 @@ _SILENT = frozenset({Reason.EXTERNAL_RATE_LIMITED, Reason.NETWORK_POLICY_VIOLATI
 class GuardedExchange:
     """The exchange of one call, behind the circuit that all tools of a namespace share for a service."""
 
-    def __init__(self, exchange: Exchange, circuits: Circuits, tool: Tool, service: str, *, fair: bool) -> None:
+    def __init__(
+        self, exchange: Exchange, circuits: Circuits, tool: Tool, party: str, service: str, *, fair: bool
+    ) -> None:
         """`service` names the circuit; `fair` is whether the call gives the service the time that the tool declares."""
+        self._party = party
         self._exchange, self._circuits, self._config, self._fair = exchange, circuits, tool.circuit, fair
         self._origin = exchange.url.origin
         # By namespace: no publisher can open a circuit that tools of others use.
@@ -29,15 +32,18 @@ class GuardedExchange:
 
     async def send(self, until: float) -> Any:
         """Return the result. Raises AttemptError; with CIRCUIT_OPEN if the request was held back."""
-        admission = await self._circuits.admit(self._name, self._config)
+        admission = await self._circuits.admit(self._name, self._config, self._party)
         if not admission.admitted:
-            raise AttemptError(errors.circuit_open(self._origin, admission.wait), sent=False)
+            error = errors.held_back(self._origin, admission.wait, limited=admission.limited)
+            raise AttemptError(error, sent=False)
         started = time.monotonic()
         try:
-            value = await self._exchange.send(until)
+            result = await self._exchange.send(until)
         except AttemptError as attempt:
             http_requests.labels(attempt.error.reason.name.lower()).inc()
             await self._circuits.report(self._name, self._config, admission, self._failure(attempt.error))
+            if attempt.error.reason is Reason.EXTERNAL_RATE_LIMITED:
+                await self._hold_back(attempt.error.retry_after)
             raise
         except BaseException:
             http_requests.labels("canceled").inc()
@@ -45,7 +51,12 @@ class GuardedExchange:
             raise
         http_requests.labels("succeeded").inc()
         await self._circuits.report(self._name, self._config, admission, self._success(time.monotonic() - started))
-        return value
+        await self._hold_back(result.limited_for)
+        return result.value
+
+    async def _hold_back(self, seconds: float | None) -> None:
+        if seconds:
+            await self._circuits.limit(self._name, self._party, seconds)
 
     def _success(self, seconds: float) -> CallOutcome:
         slow = self._config.slow_seconds

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import grpc
@@ -11,11 +10,11 @@ import grpc.aio
 from toolmesh.registry.v1 import upstream_pb2
 
 from libs.common.egress.public_addresses import PublicAddresses
+from services.executor.adapters.upstreams.checked_addresses import Resolve, checked_addresses
 from services.executor.adapters.upstreams.mcp.transport import ServerLostError
 
-Resolve = Callable[[str], Awaitable[Sequence[str]]]
 MAX_SENT_BYTES = 4 * 1024 * 1024
-_MAX_ADDRESSES, _MAX_PEM_BYTES = 4, 64 * 1024
+_MAX_PEM_BYTES = 64 * 1024
 _CONNECT_SECONDS = 10.0
 
 
@@ -25,7 +24,7 @@ async def open_channel(
     """Return a channel that is connected. Raises ServerLostError."""
     host, _, port = endpoint.address.rpartition(":")
     name = host.strip("[]")
-    addresses = await _checked_addresses(name, resolve, allowed, plaintext=endpoint.plaintext)
+    addresses = await checked_addresses(name, resolve, allowed, plaintext=endpoint.plaintext)
     # One target has addresses of one family.
     if older := [address for address in addresses if ":" not in address]:
         target = "ipv4:" + ",".join(f"{address}:{port}" for address in older)
@@ -54,22 +53,6 @@ async def open_channel(
             raise ServerLostError("the server cannot be reached, or its certificate is not trusted") from None
         raise
     return channel
-
-
-async def _checked_addresses(
-    host: str, resolve: Resolve, allowed: PublicAddresses, *, plaintext: bool
-) -> Sequence[str]:
-    try:
-        addresses = await resolve(host)
-    except (OSError, UnicodeError):
-        addresses = ()
-    public = PublicAddresses(())
-    usable = all(
-        allowed.is_allowed(address) and not (plaintext and public.is_allowed(address)) for address in addresses
-    )
-    if not addresses or not usable:
-        raise ServerLostError("the server has no address that this executor may connect to")
-    return addresses[:_MAX_ADDRESSES]
 
 
 def _credentials(endpoint: upstream_pb2.GrpcEndpoint) -> grpc.ChannelCredentials:

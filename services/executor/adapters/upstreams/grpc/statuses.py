@@ -9,7 +9,6 @@ import grpc.aio
 
 from libs.common.errors import MeshError, Reason
 from services.executor.domain import errors
-from services.executor.domain.resilience.circuit import CallOutcome
 
 # The server broke, or the connection did.
 _BROKEN = frozenset(
@@ -43,16 +42,6 @@ def error_of(failure: grpc.aio.AioRpcError, origin: str, secrets: Sequence[str],
         return errors.external_unavailable(origin, f"grpc_{code.name.lower()}", "unknown")
     message = f"The service answered with status {code.name}; the log of the tool has its text."
     return MeshError(Reason.EXECUTION_FAILED, message=message, metadata={"service": origin, "grpc_status": code.name})
-
-
-def outcome_of(error: MeshError, *, fair: bool) -> CallOutcome:
-    """Return what a failure says about the service. `fair` is whether it had the time that the tool declares."""
-    if error.reason is Reason.EXTERNAL_TIMEOUT:
-        return CallOutcome.FAILURE if fair else CallOutcome.NONE
-    if error.reason is Reason.EXTERNAL_RATE_LIMITED:
-        return CallOutcome.NONE
-    broken = error.reason in (Reason.EXTERNAL_UNAVAILABLE, Reason.RESULT_INVALID)
-    return CallOutcome.FAILURE if broken else CallOutcome.SUCCESS
 
 
 def _delay(failure: grpc.aio.AioRpcError) -> float | None:

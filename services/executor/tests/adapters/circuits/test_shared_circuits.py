@@ -85,6 +85,35 @@ async def test_without_its_store_an_executor_decides_alone_and_says_so(
     assert [count_lines(log, log_file, text) for text in ("decides alone", "shared again")] == [1, 1]
 
 
+async def test_a_limited_party_waits_at_every_executor_and_alone(valkey_url: str, log: Log) -> None:
+    one, two = (
+        SharedCircuits(ValkeyCircuits(valkey_url, seconds=60.0), ManualClock(), log, lambda *change: None)
+        for _ in range(2)
+    )
+    name = new_id()
+    await one.limit(name, "tenant a/b", 3600.0)
+    for each in (one, two):
+        refused = await each.admit(name, CONFIG, "tenant a/b")
+        assert (refused.admitted, refused.limited, 0 < refused.wait <= 3600) == (False, True, True)
+        assert (await each.admit(name, CONFIG, "tenant a")).admitted
+        assert (await each.admit(new_id(), CONFIG, "tenant a/b")).admitted
+    await one.close()
+    await two.close()
+
+
+async def test_without_its_store_an_executor_keeps_the_limits_that_it_knows(log: Log) -> None:
+    clock = ManualClock()
+    circuits = SharedCircuits(ValkeyCircuits(f"redis://127.0.0.1:{free_port()}/0"), clock, log, lambda *change: None)
+    name = new_id()
+    await circuits.limit(name, "a", 30.0)
+    refused = await circuits.admit(name, CONFIG, "a")
+    assert (refused.admitted, refused.limited, refused.shared, refused.wait) == (False, True, False, 30.0)
+    assert (await circuits.admit(name, CONFIG, "b")).admitted
+    clock.advance(30.0)
+    assert (await circuits.admit(name, CONFIG, "a")).admitted
+    await circuits.close()
+
+
 class Trail:
     def __init__(self) -> None:
         self.records: list[EncodedRecord] = []

@@ -45,9 +45,13 @@ class Recorded:
     def __init__(self) -> None:
         self.outcomes: list[CallOutcome] = []
         self.abandoned = 0
+        self.limits: dict[str, float] = {}
         self.open = False
 
-    async def admit(self, name: str, config: CircuitConfig) -> Admission:
+    async def limit(self, name: str, party: str, seconds: float) -> None:
+        self.limits[party] = seconds
+
+    async def admit(self, name: str, config: CircuitConfig, party: str = "") -> Admission:
         return Admission(admitted=not self.open, wait=7.0)
 
     async def report(self, name: str, config: CircuitConfig, admission: Admission, outcome: CallOutcome) -> None:
