@@ -15,6 +15,7 @@ from services.executor.adapters.runners.factory import SandboxedRunners
 from services.executor.adapters.runners.grpc import GrpcRunner
 from services.executor.adapters.runners.mcp import McpRunner
 from services.executor.adapters.runners.middleware import ErrorMappingRunner, MetricsRunner
+from services.executor.adapters.runners.websocket import WebSocketRunner
 from services.executor.adapters.runners.worker.pool import PoolLimits, WorkerPool
 from services.executor.adapters.upstreams.directory import UpstreamDirectory
 from services.executor.adapters.upstreams.mcp.stdio import ConfinedServer
@@ -47,7 +48,10 @@ def build_upstreams(
     heavy_work: HeavyWork,
     log: Log,
 ) -> UpstreamParts:
-    """Build the runners of MCP tools and gRPC methods. Stopped in reverse order: the watch ends before the servers."""
+    """Build the runners of MCP tools, gRPC methods and WebSocket operations.
+
+    Stopped in reverse order: the watch ends before the servers.
+    """
     limits = PoolLimits(
         max_workers=settings.workers,
         max_per_tenant=max(1, settings.workers // 2),
@@ -71,6 +75,18 @@ def build_upstreams(
         output_bytes=settings.result_max_bytes,
     )
 
+    sockets = WebSocketRunner(
+        directory,
+        servers,
+        http.secrets,
+        http.circuits,
+        heavy_work,
+        log,
+        monitor.request_check,
+        output_bytes=settings.result_max_bytes,
+    )
+    runners: dict[str, Runner] = {"mcp": mcp, "grpc": rpc, "websocket": sockets}
+
     async def close_servers() -> None:
         await pool.close()
         await mcp.close()
@@ -78,7 +94,7 @@ def build_upstreams(
         servers.close()
 
     return UpstreamParts(
-        {kind: MetricsRunner(ErrorMappingRunner(runner, log), kind) for kind, runner in (("mcp", mcp), ("grpc", rpc))},
+        {kind: MetricsRunner(ErrorMappingRunner(runner, log), kind) for kind, runner in runners.items()},
         [Resource(stop=close_servers), Resource(stop=monitor.stop), Resource(directory.start, directory.stop)],
         UpstreamResources(
             directory,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import timedelta
 
 from google.protobuf.duration_pb2 import Duration
@@ -10,6 +9,12 @@ from toolmesh.registry.v1 import tool_manifest_pb2, upstream_pb2
 from toolmesh.registry.v1 import upstream_service_pb2 as pb
 
 from services.registry.convert.shared import timestamp
+from services.registry.convert.upstream_endpoints import (
+    metadata_secrets,
+    metadata_secrets_of,
+    websocket,
+    websocket_of,
+)
 from services.registry.domain.publishing.manifest import MutationClass
 from services.registry.domain.upstreams.find_upstreams import Event, Heartbeat, SnapshotComplete, UpstreamRemoved
 from services.registry.domain.upstreams.upstream import (
@@ -19,7 +24,6 @@ from services.registry.domain.upstreams.upstream import (
     EnvironmentSecret,
     GrpcEndpoint,
     HttpEndpoint,
-    MetadataSecret,
     Mount,
     OpenApiEndpoint,
     Overlay,
@@ -28,6 +32,7 @@ from services.registry.domain.upstreams.upstream import (
     Upstream,
     UpstreamReport,
     UpstreamTool,
+    WebSocketEndpoint,
 )
 
 # The part of a 4 MiB message that definitions may use.
@@ -43,7 +48,7 @@ def upstream_id_of(name: str) -> str:
 def endpoint_of(message: upstream_pb2.UpstreamEndpoint) -> Endpoint:
     """Read an endpoint."""
     if message.WhichOneof("kind") == "mcp_http":
-        return HttpEndpoint(message.mcp_http.url, _metadata_secrets_of(message.mcp_http.secrets))
+        return HttpEndpoint(message.mcp_http.url, metadata_secrets_of(message.mcp_http.secrets))
     if message.WhichOneof("kind") == "openapi":
         return OpenApiEndpoint(
             url=message.openapi.url,
@@ -55,6 +60,8 @@ def endpoint_of(message: upstream_pb2.UpstreamEndpoint) -> Endpoint:
         )
     if message.WhichOneof("kind") == "grpc":
         return _grpc_of(message.grpc)
+    if message.WhichOneof("kind") == "websocket":
+        return websocket_of(message.websocket)
     stdio = message.mcp_stdio
     return StdioEndpoint(
         command=tuple(stdio.command),
@@ -73,14 +80,10 @@ def _grpc_of(message: upstream_pb2.GrpcEndpoint) -> GrpcEndpoint:
         plaintext=message.plaintext,
         descriptor_set=message.descriptor_set,
         methods=tuple(message.methods),
-        secrets=_metadata_secrets_of(message.secrets),
+        secrets=metadata_secrets_of(message.secrets),
         ca_file=message.ca_file,
         certificate_file=message.certificate_file,
     )
-
-
-def _metadata_secrets_of(messages: Iterable[upstream_pb2.MetadataSecret]) -> tuple[MetadataSecret, ...]:
-    return tuple(MetadataSecret(each.key, each.secret, each.prefix) for each in messages)
 
 
 def overlays_of(request: pb.AddUpstreamRequest) -> tuple[Overlay, ...]:
@@ -168,12 +171,14 @@ def report_response(due: timedelta) -> pb.ReportUpstreamResponse:
 
 def _endpoint(endpoint: Endpoint) -> upstream_pb2.UpstreamEndpoint:
     if isinstance(endpoint, HttpEndpoint):
-        remote = upstream_pb2.McpHttpEndpoint(url=endpoint.url, secrets=_metadata_secrets(endpoint.secrets))
+        remote = upstream_pb2.McpHttpEndpoint(url=endpoint.url, secrets=metadata_secrets(endpoint.secrets))
         return upstream_pb2.UpstreamEndpoint(mcp_http=remote)
     if isinstance(endpoint, OpenApiEndpoint):
         return upstream_pb2.UpstreamEndpoint(openapi=_openapi(endpoint))
     if isinstance(endpoint, GrpcEndpoint):
         return upstream_pb2.UpstreamEndpoint(grpc=_grpc(endpoint))
+    if isinstance(endpoint, WebSocketEndpoint):
+        return upstream_pb2.UpstreamEndpoint(websocket=websocket(endpoint))
     return upstream_pb2.UpstreamEndpoint(
         mcp_stdio=upstream_pb2.McpStdioEndpoint(
             command=endpoint.command,
@@ -189,17 +194,13 @@ def _endpoint(endpoint: Endpoint) -> upstream_pb2.UpstreamEndpoint:
     )
 
 
-def _metadata_secrets(secrets: Iterable[MetadataSecret]) -> list[upstream_pb2.MetadataSecret]:
-    return [upstream_pb2.MetadataSecret(key=each.key, secret=each.secret, prefix=each.prefix) for each in secrets]
-
-
 def _grpc(endpoint: GrpcEndpoint) -> upstream_pb2.GrpcEndpoint:
     return upstream_pb2.GrpcEndpoint(
         address=endpoint.address,
         plaintext=endpoint.plaintext,
         descriptor_set=endpoint.descriptor_set,
         methods=endpoint.methods,
-        secrets=_metadata_secrets(endpoint.secrets),
+        secrets=metadata_secrets(endpoint.secrets),
         ca_file=endpoint.ca_file,
         certificate_file=endpoint.certificate_file,
     )

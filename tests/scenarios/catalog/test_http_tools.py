@@ -18,7 +18,7 @@ import pytest
 from localmesh.wheels import postgres_programs
 from tests.harness.evidence.planted import files_below, found_in, process_list
 from tests.harness.mesh import Mesh, cli, running_mesh
-from tests.harness.stores import wait_until
+from tests.harness.stores import free_port, wait_until
 
 FIRST, SECOND = "f1rst-s3cret-value-0198c", "s3cond-s3cret-value-0198d"
 SCOPES = "tools:call,tools:read,audit:read"
@@ -177,6 +177,39 @@ def test_executors_leave_a_failing_service_alone_together_and_come_back(
     assert len(Orders.seen) - before >= 4
     wait_until(lambda: reason() == "none", "a closed circuit", 120)
     assert set(circuit_states(mesh)) == {"open", "half_open", "closed"}
+
+
+def test_another_origin_and_then_an_older_result_stand_in_for_a_service(
+    mesh: Mesh, orders: ThreadingHTTPServer, tmp_path: Path
+) -> None:
+    document = manifest(orders.server_port)
+    document["tool_id"] = "steady_order"
+    execution = document["execution"]
+    del execution["http"]["secrets"], execution["retry_policy"]
+    closed = free_port()
+    execution["http"] |= {
+        "url": f"http://127.0.0.1:{closed}/orders/{{id}}",
+        "failover_origins": [f"http://127.0.0.1:{orders.server_port}"],
+    }
+    execution["network_policy"]["allowed_ports"] = [closed, orders.server_port]
+    execution |= {"cache_ttl": "0.001s", "stale_ttl": "3600s"}
+    file = tmp_path / "steady_order.json"
+    file.write_text(json.dumps(document))
+    cli("tools", "register", str(file), state=mesh.state)
+    token = mesh.token(scopes=SCOPES)
+
+    def result() -> dict[str, Any]:
+        body = {"tool": "shop.steady_order", "arguments": {"id": "1"}}
+        return dict(mesh.rpc("tools.invoke", body, token=token).json().get("result", {}))
+
+    wait_until(result, "an answer of the other origin", 120)
+    fresh = result()
+    Orders.status = 500
+    try:
+        # The service fails, and the result is too old for the cache. Each executor has results of its own.
+        wait_until(lambda: result().get("structured_content") == fresh["structured_content"], "an older result", 120)
+    finally:
+        Orders.status = 200
 
 
 def refusals(ops: str) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
@@ -21,6 +22,7 @@ from mcp_types import CreateMessageResult, ElicitResult, ImageContent, TextConte
 
 from localmesh.state.pki import Pki
 from services.executor.adapters.sandbox.rootfs import interpreter_path
+from services.executor.tests.adapters.secrets.oauth.authorization_server import running_server
 from tests.conformance.upstream.server import FixtureServer
 from tests.harness.mesh import TOOLMESH, Mesh, cli, running_mesh
 from tests.harness.servers import mcp_server
@@ -28,6 +30,7 @@ from tests.harness.servers.grpc_server import orders_process
 from tests.harness.servers.mcp_server import tool as definition
 from tests.harness.servers.rest_server import document as rest_document
 from tests.harness.servers.rest_server import rest_server
+from tests.harness.servers.websocket_server import described, running_websocket_server
 from tests.harness.stores import wait_until
 
 SECONDS = 240.0
@@ -301,3 +304,62 @@ async def test_the_view_of_all_tools_has_the_methods_of_servers_as_tools(mesh: M
         result = await client.call_tool(f"{VIEW}__prompts_get", {"name": "test_simple_prompt"})
         assert result.structured_content is not None
         assert result.structured_content["messages"]
+
+
+def test_a_websocket_service_is_connected_called_lost_and_back(
+    mesh: Mesh, toolmesh: Callable[..., Any], tmp_path: Path
+) -> None:
+    operations = tmp_path / "operations.json"
+    operations.write_text(json.dumps([each for each in described() if each["name"] in ("sum", "feed")]))
+    with running_websocket_server() as server:
+        connect = ("connect", "websocket", server.url, "--id", "numbers", "--operations", str(operations))
+        code, connected = toolmesh(*connect, "--read-only", "feed")
+        assert (code, states(connected)) == (0, {"sum": "admitted", "feed": "admitted"})
+        code, answer = toolmesh("call", "numbers.sum", '{"a": 2, "b": 3}')
+        assert (code, answer["content"]["result"]) == (0, 5)
+        code, answer = toolmesh("call", "numbers.feed", '{"count": 2}')
+        messages = answer["content"]["messages"]
+        assert (code, [message["number"] for message in messages]) == (0, [0, 1])
+        assert toolmesh("call", "numbers.sum", '{"c": 1}')[0] == 1
+
+        server.status = 503
+        assert toolmesh("upstreams", "refresh", "numbers")[1]["upstream"]["state"] == "unavailable"
+        code, refused = toolmesh("call", "numbers.sum", '{"a": 1}')
+        assert (code, refused["error"]["reason"]) == (1, "EXTERNAL_UNAVAILABLE")
+        server.status = 0
+        assert toolmesh("call", "numbers.sum", '{"a": 1}')[0] == 0
+        assert toolmesh("upstreams", "refresh", "numbers")[1]["upstream"]["state"] == "ready"
+
+
+def test_an_api_gets_a_token_of_the_caller_in_exchange(mesh: Mesh, toolmesh: Callable[..., Any]) -> None:
+    with rest_server() as api, running_server() as login:
+        bound = ("--host", "127.0.0.1", "--namespace", "exchanged", "--token-url", login.url)
+        mesh.store_secret(login.secret, "set", "exchange_key", *bound, "--client-id", "mesh client", "--for-caller")
+        connect = ("connect", "openapi", f"{api.url}/openapi.json", "--id", "exchanged", "--read-only", "search")
+        assert toolmesh(*connect, "--secret", "token=exchange_key")[0] == 0
+        tokens = {name: mesh.token(sub=f"did:web:toolmesh.local:users:{name}") for name in ("alice", "bob")}
+
+        def authorization(name: str) -> str:
+            body = {"tool": "exchanged.search", "arguments": {"body": {"title": "x"}}}
+            answer = mesh.rpc("tools.invoke", body, token=tokens[name]).json()
+            assert "result" in answer, answer
+            return str(api.seen[-1]["authorized"])
+
+        # The catalog of the executor has the tool.
+        wait_until(
+            lambda: toolmesh("call", "exchanged.search", '{"body": {"title": "x"}}')[0] == 0, "the tool", SECONDS
+        )
+        alice, bob = authorization("alice"), authorization("bob")
+        assert alice.endswith("users-alice")
+        assert bob.endswith("users-bob")
+        assert authorization("alice") == alice
+        subjects = [_claims(each["subject_token"]) for each in login.asked]
+        assert {claims["aud"] for claims in subjects} == {login.url}
+        # What the authorization server sees is no token of the mesh.
+        body = {"tool": "echo", "arguments": {"text": "x"}}
+        assert "error" in mesh.rpc("tools.invoke", body, token=login.asked[0]["subject_token"]).json()
+
+
+def _claims(token: str) -> dict[str, Any]:
+    payload = token.split(".")[1]
+    return dict(json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))))

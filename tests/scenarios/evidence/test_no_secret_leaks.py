@@ -29,6 +29,8 @@ from toolmesh.registry.v1 import tool_manifest_pb2 as manifest_pb
 from libs.common.ids import new_id
 from localmesh.wheels import postgres_programs
 from services.executor.adapters.sandbox.rootfs import interpreter_path
+from services.executor.tests.adapters.secrets.oauth.authorization_server import running_server
+from services.executor.tests.adapters.secrets.vault.stand_in import StandIn, running_stand_in
 from tests.conformance.upstream.server import FixtureServer
 from tests.harness.evidence.planted import Planted, files_below, found_in, process_list
 from tests.harness.executors.announcing import announced_executor
@@ -38,8 +40,10 @@ from tests.harness.servers.kafka import KafkaCluster, running_kafka
 from tests.harness.servers.mcp_server import tool as definition
 from tests.harness.servers.otlp import OtlpReceiver, running_otlp
 from tests.harness.servers.rest_server import rest_server
+from tests.harness.servers.websocket_server import described, running_websocket_server
 from tests.harness.stores import wait_until
 
+VAULT_CREDENTIAL = "the-secret-id-of-an-executor-0199"
 SERVICES = ("registry", "authz", "executor", "approval", "audit", "gateway")
 TOPIC, PARTITIONS = "toolmesh.audit.records", 3
 # Keys and passwords of the mesh itself lie in their own folders, and are no argument of a call.
@@ -53,6 +57,7 @@ class Watched:
     mesh: Mesh
     otlp: OtlpReceiver
     kafka: KafkaCluster | None
+    vault: StandIn
     planted: dict[str, str] = field(default_factory=dict)
     token: str = ""
     visible: str = field(default_factory=lambda: f"visible-{new_id()}")
@@ -127,12 +132,28 @@ def watched(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         if kafka is not None:
             kafka.make_topic(TOPIC, PARTITIONS)
             environ["TOOLMESH_KAFKA_BROKERS"] = kafka.bootstrap
+        vault = stack.enter_context(running_stand_in())
+        environ |= vault_settings(vault, tmp_path_factory.mktemp("vault"))
         mesh = stack.enter_context(running_mesh(tmp_path_factory.mktemp("secrets"), **environ))
-        made = Watched(mesh, otlp, kafka, token=mesh.token())
+        made = Watched(mesh, otlp, kafka, vault, token=mesh.token())
+        made.planted["vault credential"] = VAULT_CREDENTIAL
         for call in CALLS:
             call(made)
         settle(made)
         yield made
+
+
+def vault_settings(vault: StandIn, folder: Path) -> dict[str, str]:
+    """Return the settings of an executor that logs in to the stand-in for Vault."""
+    vault.credentials["approle"] = ("role_id secret_id", "executor", VAULT_CREDENTIAL)
+    credential = folder / "secret-id"
+    credential.write_text(VAULT_CREDENTIAL)
+    return {
+        "TOOLMESH_VAULT_ADDRESS": vault.url,
+        "TOOLMESH_VAULT_LOGIN": "approle",
+        "TOOLMESH_VAULT_ROLE": "executor",
+        "TOOLMESH_VAULT_CREDENTIAL": str(credential),
+    }
 
 
 def settle(watched: Watched) -> None:
@@ -336,6 +357,47 @@ def stored_secrets(watched: Watched) -> None:
         remote.shutdown()
 
 
+def vault_and_granted_tokens(watched: Watched) -> None:
+    """Values of Vault, secrets of OAuth 2 clients, the tokens that these are granted, and assertions about callers."""
+    mesh, state = watched.mesh, watched.mesh.state
+    with rest_server() as api, running_server() as login, running_websocket_server() as socket:
+        for grant, *options in (("exchange", "--for-caller"), ("client",)):
+            login.secret = watched.planted[f"oauth {grant} secret"] = f"kept {new_id()} by a client"
+            where = ("--host", "127.0.0.1", "--namespace", f"granted-{grant}", "--token-url", login.url)
+            mesh.store_secret(login.secret, "set", f"{grant}_key", *where, "--client-id", "mesh client", *options)
+            connect = (
+                "connect",
+                "openapi",
+                f"{api.url}/openapi.json",
+                "--id",
+                f"granted-{grant}",
+                "--read-only",
+                "search",
+            )
+            cli(*connect, "--secret", f"token={grant}_key", state=state)
+            answer = cli("call", f"granted-{grant}.search", '{"body": {"title": "x"}}', "--json", state=state).stdout
+            granted = watched.planted[f"oauth {grant} token"] = login.granted[-1]
+            # The service got the token, and its caller did not.
+            assert api.seen[-1]["authorized"] == f"Bearer {granted}"
+            assert found_in(answer.encode(), watched.planted) == set()
+        watched.planted["assertion"] = next(each["subject_token"] for each in login.asked if "subject_token" in each)
+
+        operations = state.with_name(f"operations-{new_id()}.json")
+        operations.write_text(json.dumps([each for each in described() if each["name"] == "leak"]))
+        bound = {"hosts": ["127.0.0.1"], "namespaces": ["leaky-socket"]}
+        for version in ("first", "second"):
+            value = watched.planted[f"vault {version}"] = f"kept {new_id()} in vault"
+            watched.vault.put("toolmesh/socket_key", {"value": value, **bound})
+            if version == "first":
+                connect = ("connect", "websocket", socket.url, "--id", "leaky-socket", "--operations", str(operations))
+                cli(*connect, "--secret", "authorization=socket_key", "--read-only", "leak", state=state)
+            answer = cli("call", "leaky-socket.leak", "{}", "--json", state=state).stdout
+            assert socket.authorization[-1] == f"Bearer {value}"
+            assert found_in(answer.encode(), watched.planted) == set()
+        for token in watched.vault.tokens:
+            watched.planted[f"vault token {len(watched.planted)}"] = token
+
+
 CALLS: list[Callable[[Watched], None]] = [
     tool_with_declared_fields,
     arguments_and_results,
@@ -343,6 +405,7 @@ CALLS: list[Callable[[Watched], None]] = [
     errors,
     headers,
     stored_secrets,
+    vault_and_granted_tokens,
 ]
 
 

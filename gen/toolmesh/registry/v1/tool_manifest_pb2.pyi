@@ -357,6 +357,8 @@ class _RunnerKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RunnerKind
     """
     RUNNER_KIND_HTTP: _RunnerKind.ValueType  # 14
     """One HTTP endpoint, called by the executor itself under the tool's network policy: see HttpEndpoint. There is no entry point."""
+    RUNNER_KIND_WEBSOCKET: _RunnerKind.ValueType  # 15
+    """A WebSocket service: one message out, one or several back."""
 
 class RunnerKind(_RunnerKind, metaclass=_RunnerKindEnumTypeWrapper):
     """Names the runner that executes a tool."""
@@ -394,6 +396,8 @@ stays one argument whatever it holds. All arguments are on its standard input as
 """
 RUNNER_KIND_HTTP: RunnerKind.ValueType  # 14
 """One HTTP endpoint, called by the executor itself under the tool's network policy: see HttpEndpoint. There is no entry point."""
+RUNNER_KIND_WEBSOCKET: RunnerKind.ValueType  # 15
+"""A WebSocket service: one message out, one or several back."""
 Global___RunnerKind: _TypeAlias = RunnerKind  # noqa: Y015
 
 class _TimeoutClass:

@@ -27,7 +27,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from toolmesh.registry.v1 import tool_manifest_pb2 as toolmesh_dot_registry_dot_v1_dot_tool__manifest__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#toolmesh/registry/v1/upstream.proto\x12\x14toolmesh.registry.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a(toolmesh/registry/v1/tool_manifest.proto\"\xb4\x04\n\x08Upstream\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x38\n\x08\x65ndpoint\x18\x02 \x01(\x0b\x32&.toolmesh.registry.v1.UpstreamEndpoint\x12\x33\n\x08overlays\x18\x03 \x03(\x0b\x32!.toolmesh.registry.v1.ToolOverlay\x12\x32\n\x05state\x18\x04 \x01(\x0e\x32#.toolmesh.registry.v1.UpstreamState\x12\x14\n\x0cstate_reason\x18\x05 \x01(\t\x12\x13\n\x0bserver_name\x18\x06 \x01(\t\x12\x16\n\x0eserver_version\x18\x07 \x01(\t\x12\x18\n\x10protocol_version\x18\x08 \x01(\t\x12\x31\n\x05tools\x18\t \x03(\x0b\x32\".toolmesh.registry.v1.UpstreamTool\x12\x10\n\x08\x61\x64\x64\x65\x64_by\x18\n \x01(\t\x12/\n\x0b\x63reate_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bupdate_time\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x34\n\x10last_answer_time\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\ngeneration\x18\x0e \x01(\x03\x12\x1b\n\x13observed_generation\x18\x0f \x01(\x03\x12\x0c\n\x04\x65tag\x18\x10 \x01(\t\"\x87\x02\n\x10UpstreamEndpoint\x12;\n\tmcp_stdio\x18\x01 \x01(\x0b\x32&.toolmesh.registry.v1.McpStdioEndpointH\x00\x12\x39\n\x08mcp_http\x18\x02 \x01(\x0b\x32%.toolmesh.registry.v1.McpHttpEndpointH\x00\x12\x38\n\x07openapi\x18\x03 \x01(\x0b\x32%.toolmesh.registry.v1.OpenApiEndpointH\x00\x12\x32\n\x04grpc\x18\x04 \x01(\x0b\x32\".toolmesh.registry.v1.GrpcEndpointH\x00\x42\r\n\x04kind\x12\x05\xbaH\x02\x08\x01\"\xcd\x04\n\x10McpStdioEndpoint\x12%\n\x07\x63ommand\x18\x01 \x03(\tB\x14\xbaH\x11\x92\x01\x0e\x08\x01\x10\x80\x02\"\x07r\x05\x10\x01\x18\x80 \x12\x81\x01\n\x0b\x65nvironment\x18\x02 \x03(\x0b\x32\x37.toolmesh.registry.v1.McpStdioEndpoint.EnvironmentEntryB3\xbaH0\x9a\x01-\x10@\"\"r 2\x1e^[A-Za-z_][A-Za-z0-9_]{0,127}$*\x05r\x03\x18\x80 \x12=\n\x06mounts\x18\x03 \x03(\x0b\x32#.toolmesh.registry.v1.UpstreamMountB\x08\xbaH\x05\x92\x01\x02\x10@\x12\x85\x01\n\rallowed_hosts\x18\x04 \x03(\tBn\xbaHk\x92\x01h\x10\x80\x01\x18\x01\"ar_\x18\xfd\x01\x32Z^(\\*\\.)?([a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?\\.)*[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?$\x12\x19\n\x07package\x18\x05 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x04\x12\x34\n\x0block_digest\x18\x06 \x01(\tB\x1f\xbaH\x1cr\x1a\x32\x18^(sha256:[0-9a-f]{64})?$\x12\x42\n\x07secrets\x18\x07 \x03(\x0b\x32\'.toolmesh.registry.v1.EnvironmentSecretB\x08\xbaH\x05\x92\x01\x02\x10\x10\x1a\x32\n\x10\x45nvironmentEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x85\x01\n\x11\x45nvironmentSecret\x12\x37\n\x08variable\x18\x01 \x01(\tB%\xbaH\"r 2\x1e^[A-Za-z_][A-Za-z0-9_]{0,127}$\x12\x37\n\x06secret\x18\x02 \x01(\tB\'\xbaH$r\"2 ^secret://[a-z][a-z0-9_-]{0,62}$\"O\n\rUpstreamMount\x12#\n\x04path\x18\x01 \x01(\tB\x15\xbaH\x12r\x10\x18\x80 2\x0b^/[^\\x00]*$\x12\x19\n\x08writable\x18\x02 \x01(\x08\x42\x07\xbaH\x04j\x02\x08\x00\"~\n\x0fMcpHttpEndpoint\x12*\n\x03url\x18\x01 \x01(\tB\x1d\xbaH\x1ar\x18\x18\x80\x10\x32\x13^https?://[^ @?#]+$\x12?\n\x07secrets\x18\x02 \x03(\x0b\x32$.toolmesh.registry.v1.MetadataSecretB\x08\xbaH\x05\x92\x01\x02\x10\x08\"\xe5\x02\n\x0fOpenApiEndpoint\x12+\n\x03url\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x10\x32\x12^https?://[^ @#]+$H\x00\x12%\n\x04path\x18\x02 \x01(\tB\x15\xbaH\x12r\x10\x18\x80 2\x0b^/[^\\x00]*$H\x00\x12\x30\n\x06server\x18\x03 \x01(\tB \xbaH\x1dr\x1b\x18\x80\x08\x32\x16^(https?://[^ @?#]+)?$\x12%\n\noperations\x18\x04 \x03(\tB\x11\xbaH\x0e\x92\x01\x0b\x10@\"\x07r\x05\x10\x01\x18\xff\x01\x12=\n\x07secrets\x18\x05 \x03(\x0b\x32\".toolmesh.registry.v1.SchemeSecretB\x08\xbaH\x05\x92\x01\x02\x10\x10\x12S\n\x10\x66\x61ilover_origins\x18\x06 \x03(\tB9\xbaH6\x92\x01\x33\x10\x04\"/r-\x18\xc0\x02\x32(^https?://[A-Za-z0-9._-]+(:[0-9]{1,5})?$B\x11\n\x08\x64ocument\x12\x05\xbaH\x02\x08\x01\"c\n\x0cSchemeSecret\x12\x1a\n\x06scheme\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xff\x01\x12\x37\n\x06secret\x18\x02 \x01(\tB\'\xbaH$r\"2 ^secret://[a-z][a-z0-9_-]{0,62}$\"\xe5\x02\n\x0cGrpcEndpoint\x12L\n\x07\x61\x64\x64ress\x18\x01 \x01(\tB;\xbaH8r6\x18\xc0\x02\x32\x31^([A-Za-z0-9._-]+|\\[[0-9A-Fa-f:.]+\\]):[0-9]{1,5}$\x12\x11\n\tplaintext\x18\x02 \x01(\x08\x12\x30\n\x0e\x64\x65scriptor_set\x18\x03 \x01(\tB\x18\xbaH\x15r\x13\x18\x80 2\x0e^(/[^\\x00]*)?$\x12\"\n\x07methods\x18\x04 \x03(\tB\x11\xbaH\x0e\x92\x01\x0b\x10@\"\x07r\x05\x10\x01\x18\xff\x01\x12?\n\x07secrets\x18\x05 \x03(\x0b\x32$.toolmesh.registry.v1.MetadataSecretB\x08\xbaH\x05\x92\x01\x02\x10\x08\x12)\n\x07\x63\x61_file\x18\x06 \x01(\tB\x18\xbaH\x15r\x13\x18\x80 2\x0e^(/[^\\x00]*)?$\x12\x32\n\x10\x63\x65rtificate_file\x18\x07 \x01(\tB\x18\xbaH\x15r\x13\x18\x80 2\x0e^(/[^\\x00]*)?$\"\xa6\x01\n\x0eMetadataSecret\x12\'\n\x03key\x18\x01 \x01(\tB\x1a\xbaH\x17r\x15\x32\x13^[a-z0-9_.-]{1,64}$\x12\x37\n\x06secret\x18\x02 \x01(\tB\'\xbaH$r\"2 ^secret://[a-z][a-z0-9_-]{0,62}$\x12\x32\n\x06prefix\x18\x03 \x01(\tB\"\xbaH\x1fr\x1d\x32\x1b^([A-Za-z0-9_=-]{1,32} ?)?$\"\x9c\x01\n\x0bToolOverlay\x12\x1f\n\x0bnative_name\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xff\x01\x12G\n\x0emutation_class\x18\x02 \x01(\x0e\x32#.toolmesh.registry.v1.MutationClassB\n\xbaH\x07\x82\x01\x04\x10\x01 \x00\x12#\n\x11\x63ompensation_tool\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\xc0\x02\"\xe0\x02\n\x0cUpstreamTool\x12\x13\n\x0bnative_name\x18\x01 \x01(\t\x12\x36\n\x05state\x18\x02 \x01(\x0e\x32\'.toolmesh.registry.v1.UpstreamToolState\x12\x14\n\x0ctool_version\x18\x03 \x01(\t\x12;\n\x0emutation_class\x18\x04 \x01(\x0e\x32#.toolmesh.registry.v1.MutationClass\x12\x37\n\x08\x66indings\x18\x05 \x03(\x0b\x32%.toolmesh.registry.v1.UpstreamFinding\x12\r\n\x05notes\x18\x06 \x03(\t\x12\x17\n\x0f\x61\x63\x63\x65pted_digest\x18\x07 \x01(\t\x12\x1b\n\x13\x61\x63\x63\x65pted_definition\x18\x08 \x01(\x0c\x12\x16\n\x0epending_digest\x18\t \x01(\t\x12\x1a\n\x12pending_definition\x18\n \x01(\x0c\">\n\x0fUpstreamFinding\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04rule\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t*\x85\x01\n\rUpstreamState\x12\x1e\n\x1aUPSTREAM_STATE_UNSPECIFIED\x10\x00\x12\x1a\n\x16UPSTREAM_STATE_PENDING\x10\x01\x12\x18\n\x14UPSTREAM_STATE_READY\x10\x02\x12\x1e\n\x1aUPSTREAM_STATE_UNAVAILABLE\x10\x03*\xc1\x01\n\x11UpstreamToolState\x12#\n\x1fUPSTREAM_TOOL_STATE_UNSPECIFIED\x10\x00\x12 \n\x1cUPSTREAM_TOOL_STATE_ADMITTED\x10\x01\x12\x1f\n\x1bUPSTREAM_TOOL_STATE_REFUSED\x10\x02\x12#\n\x1fUPSTREAM_TOOL_STATE_QUARANTINED\x10\x03\x12\x1f\n\x1bUPSTREAM_TOOL_STATE_MISSING\x10\x04\x42*P\x01Z&toolmesh.dev/go/registry/v1;registryv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#toolmesh/registry/v1/upstream.proto\x12\x14toolmesh.registry.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a(toolmesh/registry/v1/tool_manifest.proto\"\xb4\x04\n\x08Upstream\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x38\n\x08\x65ndpoint\x18\x02 \x01(\x0b\x32&.toolmesh.registry.v1.UpstreamEndpoint\x12\x33\n\x08overlays\x18\x03 \x03(\x0b\x32!.toolmesh.registry.v1.ToolOverlay\x12\x32\n\x05state\x18\x04 \x01(\x0e\x32#.toolmesh.registry.v1.UpstreamState\x12\x14\n\x0cstate_reason\x18\x05 \x01(\t\x12\x13\n\x0bserver_name\x18\x06 \x01(\t\x12\x16\n\x0eserver_version\x18\x07 \x01(\t\x12\x18\n\x10protocol_version\x18\x08 \x01(\t\x12\x31\n\x05tools\x18\t \x03(\x0b\x32\".toolmesh.registry.v1.UpstreamTool\x12\x10\n\x08\x61\x64\x64\x65\x64_by\x18\n \x01(\t\x12/\n\x0b\x63reate_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bupdate_time\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x34\n\x10last_answer_time\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\ngeneration\x18\x0e \x01(\x03\x12\x1b\n\x13observed_generation\x18\x0f \x01(\x03\x12\x0c\n\x04\x65tag\x18\x10 \x01(\t\"\xc5\x02\n\x10UpstreamEndpoint\x12;\n\tmcp_stdio\x18\x01 \x01(\x0b\x32&.toolmesh.registry.v1.McpStdioEndpointH\x00\x12\x39\n\x08mcp_http\x18\x02 \x01(\x0b\x32%.toolmesh.registry.v1.McpHttpEndpointH\x00\x12\x38\n\x07openapi\x18\x03 \x01(\x0b\x32%.toolmesh.registry.v1.OpenApiEndpointH\x00\x12\x32\n\x04grpc\x18\x04 \x01(\x0b\x32\".toolmesh.registry.v1.GrpcEndpointH\x00\x12<\n\twebsocket\x18\x05 \x01(\x0b\x32\'.toolmesh.registry.v1.WebSocketEndpointH\x00\x42\r\n\x04kind\x12\x05\xbaH\x02\x08\x01\"\xcd\x04\n\x10McpStdioEndpoint\x12%\n\x07\x63ommand\x18\x01 \x03(\tB\x14\xbaH\x11\x92\x01\x0e\x08\x01\x10\x80\x02\"\x07r\x05\x10\x01\x18\x80 \x12\x81\x01\n\x0b\x65nvironment\x18\x02 \x03(\x0b\x32\x37.toolmesh.registry.v1.McpStdioEndpoint.EnvironmentEntryB3\xbaH0\x9a\x01-\x10@\"\"r 2\x1e^[A-Za-z_][A-Za-z0-9_]{0,127}$*\x05r\x03\x18\x80 \x12=\n\x06mounts\x18\x03 \x03(\x0b\x32#.toolmesh.registry.v1.UpstreamMountB\x08\xbaH\x05\x92\x01\x02\x10@\x12\x85\x01\n\rallowed_hosts\x18\x04 \x03(\tBn\xbaHk\x92\x01h\x10\x80\x01\x18\x01\"ar_\x18\xfd\x01\x32Z^(\\*\\.)?([a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?\\.)*[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?$\x12\x19\n\x07package\x18\x05 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x04\x12\x34\n\x0block_digest\x18\x06 \x01(\tB\x1f\xbaH\x1cr\x1a\x32\x18^(sha256:[0-9a-f]{64})?$\x12\x42\n\x07secrets\x18\x07 \x03(\x0b\x32\'.toolmesh.registry.v1.EnvironmentSecretB\x08\xbaH\x05\x92\x01\x02\x10\x10\x1a\x32\n\x10\x45nvironmentEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x85\x01\n\x11\x45nvironmentSecret\x12\x37\n\x08variable\x18\x01 \x01(\tB%\xbaH\"r 2\x1e^[A-Za-z_][A-Za-z0-9_]{0,127}$\x12\x37\n\x06secret\x18\x02 \x01(\tB\'\xbaH$r\"2 ^secret://[a-z][a-z0-9_-]{0,62}$\"O\n\rUpstreamMount\x12#\n\x04path\x18\x01 \x01(\tB\x15\xbaH\x12r\x10\x18\x80 2\x0b^/[^\\x00]*$\x12\x19\n\x08writable\x18\x02 \x01(\x08\x42\x07\xbaH\x04j\x02\x08\x00\"~\n\x0fMcpHttpEndpoint\x12*\n\x03url\x18\x01 \x01(\tB\x1d\xbaH\x1ar\x18\x18\x80\x10\x32\x13^https?://[^ @?#]+$\x12?\n\x07secrets\x18\x02 \x03(\x0b\x32$.toolmesh.registry.v1.MetadataSecretB\x08\xbaH\x05\x92\x01\x02\x10\x08\"\xe5\x02\n\x0fOpenApiEndpoint\x12+\n\x03url\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x10\x32\x12^https?://[^ @#]+$H\x00\x12%\n\x04path\x18\x02 \x01(\tB\x15\xbaH\x12r\x10\x18\x80 2\x0b^/[^\\x00]*$H\x00\x12\x30\n\x06server\x18\x03 \x01(\tB \xbaH\x1dr\x1b\x18\x80\x08\x32\x16^(https?://[^ @?#]+)?$\x12%\n\noperations\x18\x04 \x03(\tB\x11\xbaH\x0e\x92\x01\x0b\x10@\"\x07r\x05\x10\x01\x18\xff\x01\x12=\n\x07secrets\x18\x05 \x03(\x0b\x32\".toolmesh.registry.v1.SchemeSecretB\x08\xbaH\x05\x92\x01\x02\x10\x10\x12S\n\x10\x66\x61ilover_origins\x18\x06 \x03(\tB9\xbaH6\x92\x01\x33\x10\x04\"/r-\x18\xc0\x02\x32(^https?://[A-Za-z0-9._-]+(:[0-9]{1,5})?$B\x11\n\x08\x64ocument\x12\x05\xbaH\x02\x08\x01\"c\n\x0cSchemeSecret\x12\x1a\n\x06scheme\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xff\x01\x12\x37\n\x06secret\x18\x02 \x01(\tB\'\xbaH$r\"2 ^secret://[a-z][a-z0-9_-]{0,62}$\"\xe5\x02\n\x0cGrpcEndpoint\x12L\n\x07\x61\x64\x64ress\x18\x01 \x01(\tB;\xbaH8r6\x18\xc0\x02\x32\x31^([A-Za-z0-9._-]+|\\[[0-9A-Fa-f:.]+\\]):[0-9]{1,5}$\x12\x11\n\tplaintext\x18\x02 \x01(\x08\x12\x30\n\x0e\x64\x65scriptor_set\x18\x03 \x01(\tB\x18\xbaH\x15r\x13\x18\x80 2\x0e^(/[^\\x00]*)?$\x12\"\n\x07methods\x18\x04 \x03(\tB\x11\xbaH\x0e\x92\x01\x0b\x10@\"\x07r\x05\x10\x01\x18\xff\x01\x12?\n\x07secrets\x18\x05 \x03(\x0b\x32$.toolmesh.registry.v1.MetadataSecretB\x08\xbaH\x05\x92\x01\x02\x10\x08\x12)\n\x07\x63\x61_file\x18\x06 \x01(\tB\x18\xbaH\x15r\x13\x18\x80 2\x0e^(/[^\\x00]*)?$\x12\x32\n\x10\x63\x65rtificate_file\x18\x07 \x01(\tB\x18\xbaH\x15r\x13\x18\x80 2\x0e^(/[^\\x00]*)?$\"\x86\x02\n\x11WebSocketEndpoint\x12\'\n\x03url\x18\x01 \x01(\tB\x1a\xbaH\x17r\x15\x18\x80\x10\x32\x10^wss?://[^ @#]+$\x12?\n\x07secrets\x18\x02 \x03(\x0b\x32$.toolmesh.registry.v1.MetadataSecretB\x08\xbaH\x05\x92\x01\x02\x10\x08\x12=\n\x0csubprotocols\x18\x03 \x03(\tB\'\xbaH$\x92\x01!\x10\x08\x18\x01\"\x1br\x19\x32\x17^[A-Za-z0-9._+-]{1,64}$\x12H\n\noperations\x18\x04 \x03(\x0b\x32(.toolmesh.registry.v1.WebSocketOperationB\n\xbaH\x07\x92\x01\x04\x08\x01\x10@\"\xa5\x03\n\x12WebSocketOperation\x12\x34\n\x04name\x18\x01 \x01(\tB&\xbaH#r!2\x1f^[A-Za-z][A-Za-z0-9_.-]{0,127}$\x12\x1d\n\x0b\x64\x65scription\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\xd0\x0f\x12!\n\x0cinput_schema\x18\x03 \x01(\x0c\x42\x0b\xbaH\x08z\x06\x10\x02\x18\x80\x80\x02\x12 \n\routput_schema\x18\x04 \x01(\x0c\x42\t\xbaH\x06z\x04\x18\x80\x80\x02\x12\x1b\n\tconstants\x18\x05 \x01(\x0c\x42\x08\xbaH\x05z\x03\x18\x80@\x12\x37\n\x10\x61rguments_member\x18\x06 \x01(\tB\x1d\xbaH\x1ar\x18\x32\x16^[A-Za-z0-9_.-]{0,64}$\x12\x30\n\tid_member\x18\x07 \x01(\tB\x1d\xbaH\x1ar\x18\x32\x16^[A-Za-z0-9_.-]{0,64}$\x12\x33\n\x0c\x65rror_member\x18\x08 \x01(\tB\x1d\xbaH\x1ar\x18\x32\x16^[A-Za-z0-9_.-]{0,64}$\x12\x0e\n\x06stream\x18\t \x01(\x08\x12\x15\n\x03\x65nd\x18\n \x01(\x0c\x42\x08\xbaH\x05z\x03\x18\x80\x08\x12\x11\n\tread_only\x18\x0b \x01(\x08\"\xa6\x01\n\x0eMetadataSecret\x12\'\n\x03key\x18\x01 \x01(\tB\x1a\xbaH\x17r\x15\x32\x13^[a-z0-9_.-]{1,64}$\x12\x37\n\x06secret\x18\x02 \x01(\tB\'\xbaH$r\"2 ^secret://[a-z][a-z0-9_-]{0,62}$\x12\x32\n\x06prefix\x18\x03 \x01(\tB\"\xbaH\x1fr\x1d\x32\x1b^([A-Za-z0-9_=-]{1,32} ?)?$\"\x9c\x01\n\x0bToolOverlay\x12\x1f\n\x0bnative_name\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xff\x01\x12G\n\x0emutation_class\x18\x02 \x01(\x0e\x32#.toolmesh.registry.v1.MutationClassB\n\xbaH\x07\x82\x01\x04\x10\x01 \x00\x12#\n\x11\x63ompensation_tool\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\xc0\x02\"\xe0\x02\n\x0cUpstreamTool\x12\x13\n\x0bnative_name\x18\x01 \x01(\t\x12\x36\n\x05state\x18\x02 \x01(\x0e\x32\'.toolmesh.registry.v1.UpstreamToolState\x12\x14\n\x0ctool_version\x18\x03 \x01(\t\x12;\n\x0emutation_class\x18\x04 \x01(\x0e\x32#.toolmesh.registry.v1.MutationClass\x12\x37\n\x08\x66indings\x18\x05 \x03(\x0b\x32%.toolmesh.registry.v1.UpstreamFinding\x12\r\n\x05notes\x18\x06 \x03(\t\x12\x17\n\x0f\x61\x63\x63\x65pted_digest\x18\x07 \x01(\t\x12\x1b\n\x13\x61\x63\x63\x65pted_definition\x18\x08 \x01(\x0c\x12\x16\n\x0epending_digest\x18\t \x01(\t\x12\x1a\n\x12pending_definition\x18\n \x01(\x0c\">\n\x0fUpstreamFinding\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04rule\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t*\x85\x01\n\rUpstreamState\x12\x1e\n\x1aUPSTREAM_STATE_UNSPECIFIED\x10\x00\x12\x1a\n\x16UPSTREAM_STATE_PENDING\x10\x01\x12\x18\n\x14UPSTREAM_STATE_READY\x10\x02\x12\x1e\n\x1aUPSTREAM_STATE_UNAVAILABLE\x10\x03*\xc1\x01\n\x11UpstreamToolState\x12#\n\x1fUPSTREAM_TOOL_STATE_UNSPECIFIED\x10\x00\x12 \n\x1cUPSTREAM_TOOL_STATE_ADMITTED\x10\x01\x12\x1f\n\x1bUPSTREAM_TOOL_STATE_REFUSED\x10\x02\x12#\n\x1fUPSTREAM_TOOL_STATE_QUARANTINED\x10\x03\x12\x1f\n\x1bUPSTREAM_TOOL_STATE_MISSING\x10\x04\x42*P\x01Z&toolmesh.dev/go/registry/v1;registryv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -95,6 +95,32 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GRPCENDPOINT'].fields_by_name['ca_file']._serialized_options = b'\272H\025r\023\030\200 2\016^(/[^\\x00]*)?$'
   _globals['_GRPCENDPOINT'].fields_by_name['certificate_file']._loaded_options = None
   _globals['_GRPCENDPOINT'].fields_by_name['certificate_file']._serialized_options = b'\272H\025r\023\030\200 2\016^(/[^\\x00]*)?$'
+  _globals['_WEBSOCKETENDPOINT'].fields_by_name['url']._loaded_options = None
+  _globals['_WEBSOCKETENDPOINT'].fields_by_name['url']._serialized_options = b'\272H\027r\025\030\200\0202\020^wss?://[^ @#]+$'
+  _globals['_WEBSOCKETENDPOINT'].fields_by_name['secrets']._loaded_options = None
+  _globals['_WEBSOCKETENDPOINT'].fields_by_name['secrets']._serialized_options = b'\272H\005\222\001\002\020\010'
+  _globals['_WEBSOCKETENDPOINT'].fields_by_name['subprotocols']._loaded_options = None
+  _globals['_WEBSOCKETENDPOINT'].fields_by_name['subprotocols']._serialized_options = b'\272H$\222\001!\020\010\030\001\"\033r\0312\027^[A-Za-z0-9._+-]{1,64}$'
+  _globals['_WEBSOCKETENDPOINT'].fields_by_name['operations']._loaded_options = None
+  _globals['_WEBSOCKETENDPOINT'].fields_by_name['operations']._serialized_options = b'\272H\007\222\001\004\010\001\020@'
+  _globals['_WEBSOCKETOPERATION'].fields_by_name['name']._loaded_options = None
+  _globals['_WEBSOCKETOPERATION'].fields_by_name['name']._serialized_options = b'\272H#r!2\037^[A-Za-z][A-Za-z0-9_.-]{0,127}$'
+  _globals['_WEBSOCKETOPERATION'].fields_by_name['description']._loaded_options = None
+  _globals['_WEBSOCKETOPERATION'].fields_by_name['description']._serialized_options = b'\272H\005r\003\030\320\017'
+  _globals['_WEBSOCKETOPERATION'].fields_by_name['input_schema']._loaded_options = None
+  _globals['_WEBSOCKETOPERATION'].fields_by_name['input_schema']._serialized_options = b'\272H\010z\006\020\002\030\200\200\002'
+  _globals['_WEBSOCKETOPERATION'].fields_by_name['output_schema']._loaded_options = None
+  _globals['_WEBSOCKETOPERATION'].fields_by_name['output_schema']._serialized_options = b'\272H\006z\004\030\200\200\002'
+  _globals['_WEBSOCKETOPERATION'].fields_by_name['constants']._loaded_options = None
+  _globals['_WEBSOCKETOPERATION'].fields_by_name['constants']._serialized_options = b'\272H\005z\003\030\200@'
+  _globals['_WEBSOCKETOPERATION'].fields_by_name['arguments_member']._loaded_options = None
+  _globals['_WEBSOCKETOPERATION'].fields_by_name['arguments_member']._serialized_options = b'\272H\032r\0302\026^[A-Za-z0-9_.-]{0,64}$'
+  _globals['_WEBSOCKETOPERATION'].fields_by_name['id_member']._loaded_options = None
+  _globals['_WEBSOCKETOPERATION'].fields_by_name['id_member']._serialized_options = b'\272H\032r\0302\026^[A-Za-z0-9_.-]{0,64}$'
+  _globals['_WEBSOCKETOPERATION'].fields_by_name['error_member']._loaded_options = None
+  _globals['_WEBSOCKETOPERATION'].fields_by_name['error_member']._serialized_options = b'\272H\032r\0302\026^[A-Za-z0-9_.-]{0,64}$'
+  _globals['_WEBSOCKETOPERATION'].fields_by_name['end']._loaded_options = None
+  _globals['_WEBSOCKETOPERATION'].fields_by_name['end']._serialized_options = b'\272H\005z\003\030\200\010'
   _globals['_METADATASECRET'].fields_by_name['key']._loaded_options = None
   _globals['_METADATASECRET'].fields_by_name['key']._serialized_options = b'\272H\027r\0252\023^[a-z0-9_.-]{1,64}$'
   _globals['_METADATASECRET'].fields_by_name['secret']._loaded_options = None
@@ -107,36 +133,40 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TOOLOVERLAY'].fields_by_name['mutation_class']._serialized_options = b'\272H\007\202\001\004\020\001 \000'
   _globals['_TOOLOVERLAY'].fields_by_name['compensation_tool']._loaded_options = None
   _globals['_TOOLOVERLAY'].fields_by_name['compensation_tool']._serialized_options = b'\272H\005r\003\030\300\002'
-  _globals['_UPSTREAMSTATE']._serialized_start=3504
-  _globals['_UPSTREAMSTATE']._serialized_end=3637
-  _globals['_UPSTREAMTOOLSTATE']._serialized_start=3640
-  _globals['_UPSTREAMTOOLSTATE']._serialized_end=3833
+  _globals['_UPSTREAMSTATE']._serialized_start=4255
+  _globals['_UPSTREAMSTATE']._serialized_end=4388
+  _globals['_UPSTREAMTOOLSTATE']._serialized_start=4391
+  _globals['_UPSTREAMTOOLSTATE']._serialized_end=4584
   _globals['_UPSTREAM']._serialized_start=166
   _globals['_UPSTREAM']._serialized_end=730
   _globals['_UPSTREAMENDPOINT']._serialized_start=733
-  _globals['_UPSTREAMENDPOINT']._serialized_end=996
-  _globals['_MCPSTDIOENDPOINT']._serialized_start=999
-  _globals['_MCPSTDIOENDPOINT']._serialized_end=1588
-  _globals['_MCPSTDIOENDPOINT_ENVIRONMENTENTRY']._serialized_start=1538
-  _globals['_MCPSTDIOENDPOINT_ENVIRONMENTENTRY']._serialized_end=1588
-  _globals['_ENVIRONMENTSECRET']._serialized_start=1591
-  _globals['_ENVIRONMENTSECRET']._serialized_end=1724
-  _globals['_UPSTREAMMOUNT']._serialized_start=1726
-  _globals['_UPSTREAMMOUNT']._serialized_end=1805
-  _globals['_MCPHTTPENDPOINT']._serialized_start=1807
-  _globals['_MCPHTTPENDPOINT']._serialized_end=1933
-  _globals['_OPENAPIENDPOINT']._serialized_start=1936
-  _globals['_OPENAPIENDPOINT']._serialized_end=2293
-  _globals['_SCHEMESECRET']._serialized_start=2295
-  _globals['_SCHEMESECRET']._serialized_end=2394
-  _globals['_GRPCENDPOINT']._serialized_start=2397
-  _globals['_GRPCENDPOINT']._serialized_end=2754
-  _globals['_METADATASECRET']._serialized_start=2757
-  _globals['_METADATASECRET']._serialized_end=2923
-  _globals['_TOOLOVERLAY']._serialized_start=2926
-  _globals['_TOOLOVERLAY']._serialized_end=3082
-  _globals['_UPSTREAMTOOL']._serialized_start=3085
-  _globals['_UPSTREAMTOOL']._serialized_end=3437
-  _globals['_UPSTREAMFINDING']._serialized_start=3439
-  _globals['_UPSTREAMFINDING']._serialized_end=3501
+  _globals['_UPSTREAMENDPOINT']._serialized_end=1058
+  _globals['_MCPSTDIOENDPOINT']._serialized_start=1061
+  _globals['_MCPSTDIOENDPOINT']._serialized_end=1650
+  _globals['_MCPSTDIOENDPOINT_ENVIRONMENTENTRY']._serialized_start=1600
+  _globals['_MCPSTDIOENDPOINT_ENVIRONMENTENTRY']._serialized_end=1650
+  _globals['_ENVIRONMENTSECRET']._serialized_start=1653
+  _globals['_ENVIRONMENTSECRET']._serialized_end=1786
+  _globals['_UPSTREAMMOUNT']._serialized_start=1788
+  _globals['_UPSTREAMMOUNT']._serialized_end=1867
+  _globals['_MCPHTTPENDPOINT']._serialized_start=1869
+  _globals['_MCPHTTPENDPOINT']._serialized_end=1995
+  _globals['_OPENAPIENDPOINT']._serialized_start=1998
+  _globals['_OPENAPIENDPOINT']._serialized_end=2355
+  _globals['_SCHEMESECRET']._serialized_start=2357
+  _globals['_SCHEMESECRET']._serialized_end=2456
+  _globals['_GRPCENDPOINT']._serialized_start=2459
+  _globals['_GRPCENDPOINT']._serialized_end=2816
+  _globals['_WEBSOCKETENDPOINT']._serialized_start=2819
+  _globals['_WEBSOCKETENDPOINT']._serialized_end=3081
+  _globals['_WEBSOCKETOPERATION']._serialized_start=3084
+  _globals['_WEBSOCKETOPERATION']._serialized_end=3505
+  _globals['_METADATASECRET']._serialized_start=3508
+  _globals['_METADATASECRET']._serialized_end=3674
+  _globals['_TOOLOVERLAY']._serialized_start=3677
+  _globals['_TOOLOVERLAY']._serialized_end=3833
+  _globals['_UPSTREAMTOOL']._serialized_start=3836
+  _globals['_UPSTREAMTOOL']._serialized_end=4188
+  _globals['_UPSTREAMFINDING']._serialized_start=4190
+  _globals['_UPSTREAMFINDING']._serialized_end=4252
 # @@protoc_insertion_point(module_scope)

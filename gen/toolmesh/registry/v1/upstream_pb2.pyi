@@ -185,6 +185,7 @@ class UpstreamEndpoint(_message.Message):
     MCP_HTTP_FIELD_NUMBER: _builtins.int
     OPENAPI_FIELD_NUMBER: _builtins.int
     GRPC_FIELD_NUMBER: _builtins.int
+    WEBSOCKET_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def mcp_stdio(self) -> Global___McpStdioEndpoint:
         """An MCP server as a confined process, over its standard input and output."""
@@ -201,6 +202,10 @@ class UpstreamEndpoint(_message.Message):
     def grpc(self) -> Global___GrpcEndpoint:
         """A gRPC server, by reflection or by its descriptors."""
 
+    @_builtins.property
+    def websocket(self) -> Global___WebSocketEndpoint:
+        """A WebSocket service, by the operations that the deployment describes."""
+
     def __init__(
         self,
         *,
@@ -208,12 +213,13 @@ class UpstreamEndpoint(_message.Message):
         mcp_http: Global___McpHttpEndpoint | None = ...,
         openapi: Global___OpenApiEndpoint | None = ...,
         grpc: Global___GrpcEndpoint | None = ...,
+        websocket: Global___WebSocketEndpoint | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["grpc", b"grpc", "kind", b"kind", "mcp_http", b"mcp_http", "mcp_stdio", b"mcp_stdio", "openapi", b"openapi"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["grpc", b"grpc", "kind", b"kind", "mcp_http", b"mcp_http", "mcp_stdio", b"mcp_stdio", "openapi", b"openapi", "websocket", b"websocket"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["grpc", b"grpc", "kind", b"kind", "mcp_http", b"mcp_http", "mcp_stdio", b"mcp_stdio", "openapi", b"openapi"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["grpc", b"grpc", "kind", b"kind", "mcp_http", b"mcp_http", "mcp_stdio", b"mcp_stdio", "openapi", b"openapi", "websocket", b"websocket"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["mcp_stdio", "mcp_http", "openapi", "grpc"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["mcp_stdio", "mcp_http", "openapi", "grpc", "websocket"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -510,8 +516,112 @@ class GrpcEndpoint(_message.Message):
 Global___GrpcEndpoint: _TypeAlias = GrpcEndpoint  # noqa: Y015
 
 @_typing.final
+class WebSocketEndpoint(_message.Message):
+    """Describes a WebSocket service. Each operation is a tool: a call opens a connection, sends one JSON message, reads the answer and closes.
+    Executors connect only to public addresses, with TLS, and to the networks that their settings allow, and follow no redirect.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    URL_FIELD_NUMBER: _builtins.int
+    SECRETS_FIELD_NUMBER: _builtins.int
+    SUBPROTOCOLS_FIELD_NUMBER: _builtins.int
+    OPERATIONS_FIELD_NUMBER: _builtins.int
+    url: _builtins.str
+    """The address, with wss, or with ws inside the networks that executors allow."""
+    @_builtins.property
+    def secrets(self) -> _containers.RepeatedCompositeFieldContainer[Global___MetadataSecret]:
+        """The credentials that the opening request carries as headers."""
+
+    @_builtins.property
+    def subprotocols(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The subprotocols to offer."""
+
+    @_builtins.property
+    def operations(self) -> _containers.RepeatedCompositeFieldContainer[Global___WebSocketOperation]:
+        """What can be asked of it. A service does not describe itself, so the deployment does."""
+
+    def __init__(
+        self,
+        *,
+        url: _builtins.str = ...,
+        secrets: _abc.Iterable[Global___MetadataSecret] | None = ...,
+        subprotocols: _abc.Iterable[_builtins.str] | None = ...,
+        operations: _abc.Iterable[Global___WebSocketOperation] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["operations", b"operations", "secrets", b"secrets", "subprotocols", b"subprotocols", "url", b"url"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WebSocketEndpoint: _TypeAlias = WebSocketEndpoint  # noqa: Y015
+
+@_typing.final
+class WebSocketOperation(_message.Message):
+    """Describes one message to a WebSocket service, and its answer."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    DESCRIPTION_FIELD_NUMBER: _builtins.int
+    INPUT_SCHEMA_FIELD_NUMBER: _builtins.int
+    OUTPUT_SCHEMA_FIELD_NUMBER: _builtins.int
+    CONSTANTS_FIELD_NUMBER: _builtins.int
+    ARGUMENTS_MEMBER_FIELD_NUMBER: _builtins.int
+    ID_MEMBER_FIELD_NUMBER: _builtins.int
+    ERROR_MEMBER_FIELD_NUMBER: _builtins.int
+    STREAM_FIELD_NUMBER: _builtins.int
+    END_FIELD_NUMBER: _builtins.int
+    READ_ONLY_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name."""
+    description: _builtins.str
+    """What it does, for models and people."""
+    input_schema: _builtins.bytes
+    """The JSON Schema of its arguments."""
+    output_schema: _builtins.bytes
+    """The JSON Schema of an answer; empty for any."""
+    constants: _builtins.bytes
+    """A JSON object: the members that the message has beside the arguments, such as `{"method": "subscribe"}`."""
+    arguments_member: _builtins.str
+    """The member of the message that holds the arguments; empty where the arguments are members themselves."""
+    id_member: _builtins.str
+    """The member that carries an id and comes back with the answer; other messages are passed over. Empty: the first message is the answer."""
+    error_member: _builtins.str
+    """The member of an answer that says that the service refused; empty for none."""
+    stream: _builtins.bool
+    """True if the answer is every message until the one of `end`, or until the service closes the connection."""
+    end: _builtins.bytes
+    """A JSON object: a message with these members ends the stream, such as `{"type": "complete"}`. It is no part of the answer."""
+    read_only: _builtins.bool
+    """True if it changes nothing."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        description: _builtins.str = ...,
+        input_schema: _builtins.bytes = ...,
+        output_schema: _builtins.bytes = ...,
+        constants: _builtins.bytes = ...,
+        arguments_member: _builtins.str = ...,
+        id_member: _builtins.str = ...,
+        error_member: _builtins.str = ...,
+        stream: _builtins.bool = ...,
+        end: _builtins.bytes = ...,
+        read_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments_member", b"arguments_member", "constants", b"constants", "description", b"description", "end", b"end", "error_member", b"error_member", "id_member", b"id_member", "input_schema", b"input_schema", "name", b"name", "output_schema", b"output_schema", "read_only", b"read_only", "stream", b"stream"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WebSocketOperation: _TypeAlias = WebSocketOperation  # noqa: Y015
+
+@_typing.final
 class MetadataSecret(_message.Message):
-    """Says which secret travels in the metadata of a gRPC call or in a header of an MCP server over HTTP. The secret itself states to which hosts, and for tools of which namespaces, it
+    """Says which secret travels in the metadata of a gRPC call, or in a header of an MCP server over HTTP or of a WebSocket service. The secret itself states to which hosts, and for tools of which namespaces, it
     may be used.
     """
 

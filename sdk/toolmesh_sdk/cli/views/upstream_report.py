@@ -72,7 +72,7 @@ def print_changes(tools: Iterable[upb.UpstreamTool]) -> None:
 def _secret_names(upstream: upb.Upstream) -> list[str]:
     """Return the secrets that every call needs. Those of a document depend on the operation."""
     endpoint = upstream.endpoint
-    headers = [use.secret for use in (*endpoint.mcp_http.secrets, *endpoint.grpc.secrets)]
+    headers = [use.secret for use in (*endpoint.mcp_http.secrets, *endpoint.grpc.secrets, *endpoint.websocket.secrets)]
     return [*(use.secret for use in endpoint.mcp_stdio.secrets), *headers]
 
 
@@ -112,6 +112,8 @@ def _kind(upstream: upb.Upstream) -> str:
         return upstream.endpoint.openapi.url or upstream.endpoint.openapi.path
     if kind == "grpc":
         return upstream.endpoint.grpc.address
+    if kind == "websocket":
+        return upstream.endpoint.websocket.url
     return upstream.endpoint.mcp_stdio.package or upstream.endpoint.mcp_stdio.command[0]
 
 

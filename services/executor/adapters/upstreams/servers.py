@@ -15,6 +15,7 @@ from services.executor.adapters.runners.environment import RunnerEnvironment
 from services.executor.adapters.runners.http.connections import HttpConnections
 from services.executor.adapters.sandbox.egress.proxy_bridge import PROXY_ENVIRONMENT, bridged_command
 from services.executor.adapters.sandbox.port import Plan, Sandbox
+from services.executor.adapters.secrets.binding import bind_metadata
 from services.executor.adapters.upstreams.directory import UpstreamConfig
 from services.executor.adapters.upstreams.grpc.channel import open_channel
 from services.executor.adapters.upstreams.grpc.server import GrpcServer
@@ -24,6 +25,8 @@ from services.executor.adapters.upstreams.mcp.stdio import ConfinedServer
 from services.executor.adapters.upstreams.mcp.transport import ServerLostError
 from services.executor.adapters.upstreams.openapi.document import OpenApiSource
 from services.executor.adapters.upstreams.source import Source
+from services.executor.adapters.upstreams.websocket.connection import MAX_MESSAGE_BYTES, WebSocketConnector
+from services.executor.adapters.upstreams.websocket.service import WebSocketService
 from services.executor.domain.errors import sandbox_missing
 from services.executor.domain.ports import SecretStore
 from services.executor.domain.scheduling.heavy_work import Owner
@@ -103,6 +106,8 @@ class Servers:
         """Return an upstream that describes itself."""
         if upstream.endpoint.WhichOneof("kind") == "grpc":
             return self.grpc_server(upstream)
+        if upstream.endpoint.WhichOneof("kind") == "websocket":
+            return self.websocket_service(upstream)
         return OpenApiSource(upstream.endpoint.openapi, HttpConnections(self._internal))
 
     def grpc_server(self, upstream: UpstreamConfig) -> GrpcServer:
@@ -110,6 +115,20 @@ class Servers:
         endpoint = upstream.endpoint.grpc
         resolve = partial(self._resolver.resolve, group=upstream.upstream_id)
         return GrpcServer(endpoint, partial(open_channel, endpoint, resolve, self._addresses, self._max_bytes))
+
+    def websocket_service(self, upstream: UpstreamConfig) -> WebSocketService:
+        """Return a WebSocket service, not connected yet."""
+        endpoint = upstream.endpoint.websocket
+        resolve = partial(self._resolver.resolve, group=upstream.upstream_id)
+        connector = WebSocketConnector(
+            endpoint.url, endpoint.subprotocols, resolve, self._addresses, min(self._max_bytes, MAX_MESSAGE_BYTES)
+        )
+
+        async def headers() -> dict[str, str]:
+            bound = await bind_metadata(endpoint.secrets, upstream.upstream_id, connector.host, "", self._secrets)
+            return {use.key: use.prefix + secret.value for use, secret in bound}
+
+        return WebSocketService(endpoint, connector, headers)
 
     def close(self) -> None:
         """Stop the threads of lookups."""

@@ -6,7 +6,8 @@ import posixpath
 from collections.abc import Iterator, Sequence
 from urllib.parse import urlsplit
 
-from libs.common.errors import Violation
+from libs.common.errors import MeshError, Violation
+from libs.common.json.jsonio import parse_object
 from services.registry.domain.publishing.rules.http_endpoint import CONNECTION_HEADERS
 from services.registry.domain.upstreams.upstream import (
     Endpoint,
@@ -14,12 +15,14 @@ from services.registry.domain.upstreams.upstream import (
     HttpEndpoint,
     OpenApiEndpoint,
     StdioEndpoint,
+    WebSocketEndpoint,
 )
 
 # What a sandbox makes itself, or must never see.
 _RESERVED_FOLDERS = ("/proc", "/sys", "/dev", "/run", "/tmp", "/etc")  # noqa: S108
-# Streamable HTTP sets these itself.
+# Streamable HTTP and WebSocket set these themselves.
 _PROTOCOL_HEADERS = frozenset({"accept", "last-event-id", "user-agent"})
+_PROTOCOL_PREFIXES = ("mcp-", "sec-websocket-")
 
 
 def endpoint_violations(endpoint: Endpoint) -> Iterator[Violation]:
@@ -30,19 +33,23 @@ def endpoint_violations(endpoint: Endpoint) -> Iterator[Violation]:
         yield from _openapi_violations(endpoint)
     elif isinstance(endpoint, GrpcEndpoint):
         yield from _grpc_violations(endpoint)
+    elif isinstance(endpoint, WebSocketEndpoint):
+        yield from _websocket_violations(endpoint)
     else:
         yield from _stdio_violations(endpoint)
 
 
 def _http_violations(endpoint: HttpEndpoint) -> Iterator[Violation]:
     yield from _url_violations("endpoint.mcp_http.url", endpoint.url)
-    path = "endpoint.mcp_http.secrets"
-    keys = [each.key for each in endpoint.secrets]
+    yield from _header_violations("endpoint.mcp_http.secrets", [each.key for each in endpoint.secrets])
+
+
+def _header_violations(path: str, keys: Sequence[str]) -> Iterator[Violation]:
     yield from _unique_violations(path, keys, "a header")
     for index, key in enumerate(keys):
         if not key.replace("-", "").replace("_", "").isalnum():
             yield Violation(f"{path}[{index}].key", "secrets.header", "is not the name of a header")
-        elif key in CONNECTION_HEADERS or key in _PROTOCOL_HEADERS or key.startswith("mcp-"):
+        elif key in CONNECTION_HEADERS or key in _PROTOCOL_HEADERS or key.startswith(_PROTOCOL_PREFIXES):
             yield Violation(
                 f"{path}[{index}].key", "secrets.header", "is a header of the connection or of the protocol"
             )
@@ -66,6 +73,30 @@ def _grpc_violations(endpoint: GrpcEndpoint) -> Iterator[Violation]:
     if endpoint.plaintext and endpoint.secrets:
         yield Violation("endpoint.grpc.secrets", "secrets.plaintext", "are not sent without TLS")
     yield from _unique_violations("endpoint.grpc.secrets", [each.key for each in endpoint.secrets], "a key")
+
+
+def _websocket_violations(endpoint: WebSocketEndpoint) -> Iterator[Violation]:
+    yield from _url_violations("endpoint.websocket.url", endpoint.url)
+    yield from _header_violations("endpoint.websocket.secrets", [each.key for each in endpoint.secrets])
+    path = "endpoint.websocket.operations"
+    names = [each.name for each in endpoint.operations]
+    if len(set(names)) < len(names):
+        yield Violation(path, "operations.unique", "names an operation for the second time")
+    for index, operation in enumerate(endpoint.operations):
+        texts = {name: getattr(operation, name) for name in ("input_schema", "output_schema", "constants", "end")}
+        for name, text in texts.items():
+            if text and not _is_object(text):
+                yield Violation(f"{path}[{index}].{name}", "operations.json", "is not a JSON object")
+        if operation.end and not operation.stream:
+            yield Violation(f"{path}[{index}].end", "operations.end", "is for the answer of a stream")
+
+
+def _is_object(text: str) -> bool:
+    try:
+        parse_object(text.encode())
+    except MeshError:
+        return False
+    return True
 
 
 def _unique_violations(path: str, names: Sequence[str], kind: str) -> Iterator[Violation]:

@@ -6,7 +6,8 @@ from services.registry.domain.upstreams.definition import MappedTool
 from services.registry.domain.upstreams.kinds.grpc import map_method
 from services.registry.domain.upstreams.kinds.mcp import map_mcp_tool
 from services.registry.domain.upstreams.kinds.openapi import map_operation
-from services.registry.domain.upstreams.upstream import GrpcEndpoint, OpenApiEndpoint, Upstream
+from services.registry.domain.upstreams.kinds.websocket import map_websocket_operation
+from services.registry.domain.upstreams.upstream import GrpcEndpoint, OpenApiEndpoint, Upstream, WebSocketEndpoint
 
 
 def map_definition(upstream: Upstream, native_name: str, definition: bytes) -> MappedTool:
@@ -15,4 +16,6 @@ def map_definition(upstream: Upstream, native_name: str, definition: bytes) -> M
         return map_operation(upstream, upstream.endpoint, native_name, definition)
     if isinstance(upstream.endpoint, GrpcEndpoint):
         return map_method(upstream, upstream.endpoint, native_name, definition)
+    if isinstance(upstream.endpoint, WebSocketEndpoint):
+        return map_websocket_operation(upstream, upstream.endpoint, native_name, definition)
     return map_mcp_tool(upstream, native_name, definition)

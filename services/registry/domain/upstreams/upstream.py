@@ -96,7 +96,32 @@ class GrpcEndpoint(Struct, frozen=True, tag="grpc"):
     certificate_file: str = ""
 
 
-Endpoint = StdioEndpoint | HttpEndpoint | OpenApiEndpoint | GrpcEndpoint
+class WebSocketOperation(Struct, frozen=True):
+    """One message to a WebSocket service, and its answer. Schemas, constants and the end are JSON."""
+
+    name: str
+    input_schema: str
+    description: str = ""
+    output_schema: str = ""
+    constants: str = ""
+    arguments_member: str = ""
+    id_member: str = ""
+    error_member: str = ""
+    stream: bool = False
+    end: str = ""
+    read_only: bool = False
+
+
+class WebSocketEndpoint(Struct, frozen=True, tag="websocket"):
+    """A WebSocket service, by the operations that the deployment describes."""
+
+    url: str
+    operations: tuple[WebSocketOperation, ...]
+    secrets: tuple[MetadataSecret, ...] = ()
+    subprotocols: tuple[str, ...] = ()
+
+
+Endpoint = StdioEndpoint | HttpEndpoint | OpenApiEndpoint | GrpcEndpoint | WebSocketEndpoint
 
 
 class Overlay(Struct, frozen=True):

@@ -74,7 +74,7 @@ def check_entry_point(manifest: Manifest) -> Iterator[Violation]:
 
 def check_upstream_entry_point(manifest: Manifest) -> Iterator[Violation]:
     """Require a tool of an upstream to run at that of its own namespace, whose owner answers for its claims."""
-    if manifest.execution.get("runner") not in ("mcp", "grpc"):
+    if manifest.execution.get("runner") not in ("mcp", "grpc", "websocket"):
         return
     path, text = "manifest.execution.entry_point", str(manifest.execution.get("entry_point", ""))
     try:

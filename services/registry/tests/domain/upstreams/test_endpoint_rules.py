@@ -14,9 +14,12 @@ from services.registry.domain.upstreams.upstream import (
     Mount,
     OpenApiEndpoint,
     StdioEndpoint,
+    WebSocketEndpoint,
+    WebSocketOperation,
 )
 
 URL, SECRET = "https://mcp.example.com/mcp", "secret://key"
+SOCKET, ASK = "wss://feed.example.com/v1", WebSocketOperation("ask", "{}")
 TOKEN = MetadataSecret("authorization", SECRET, "Bearer ")
 
 
@@ -27,6 +30,7 @@ TOKEN = MetadataSecret("authorization", SECRET, "Bearer ")
         StdioEndpoint(("/bin/serve",), {"LEVEL": "high"}, secrets=(EnvironmentSecret("TOKEN", SECRET),)),
         GrpcEndpoint("orders.example.com:443", secrets=(TOKEN,)),
         OpenApiEndpoint(path="/o.json", secrets=(("key", SECRET), ("other", SECRET))),
+        WebSocketEndpoint(SOCKET, (ASK, WebSocketOperation("feed", "{}", stream=True, end='{"a": 1}')), (TOKEN,)),
     ],
 )
 def test_a_usable_endpoint_has_no_violation(endpoint: Endpoint) -> None:
@@ -53,6 +57,12 @@ def test_a_usable_endpoint_has_no_violation(endpoint: Endpoint) -> None:
         (StdioEndpoint(("/bin/serve",), secrets=(EnvironmentSecret("TOKEN", SECRET),) * 2), "secrets.unique"),
         (GrpcEndpoint("a:1", plaintext=True, secrets=(TOKEN,)), "secrets.plaintext"),
         (OpenApiEndpoint(path="/o.json", secrets=(("key", SECRET), ("key", SECRET))), "secrets.unique"),
+        (WebSocketEndpoint("wss://:0/", (ASK,)), "url.host"),
+        (WebSocketEndpoint(SOCKET, (ASK, ASK)), "operations.unique"),
+        (WebSocketEndpoint(SOCKET, (WebSocketOperation("ask", "[]"),)), "operations.json"),
+        (WebSocketEndpoint(SOCKET, (WebSocketOperation("ask", "{}", constants='{"a": 1'),)), "operations.json"),
+        (WebSocketEndpoint(SOCKET, (WebSocketOperation("ask", "{}", end="{}"),)), "operations.end"),
+        (WebSocketEndpoint(SOCKET, (ASK,), (MetadataSecret("sec-websocket-key", SECRET),)), "secrets.header"),
     ],
 )
 def test_each_violation_names_its_rule(endpoint: Endpoint, rule: str) -> None:

@@ -1,0 +1,42 @@
+"""The file of operations that `toolmesh connect websocket` reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import typer
+from toolmesh_sdk.cli.commands.upstreams.connect_websocket import operations_of
+
+
+def test_every_member_has_its_field() -> None:
+    described = {
+        "name": "ask",
+        "input": {"type": "object"},
+        "output": {},
+        "constants": {"method": "ask"},
+        "arguments_member": "params",
+        "id_member": "id",
+        "error_member": "error",
+        "description": "Asks.",
+        "stream": True,
+        "end": {"type": "complete"},
+        "read_only": True,
+    }
+    [operation] = operations_of([described])
+    assert (operation.name, operation.input_schema, operation.end) == (
+        "ask",
+        b'{"type": "object"}',
+        b'{"type": "complete"}',
+    )
+    assert operation.stream
+    assert operation.read_only
+
+
+@pytest.mark.parametrize(
+    "described",
+    [{}, {"name": "ask"}, {"name": "ask", "input": []}, {"name": 1, "input": {}}, {"name": "a", "input": {}, "x": 1}],
+)
+def test_a_wrong_description_is_refused(described: dict[str, Any]) -> None:
+    with pytest.raises(typer.BadParameter):
+        operations_of([described])
