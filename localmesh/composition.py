@@ -74,6 +74,7 @@ def compose(mesh: Mesh) -> Sequence[Part]:
             }
             | _redis(mesh, "executor")
             | _sandboxes(mesh)
+            | _vault(mesh)
             | _peers(mesh, "registry", "authz", "audit", "approval"),
         ),
         # The last service: it only translates. It has no database, so it need not wait for one.
@@ -174,6 +175,13 @@ def _sandboxes(mesh: Mesh) -> dict[str, str]:
         "TOOLMESH_HOOKS": settings.hooks,
     }
     return {name: value for name, value in named.items() if value}
+
+
+def _vault(mesh: Mesh) -> dict[str, str]:
+    """Returns the settings of the server that holds credentials, where there is one."""
+    names = ("address", "path", "login", "role", "credential", "mount", "namespace", "ca")
+    chosen = {f"TOOLMESH_VAULT_{name.upper()}": getattr(mesh.settings, f"vault_{name}") for name in names}
+    return {name: value for name, value in chosen.items() if value}
 
 
 def pack_folders(mesh: Mesh) -> list[str]:

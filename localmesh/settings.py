@@ -53,6 +53,15 @@ class Settings:
     sandbox_cgroup_parent: str = ""
     sandbox_folders: str = ""
     egress_internal: str = ""
+    vault_address: str = ""
+    """The Vault or OpenBao that holds credentials; empty for none."""
+    vault_path: str = ""
+    vault_login: str = ""
+    vault_role: str = ""
+    vault_credential: str = ""
+    vault_mount: str = ""
+    vault_namespace: str = ""
+    vault_ca: str = ""
     hooks: str = ""
     approval_rules: str = ""
     approval_notifications: str = ""
@@ -156,6 +165,14 @@ VARIABLES: dict[str, tuple[str, Callable[[str], Any]]] = {
     "TOOLMESH_SANDBOX_CGROUP_PARENT": ("sandbox_cgroup_parent", str),
     "TOOLMESH_SANDBOX_FOLDERS": ("sandbox_folders", _places),
     "TOOLMESH_EGRESS_INTERNAL": ("egress_internal", str),
+    "TOOLMESH_VAULT_ADDRESS": ("vault_address", str),
+    "TOOLMESH_VAULT_PATH": ("vault_path", str),
+    "TOOLMESH_VAULT_LOGIN": ("vault_login", one_of("approle", "kubernetes", "jwt", "token")),
+    "TOOLMESH_VAULT_ROLE": ("vault_role", str),
+    "TOOLMESH_VAULT_CREDENTIAL": ("vault_credential", _place),
+    "TOOLMESH_VAULT_MOUNT": ("vault_mount", str),
+    "TOOLMESH_VAULT_NAMESPACE": ("vault_namespace", str),
+    "TOOLMESH_VAULT_CA": ("vault_ca", _place),
     "TOOLMESH_HOOKS": ("hooks", _place),
     "TOOLMESH_CONSOLE_OIDC_ISSUER": ("console_oidc_issuer", str),
     "TOOLMESH_CONSOLE_OIDC_CLIENT_ID": ("console_oidc_client_id", str),
