@@ -85,7 +85,7 @@ async def test_a_refusal_has_a_code_and_nothing_that_the_server_wrote(
         (200, json.dumps({"access_token": "x", "token_type": "mac"})),
         (200, json.dumps({"access_token": "a\r\nb: c", "token_type": "bearer"})),
         (200, json.dumps({"access_token": "", "token_type": "bearer"})),
-        (200, json.dumps({"access_token": "x" * 70_000, "token_type": "bearer"})),
+        (200, json.dumps({"access_token": "x" * 9_000, "token_type": "bearer"})),
     ],
 )
 async def test_an_answer_that_is_no_token_is_none(
@@ -94,6 +94,13 @@ async def test_an_answer_that_is_no_token_is_none(
     server.answer = (status, document.encode())
     with pytest.raises(TokenUnavailableError):
         await request_token(connections, OAuthClient(server.url, "mesh client"), server.secret, "")
+
+
+async def test_an_answer_without_end_is_not_read(server: AuthorizationServer, connections: HttpConnections) -> None:
+    server.answer = (200, b" " * 200_000 + b'{"access_token": "x", "token_type": "bearer"}')
+    with pytest.raises(TokenUnavailableError) as caught:
+        await request_token(connections, OAuthClient(server.url, "mesh client"), server.secret, "")
+    assert caught.value.cause == "answer_too_large"
 
 
 @pytest.mark.parametrize("lifetime", [-1, 0, True, "60", None, 1e20])
