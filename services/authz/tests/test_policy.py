@@ -48,6 +48,7 @@ def test_the_callers_of_every_rpc() -> None:
         "ExchangeToken": peers((*CALLERS, "operator"), AS_ITSELF),
         "DelegateToken": peers(CALLERS, ""),
         "NarrowToken": peers(CALLERS, ""),
+        "IssueAssertion": {"executor": ""},
         "RevokeToken": operator_and_callers(""),
         "ListRevocations": operator_and_callers("authz:admin"),
         "WatchInvalidations": peers(ALL_SERVICES, AS_ITSELF),
