@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from toolmesh.registry.v1 import upstream_pb2
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosed
@@ -34,6 +35,20 @@ def described() -> list[dict[str, Any]]:
         "description": "For tests only.",
     }
     return [common | each | {"constants": {"jsonrpc": "2.0", "method": each["name"]}} for each in OPERATIONS]
+
+
+def operations_of(documents: list[dict[str, Any]]) -> list[upstream_pb2.WebSocketOperation]:
+    """Return described operations as the contract has them."""
+    fields = {"input": "input_schema", "output": "output_schema"}
+    return [
+        upstream_pb2.WebSocketOperation(
+            **{
+                fields.get(name, name): json.dumps(value).encode() if isinstance(value, dict) else value
+                for name, value in document.items()
+            }
+        )
+        for document in documents
+    ]
 
 
 @dataclass

@@ -13,7 +13,6 @@ import grpc.aio
 import pytest
 from msgspec.structs import replace
 from toolmesh.registry.v1 import upstream_pb2 as upb
-from toolmesh_sdk.cli.commands.upstreams.connect_websocket import operations_of
 
 from libs.common.errors import MeshError, Reason
 from libs.common.runtime.clock import SystemClock
@@ -32,7 +31,7 @@ from services.executor.tests.adapters.runners.test_grpc import Recorded
 from services.executor.tests.memory_channel import MemoryChannel
 from services.executor.tests.packing import MIB, work
 from services.executor.tests.samples import a_tool
-from tests.harness.servers.websocket_server import WebSocketServer, described, websocket_server
+from tests.harness.servers.websocket_server import WebSocketServer, described, operations_of, websocket_server
 
 LOOPBACK = [ip_network("127.0.0.0/8")]
 LOG = Log("test", level="error")
