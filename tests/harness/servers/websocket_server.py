@@ -40,15 +40,15 @@ def described() -> list[dict[str, Any]]:
 def operations_of(documents: list[dict[str, Any]]) -> list[upstream_pb2.WebSocketOperation]:
     """Return described operations as the contract has them."""
     fields = {"input": "input_schema", "output": "output_schema"}
-    return [
-        upstream_pb2.WebSocketOperation(
-            **{
-                fields.get(name, name): json.dumps(value).encode() if isinstance(value, dict) else value
-                for name, value in document.items()
-            }
-        )
-        for document in documents
-    ]
+
+    def one(document: dict[str, Any]) -> upstream_pb2.WebSocketOperation:
+        stated: dict[str, Any] = {
+            fields.get(name, name): json.dumps(value).encode() if isinstance(value, dict) else value
+            for name, value in document.items()
+        }
+        return upstream_pb2.WebSocketOperation(**stated)
+
+    return [one(document) for document in documents]
 
 
 @dataclass
