@@ -129,7 +129,7 @@ def render_envoy(
 @app.command()
 def place_profiles(
     source: Annotated[Path, typer.Argument(exists=True, file_okay=False, help="Folder with the profiles.")],
-    target: Annotated[Path, typer.Argument(exists=True, file_okay=False, help="`seccomp` of the kubelet's folder.")],
+    target: Annotated[Path, typer.Argument(help="`seccomp` of the kubelet's folder.")],
     every: Annotated[float, typer.Option(min=0, help="Seconds until they are looked at again; 0 for once.")] = 0,
 ) -> None:
     """Put the seccomp profiles of the executor on a node.
@@ -140,6 +140,8 @@ def place_profiles(
     """
     from localmesh.deploy.place_profiles import place_profiles
 
+    if not target.is_dir():
+        raise typer.BadParameter(f"there is no folder {target}", param_hint="TARGET")
     while True:
         for name in place_profiles(source, target):
             typer.echo(f"placed {name}")

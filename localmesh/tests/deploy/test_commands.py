@@ -29,3 +29,8 @@ def test_a_missing_template_is_refused(tmp_path: Path) -> None:
         "e",
     ]
     assert CliRunner().invoke(app, arguments).exit_code == 2
+
+
+def test_profiles_for_a_missing_folder_are_wrong_usage(repository: Path, tmp_path: Path) -> None:
+    arguments = ["place-profiles", str(repository / "deploy" / "seccomp"), str(tmp_path / "none")]
+    assert CliRunner().invoke(app, arguments).exit_code == 2

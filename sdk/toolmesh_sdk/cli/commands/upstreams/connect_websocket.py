@@ -27,9 +27,7 @@ _OBJECTS = {"input": "input_schema", "output": "output_schema", "constants": "co
 @add_operator_options(_WAIT_SECONDS)
 def websocket(
     address: Annotated[str, typer.Argument(metavar="URL", help="The service, such as wss://feed.example.com/v1.")],
-    operations: Annotated[
-        Path, typer.Option("--operations", exists=True, dir_okay=False, help="What can be asked of it, a JSON file.")
-    ],
+    operations: Annotated[Path, typer.Option("--operations", help="What can be asked of it, a JSON file.")],
     upstream_id: Id = "",
     subprotocol: Annotated[list[str] | None, typer.Option("--subprotocol", help="A subprotocol; repeatable.")] = None,
     secret: Annotated[
@@ -40,10 +38,10 @@ def websocket(
     target: Target,
     as_json: bool,
 ) -> None:
-    """Connect a WebSocket service by a description of its operations.
+    """Connect a WebSocket service by a description.
 
-    A service does not describe itself, so a file does: a JSON array of objects with name and input, a JSON
-    Schema, and optionally description, output, constants, arguments_member, id_member, error_member, stream, end
+    A service does not describe its operations, so a file does: a JSON array of objects with name and input, a
+    JSON Schema, and optionally description, output, constants, arguments_member, id_member, error_member, stream, end
     and read_only. Calls of operations that are not read_only need approval.
 
     \b
@@ -68,6 +66,8 @@ def websocket(
 def _read(path: Path) -> list[upb.WebSocketOperation]:
     try:
         document = json.loads(path.read_bytes())
+    except OSError as error:
+        raise typer.BadParameter(f"{path}: {error.strerror}", param_hint="--operations") from None
     except ValueError:
         raise typer.BadParameter(f"{path} is not JSON", param_hint="--operations") from None
     if not isinstance(document, list) or not all(isinstance(each, dict) for each in document):
