@@ -12,10 +12,10 @@ from libs.common.rpc.stream_slots import StreamLimits
 from libs.common.runtime.process import instance_id
 from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.factory import SandboxedRunners
-from services.executor.adapters.runners.grpc import GrpcRunner
-from services.executor.adapters.runners.mcp import McpRunner
 from services.executor.adapters.runners.middleware import ErrorMappingRunner, MetricsRunner
-from services.executor.adapters.runners.websocket import WebSocketRunner
+from services.executor.adapters.runners.upstreams.grpc import GrpcRunner
+from services.executor.adapters.runners.upstreams.mcp import McpRunner
+from services.executor.adapters.runners.upstreams.websocket import WebSocketRunner
 from services.executor.adapters.runners.worker.pool import PoolLimits, WorkerPool
 from services.executor.adapters.upstreams.directory import UpstreamDirectory
 from services.executor.adapters.upstreams.mcp.stdio import ConfinedServer

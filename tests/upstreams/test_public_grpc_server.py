@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from services.executor.tests.adapters.runners.test_grpc import Upstreams
+from services.executor.tests.adapters.runners.upstreams.test_grpc import Upstreams
 from services.executor.tests.samples import a_tool
 from tests.harness.stores import free_port, wait_until
 

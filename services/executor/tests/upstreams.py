@@ -21,7 +21,7 @@ from libs.common.runtime.clock import SystemClock
 from libs.common.secret_store.folders import MountedFolder
 from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.environment import RunnerEnvironment
-from services.executor.adapters.runners.mcp import McpRunner
+from services.executor.adapters.runners.upstreams.mcp import McpRunner
 from services.executor.adapters.runners.worker.pool import PoolLimits, WorkerPool
 from services.executor.adapters.sandbox.bubblewrap.sandbox import BubblewrapSandbox
 from services.executor.adapters.sandbox.egress.proxy import EgressProxy

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from libs.common.errors import Reason
-from services.executor.adapters.runners.guarded_call import party_of
 from services.executor.adapters.runners.http.exchange import AttemptError, Exchange
 from services.executor.adapters.runners.http.guarded_exchange import GuardedExchange
+from services.executor.adapters.runners.upstreams.guarded_call import party_of
 from services.executor.adapters.telemetry.http_metrics import http_failovers
 from services.executor.domain.http.endpoint import HttpEndpoint
 from services.executor.domain.resilience.circuit import Circuits

@@ -9,10 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from libs.common.errors import MeshError, Reason
-from services.executor.adapters.runners.guarded_call import party_of, run_guarded
+from services.executor.adapters.runners.upstreams.guarded_call import party_of, run_guarded
 from services.executor.domain.resilience.circuit import CallOutcome
 from services.executor.tests.adapters.runners.http.services import OwnCircuits
-from services.executor.tests.adapters.runners.test_grpc import Recorded
+from services.executor.tests.adapters.runners.upstreams.test_grpc import Recorded
 from services.executor.tests.packing import work
 from services.executor.tests.samples import a_tool
 

@@ -19,7 +19,7 @@ from libs.common.runtime.clock import SystemClock
 from libs.common.secret_store.folders import MountedFolder
 from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.environment import RunnerEnvironment
-from services.executor.adapters.runners.websocket import WebSocketRunner
+from services.executor.adapters.runners.upstreams.websocket import WebSocketRunner
 from services.executor.adapters.secrets.folder_secrets import FolderSecrets
 from services.executor.adapters.upstreams.directory import UpstreamDirectory
 from services.executor.adapters.upstreams.mcp.transport import ServerLostError
@@ -27,7 +27,7 @@ from services.executor.adapters.upstreams.servers import Servers
 from services.executor.domain.resilience.circuit import CallOutcome
 from services.executor.domain.scheduling.heavy_work import HeavyWork
 from services.executor.domain.tool import Tool
-from services.executor.tests.adapters.runners.test_grpc import Recorded
+from services.executor.tests.adapters.runners.upstreams.test_grpc import Recorded
 from services.executor.tests.memory_channel import MemoryChannel
 from services.executor.tests.packing import MIB, work
 from services.executor.tests.samples import a_tool

@@ -18,8 +18,8 @@ from libs.common.runtime.tasks import BackgroundTasks
 from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.cancelable import run_cancelable
 from services.executor.adapters.runners.entry_point_resolver import sandbox_label
-from services.executor.adapters.runners.guarded_call import run_guarded
-from services.executor.adapters.runners.mcp import McpEntryPoint, parse_entry_point
+from services.executor.adapters.runners.upstreams.entry_point import EntryPoint, UpstreamLookup, declared_forecast
+from services.executor.adapters.runners.upstreams.guarded_call import run_guarded
 from services.executor.adapters.runners.worker.answer import log_failure
 from services.executor.adapters.secrets.binding import bind_metadata, reject_secrets
 from services.executor.adapters.upstreams.directory import UpstreamConfig, UpstreamDirectory
@@ -32,7 +32,7 @@ from services.executor.adapters.upstreams.servers import Servers
 from services.executor.domain import errors
 from services.executor.domain.ports import SecretStore
 from services.executor.domain.resilience.circuit import Circuits
-from services.executor.domain.run import Forecast, RunRequest, RunResult
+from services.executor.domain.run import RunRequest, RunResult
 from services.executor.domain.run_channel import ProgressReport
 from services.executor.domain.scheduling.heavy_work import HeavyWork, WorkShare
 from services.executor.domain.tool import Tool, VersionIdentity
@@ -41,7 +41,6 @@ _MAX_SERVERS = 512
 _MAX_MESSAGES, _MAX_STREAM_BYTES = 10_000, 4 * 1024 * 1024
 # What is left of a call's time to answer its caller, as a share and at most.
 _MARGIN, _MOST_MARGIN = 0.05, 0.1
-_UNKNOWN_IMPACT = "The server cannot say what this call would change. These are the effects that its manifest declares."
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +76,8 @@ class GrpcRunner:
         *,
         output_bytes: int,
     ) -> None:
-        self._directory, self._open, self._secrets, self._circuits = directory, servers, secrets, circuits
+        self._lookup = UpstreamLookup(directory, "grpc")
+        self._open, self._secrets, self._circuits = servers, secrets, circuits
         self._heavy_work, self._log, self._request_check = heavy_work, log, request_check
         self._limit = min(output_bytes, _MAX_STREAM_BYTES)
         self._servers: BoundedCache[str, tuple[str, GrpcServer]] = BoundedCache(_MAX_SERVERS)
@@ -86,14 +86,12 @@ class GrpcRunner:
 
     def sandbox_for(self, tool: Tool) -> str | None:
         """Return the place of the call; None if the upstream is not known here."""
-        upstream = self._upstream(tool)
+        upstream = self._lookup.find(tool)
         return None if upstream is None else sandbox_label("remote/grpc", "grpc", upstream.endpoint.grpc.address)
 
     def missing_for(self, tool: Tool) -> str:
         """Return why the tool cannot run here."""
-        if parse_entry_point(tool) is None:
-            return "its entry point is not a method of the upstream of its namespace"
-        return "" if self._upstream(tool) is not None else "its upstream is not known here; `toolmesh upstreams list`"
+        return self._lookup.missing_for(tool)
 
     def runs_inline(self, tool: Tool) -> bool:
         """Return False: a server may take any time."""
@@ -101,12 +99,9 @@ class GrpcRunner:
 
     async def run(self, tool: Tool, work: RunRequest) -> RunResult:
         """Call the method. Raises EXTERNAL_UNAVAILABLE before the call if the server does not answer."""
-        upstream, entry_point = self._upstream(tool), parse_entry_point(tool)
-        if upstream is None or entry_point is None:
-            raise errors.nothing_runs_it(tool.name, self.missing_for(tool))
+        upstream, entry_point = self._lookup.require(tool)
         if work.preview:
-            work.begin()
-            return RunResult(None, forecast=Forecast(changes=tool.effects, impact=_UNKNOWN_IMPACT))
+            return declared_forecast(tool, work)
         call = await self._prepare(upstream, entry_point, tool, work)
         seconds = work.begin()
         return await run_cancelable(self._send_guarded(call, seconds), work)
@@ -117,14 +112,7 @@ class GrpcRunner:
             self._closing.spawn(server.close())
         await self._closing.drain()
 
-    def _upstream(self, tool: Tool) -> UpstreamConfig | None:
-        entry_point = parse_entry_point(tool)
-        upstream = None if entry_point is None else self._directory.get(entry_point.upstream)
-        return upstream if upstream is not None and upstream.endpoint.WhichOneof("kind") == "grpc" else None
-
-    async def _prepare(
-        self, upstream: UpstreamConfig, entry_point: McpEntryPoint, tool: Tool, work: RunRequest
-    ) -> _Call:
+    async def _prepare(self, upstream: UpstreamConfig, entry_point: EntryPoint, tool: Tool, work: RunRequest) -> _Call:
         server = self._server(upstream)
         try:
             description, channel = await server.recent_description(), await server.channel()

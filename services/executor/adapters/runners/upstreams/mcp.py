@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,6 +13,7 @@ from libs.common.json.jsonio import parse_object
 from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.entry_point_resolver import sandbox_label
 from services.executor.adapters.runners.middleware import process_starts
+from services.executor.adapters.runners.upstreams.entry_point import EntryPoint, UpstreamLookup, declared_forecast
 from services.executor.adapters.runners.worker.answer import log_failure, printable
 from services.executor.adapters.runners.worker.pool import WorkerKey, WorkerPool
 from services.executor.adapters.sandbox.egress.proxy import refusal_error as egress_error
@@ -32,38 +32,17 @@ from services.executor.adapters.upstreams.mcp.transport import (
 from services.executor.adapters.upstreams.monitor import FAILURES, failure_reason
 from services.executor.adapters.upstreams.servers import Servers
 from services.executor.domain import errors
-from services.executor.domain.run import Forecast, RunRequest, RunResult
+from services.executor.domain.run import RunRequest, RunResult
 from services.executor.domain.scheduling.heavy_work import Principal
 from services.executor.domain.tool import Tool, VersionIdentity
 
 _MAX_TEXT = 500
-_UNKNOWN_IMPACT = "The server cannot say what this call would change. These are the effects that its manifest declares."
 
 _MISSING_CAPABILITY = -32021
 # What a result says to a client of the protocol, not to the caller of a tool.
 _PROTOCOL_MEMBERS = ("_meta", "resultType", "ttlMs", "cacheScope")
 
 Call = Callable[[CallClient | None], Awaitable[dict[str, Any]]]
-
-
-@dataclass(frozen=True, slots=True)
-class McpEntryPoint:
-    """The tool of an upstream, and the definition that calls run under."""
-
-    upstream: str
-    tool: str
-    definition: str
-
-
-def parse_entry_point(tool: Tool) -> McpEntryPoint | None:
-    """Return the entry point of a tool; None if it has none, or one into another namespace."""
-    try:
-        fields = parse_object(tool.entry_point.encode())
-        entry_point = McpEntryPoint(**{key: str(value) for key, value in fields.items()})
-    except (MeshError, TypeError):
-        return None
-    # Only the owner of the namespace decides what the tools of its upstream claim about themselves.
-    return entry_point if tool.qualified.partition(".")[0] == entry_point.upstream else None
 
 
 class McpRunner:
@@ -77,14 +56,15 @@ class McpRunner:
         log: Log,
         request_check: Callable[[str], None],
     ) -> None:
-        self._directory, self._servers, self._pool, self._log = directory, servers, pool, log
+        self._lookup = UpstreamLookup(directory, "mcp_http", "mcp_stdio")
+        self._servers, self._pool, self._log = servers, pool, log
         self._request_check = request_check
         self._remote = RemoteSessions(servers, log)
         directory.listen(self._forget)
 
     def sandbox_for(self, tool: Tool) -> str | None:
         """Return the sandbox of the server; None if the upstream is not known here."""
-        upstream = self._upstream(tool)
+        upstream = self._lookup.find(tool)
         if upstream is None:
             return None
         if upstream.endpoint.WhichOneof("kind") == "mcp_http":
@@ -96,9 +76,7 @@ class McpRunner:
 
     def missing_for(self, tool: Tool) -> str:
         """Return why the tool cannot run here."""
-        if parse_entry_point(tool) is None:
-            return "its entry point is not a tool of the upstream of its namespace"
-        return "" if self._upstream(tool) is not None else "its upstream is not known here; `toolmesh upstreams list`"
+        return self._lookup.missing_for(tool)
 
     def runs_inline(self, tool: Tool) -> bool:
         """Return False: a server may take any time."""
@@ -106,12 +84,9 @@ class McpRunner:
 
     async def run(self, tool: Tool, work: RunRequest) -> RunResult:
         """Call the tool. Raises EXTERNAL_UNAVAILABLE before the call if the server does not answer."""
-        upstream, entry_point = self._upstream(tool), parse_entry_point(tool)
-        if upstream is None or entry_point is None:
-            raise errors.nothing_runs_it(tool.name, self.missing_for(tool))
+        upstream, entry_point = self._lookup.require(tool)
         if work.preview:
-            work.begin()
-            return RunResult(None, forecast=Forecast(changes=tool.effects, impact=_UNKNOWN_IMPACT))
+            return declared_forecast(tool, work)
         if upstream.endpoint.WhichOneof("kind") == "mcp_stdio":
             return await self._run_confined(upstream, entry_point, tool, work)
         return await self._run_remote(upstream, entry_point, tool, work)
@@ -120,12 +95,8 @@ class McpRunner:
         """Close the connections to remote servers."""
         await self._remote.close()
 
-    def _upstream(self, tool: Tool) -> UpstreamConfig | None:
-        entry_point = parse_entry_point(tool)
-        return None if entry_point is None else self._directory.get(entry_point.upstream)
-
     async def _run_confined(
-        self, upstream: UpstreamConfig, entry_point: McpEntryPoint, tool: Tool, work: RunRequest
+        self, upstream: UpstreamConfig, entry_point: EntryPoint, tool: Tool, work: RunRequest
     ) -> RunResult:
         server, begun = await self._borrow(upstream, work), False
         try:
@@ -169,7 +140,7 @@ class McpRunner:
             await self._pool.discard(server)
 
     async def _run_remote(
-        self, upstream: UpstreamConfig, entry_point: McpEntryPoint, tool: Tool, work: RunRequest
+        self, upstream: UpstreamConfig, entry_point: EntryPoint, tool: Tool, work: RunRequest
     ) -> RunResult:
         caller = Principal(work.tenant, work.subject)
         secrets = await self._servers.read_secrets(upstream, caller)
@@ -188,7 +159,7 @@ class McpRunner:
                 self._request_check(upstream.upstream_id)
             return RunResult(result_value(result, definition))
 
-    def _require_definition(self, session: McpSession, entry_point: McpEntryPoint, tool: Tool) -> Definition:
+    def _require_definition(self, session: McpSession, entry_point: EntryPoint, tool: Tool) -> Definition:
         """Return the definition on this connection. Raises TOOL_UNAVAILABLE if it is not the accepted one."""
         definition = session.definitions.get(entry_point.tool)
         if definition is None or definition.digest != entry_point.definition:

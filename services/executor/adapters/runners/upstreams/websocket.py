@@ -17,8 +17,8 @@ from libs.common.secret_store.secret import Secret
 from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.cancelable import run_cancelable
 from services.executor.adapters.runners.entry_point_resolver import sandbox_label
-from services.executor.adapters.runners.guarded_call import run_guarded
-from services.executor.adapters.runners.mcp import parse_entry_point
+from services.executor.adapters.runners.upstreams.entry_point import UpstreamLookup, declared_forecast
+from services.executor.adapters.runners.upstreams.guarded_call import run_guarded
 from services.executor.adapters.runners.worker.answer import log_failure
 from services.executor.adapters.runners.worker.frames import MAX_VALUES
 from services.executor.adapters.secrets.binding import bind_metadata, reject_secrets
@@ -32,7 +32,7 @@ from services.executor.adapters.upstreams.websocket.statuses import error_of_sta
 from services.executor.domain import errors
 from services.executor.domain.ports import SecretStore
 from services.executor.domain.resilience.circuit import Circuits
-from services.executor.domain.run import Forecast, RunRequest, RunResult
+from services.executor.domain.run import RunRequest, RunResult
 from services.executor.domain.run_channel import ProgressReport
 from services.executor.domain.scheduling.heavy_work import HeavyWork, WorkShare
 from services.executor.domain.tool import Tool, VersionIdentity
@@ -44,9 +44,6 @@ _MAX_SERVICES = 512
 _MAX_MESSAGES, _MAX_STREAM_BYTES, _MAX_SENT_BYTES = 10_000, 4 << 20, 4 << 20
 # What is left of a call's time to answer its caller, as a share and at most.
 _MARGIN, _MOST_MARGIN = 0.05, 0.1
-_UNKNOWN_IMPACT = (
-    "The service cannot say what this call would change. These are the effects that its manifest declares."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,21 +80,20 @@ class WebSocketRunner:
         *,
         output_bytes: int,
     ) -> None:
-        self._directory, self._open, self._secrets, self._circuits = directory, servers, secrets, circuits
+        self._lookup = UpstreamLookup(directory, "websocket")
+        self._open, self._secrets, self._circuits = servers, secrets, circuits
         self._heavy_work, self._log, self._request_check = heavy_work, log, request_check
         self._limit = min(output_bytes, _MAX_STREAM_BYTES)
         self._services: BoundedCache[str, tuple[str, WebSocketService]] = BoundedCache(_MAX_SERVICES)
 
     def sandbox_for(self, tool: Tool) -> str | None:
         """Return the place of the call; None if the upstream is not known here."""
-        upstream = self._upstream(tool)
+        upstream = self._lookup.find(tool)
         return None if upstream is None else sandbox_label("remote/ws", "ws", self._service(upstream).connector.origin)
 
     def missing_for(self, tool: Tool) -> str:
         """Return why the tool cannot run here."""
-        if parse_entry_point(tool) is None:
-            return "its entry point is not an operation of the upstream of its namespace"
-        return "" if self._upstream(tool) is not None else "its upstream is not known here; `toolmesh upstreams list`"
+        return self._lookup.missing_for(tool)
 
     def runs_inline(self, tool: Tool) -> bool:
         """Return False: a service may take any time."""
@@ -105,12 +101,9 @@ class WebSocketRunner:
 
     async def run(self, tool: Tool, work: RunRequest) -> RunResult:
         """Call the operation."""
-        upstream, entry_point = self._upstream(tool), parse_entry_point(tool)
-        if upstream is None or entry_point is None:
-            raise errors.nothing_runs_it(tool.name, self.missing_for(tool))
+        upstream, entry_point = self._lookup.require(tool)
         if work.preview:
-            work.begin()
-            return RunResult(None, forecast=Forecast(changes=tool.effects, impact=_UNKNOWN_IMPACT))
+            return declared_forecast(tool, work)
         service = self._service(upstream)
         operation = service.operations.get(entry_point.tool)
         if operation is None or operation.digest != entry_point.definition:
@@ -121,11 +114,6 @@ class WebSocketRunner:
         seconds = work.begin()
         guarded = run_guarded(self._circuits, tool, work, call.origin, seconds, lambda: self._send(call, seconds))
         return RunResult(await run_cancelable(guarded, work))
-
-    def _upstream(self, tool: Tool) -> UpstreamConfig | None:
-        entry_point = parse_entry_point(tool)
-        upstream = None if entry_point is None else self._directory.get(entry_point.upstream)
-        return upstream if upstream is not None and upstream.endpoint.WhichOneof("kind") == "websocket" else None
 
     def _service(self, upstream: UpstreamConfig) -> WebSocketService:
         known = self._services.get(upstream.upstream_id)

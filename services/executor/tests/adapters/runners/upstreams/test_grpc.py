@@ -22,7 +22,7 @@ from libs.common.runtime.clock import SystemClock
 from libs.common.secret_store.folders import MountedFolder
 from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.environment import RunnerEnvironment
-from services.executor.adapters.runners.grpc import GrpcRunner
+from services.executor.adapters.runners.upstreams.grpc import GrpcRunner
 from services.executor.adapters.secrets.folder_secrets import FolderSecrets
 from services.executor.adapters.upstreams.directory import UpstreamConfig, UpstreamDirectory
 from services.executor.adapters.upstreams.mcp.transport import ServerLostError
