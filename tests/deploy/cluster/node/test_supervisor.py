@@ -15,7 +15,7 @@ from deploy.cluster.node.supervisor import Supervisor
 folder = Path(sys.argv[1])
 supervisor = Supervisor(folder, restart_seconds=0)
 supervisor.start([Component("short", ["sh", "-c", "echo started; exit 3"])])
-while (folder / "short.log").read_text().count("started") < 3:
+while (folder / "short.log").read_text().count("started\\n") < 3:
     supervisor.reap()
 if os.fork() == 0:
     os._exit(0)
