@@ -70,7 +70,9 @@ def with_tenancy(*tenancies: Tenancy | None) -> list[Any]:
 
 def peer_for(rpc: Rpc) -> str:
     """Return the peer that calls for callers: a client inside the mesh, or a service where only those may."""
-    return ORCHESTRATOR if ORCHESTRATOR in rpc.row.allow or rpc.row.tenancy is not Tenancy.OWN else "gateway"
+    if ORCHESTRATOR in rpc.row.allow or rpc.row.tenancy is not Tenancy.OWN:
+        return ORCHESTRATOR
+    return "gateway" if "gateway" in rpc.row.allow else min(rpc.row.allow)
 
 
 def ask(rpc: Rpc, request: Message, tenant: Tenant, **options: Any) -> Answer:
