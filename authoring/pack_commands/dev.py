@@ -34,7 +34,7 @@ def dev(
     target: Target,
     as_json: bool,
 ) -> None:
-    """Run a pack on the local mesh, anew at each save.
+    """Run a pack on the local mesh, again at each save.
 
     Each save checks the pack, writes its manifests, loads its code into the running executors and registers its tools.
     A changed contract is registered under the next legal version; the file keeps its own. A pack with a problem is not

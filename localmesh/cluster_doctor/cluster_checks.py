@@ -15,7 +15,7 @@ from localmesh.state.pki import IDENTITIES
 
 SERVICES = ("gateway", "registry", "authz", "executor", "approval", "audit")
 _PARTS = (*SERVICES, "envoy")
-# `init-certs` renews what ends within 30 days: whoever runs it every week never sees this.
+# `init-certs` renews what ends within 30 days: a cluster in which it runs every week never has this problem.
 _SOON = timedelta(days=21)
 _MANY_RESTARTS = 5
 

@@ -112,8 +112,9 @@ def compose(
         log,
         builtin=builtin_runner(tools, log),
     )
-    announcer = runners.announcer
-    registrar = BuiltinRegistrar(channels.registry, [tool.manifest for tool in tools], log, after=announcer.wait)
+    registrar = BuiltinRegistrar(
+        channels.registry, [tool.manifest for tool in tools], log, after=runners.announcer.wait
+    )
     ports = build_ports(
         settings, channels, verifier.view, view, quarantine, storage, runners, hooks, heavy_work, clock, log, tracing
     )
@@ -150,7 +151,7 @@ def compose(
             Resource(stop=quarantine.stop),
             Resource(stop=hooks.close),
             # Ready only once the registry can tell that its tools have a runner.
-            Resource(announcer.wait),
+            Resource(runners.announcer.wait),
             *jobs.runner,
         ],
         ready_detail=runners.describe,

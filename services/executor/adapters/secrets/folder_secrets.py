@@ -40,7 +40,7 @@ class FolderSecrets:
         return secret
 
     async def reject(self, name: str, tenant: str) -> None:
-        """Do nothing: every call reads anew."""
+        """Do nothing: every call reads the files again."""
 
     async def close(self) -> None:
         """End the threads, without waiting for one that hangs."""
