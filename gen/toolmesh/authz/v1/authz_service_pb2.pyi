@@ -471,6 +471,7 @@ class CallFacts(_message.Message):
     TOOL_TRUST_AGE_HOURS_FIELD_NUMBER: _builtins.int
     TOOL_STAGE_FIELD_NUMBER: _builtins.int
     PUBLISHER_VERIFIED_FIELD_NUMBER: _builtins.int
+    TOOL_HEALTH_FIELD_NUMBER: _builtins.int
     tool_version: _builtins.str
     """The tool version, as a resource name `tools/{namespace}.{tool_id}/versions/{version}`."""
     tool_digest: _builtins.str
@@ -503,6 +504,8 @@ class CallFacts(_message.Message):
     """Where the tool stands in its contribution: submitted, sandbox, beta, ga or verified; empty means submitted."""
     publisher_verified: _builtins.bool
     """True if the publisher of the tool is known to the registry."""
+    tool_health: _builtins.str
+    """Whether calls of the version can succeed at present: healthy, degraded or unavailable; empty means healthy."""
     @_builtins.property
     def required_scopes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Scopes that the tool requires of the caller."""
@@ -550,10 +553,11 @@ class CallFacts(_message.Message):
         tool_trust_age_hours: _builtins.int = ...,
         tool_stage: _builtins.str = ...,
         publisher_verified: _builtins.bool = ...,
+        tool_health: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["approval_always", b"approval_always", "arguments", b"arguments", "arguments_digest", b"arguments_digest", "closed_world", b"closed_world", "impact_scope", b"impact_scope", "invocation_id", b"invocation_id", "mutation_class", b"mutation_class", "publisher_verified", b"publisher_verified", "required_permissions", b"required_permissions", "required_scopes", b"required_scopes", "resources", b"resources", "result_labels", b"result_labels", "risk", b"risk", "session_id", b"session_id", "tags", b"tags", "tool_digest", b"tool_digest", "tool_stage", b"tool_stage", "tool_trust", b"tool_trust", "tool_trust_age_hours", b"tool_trust_age_hours", "tool_version", b"tool_version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["approval_always", b"approval_always", "arguments", b"arguments", "arguments_digest", b"arguments_digest", "closed_world", b"closed_world", "impact_scope", b"impact_scope", "invocation_id", b"invocation_id", "mutation_class", b"mutation_class", "publisher_verified", b"publisher_verified", "required_permissions", b"required_permissions", "required_scopes", b"required_scopes", "resources", b"resources", "result_labels", b"result_labels", "risk", b"risk", "session_id", b"session_id", "tags", b"tags", "tool_digest", b"tool_digest", "tool_health", b"tool_health", "tool_stage", b"tool_stage", "tool_trust", b"tool_trust", "tool_trust_age_hours", b"tool_trust_age_hours", "tool_version", b"tool_version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -28,7 +28,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from toolmesh.authz.v1 import capability_token_pb2 as toolmesh_dot_authz_dot_v1_dot_capability__token__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%toolmesh/authz/v1/token_service.proto\x12\x11toolmesh.authz.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a(toolmesh/authz/v1/capability_token.proto\"\xa8\x01\n\x14\x45xchangeTokenRequest\x12\"\n\rsubject_token\x18\x01 \x01(\tB\x0b\xbaH\x08r\x06\x10\x01\x18\x80\x80\x01\x12\x35\n\x08lifetime\x18\x02 \x01(\x0b\x32\x19.google.protobuf.DurationB\x08\xbaH\x05\xaa\x01\x02*\x00\x12\x35\n\x0c\x63onfirmation\x18\x03 \x01(\x0b\x32\x1f.toolmesh.authz.v1.Confirmation\"`\n\x15\x45xchangeTokenResponse\x12\r\n\x05token\x18\x01 \x01(\t\x12\x38\n\x06\x63laims\x18\x02 \x01(\x0b\x32(.toolmesh.authz.v1.CapabilityTokenClaims\"\xb2\x04\n\x04Part\x12\x36\n\x05tools\x18\x01 \x03(\x0b\x32\x1c.toolmesh.authz.v1.ToolGrantB\t\xbaH\x06\x92\x01\x03\x10\x80\x02\x12\x37\n\x06scopes\x18\x02 \x03(\tB\'\xbaH$\x92\x01!\x10@\x18\x01\"\x1br\x19\x18\x80\x01\x32\x14^[a-z][a-z0-9_.:-]*$\x12/\n\x14resource_constraints\x18\x03 \x03(\tB\x11\xbaH\x0e\x92\x01\x0b\x10@\"\x07r\x05\x10\x01\x18\x80\x04\x12M\n\x14\x61rgument_constraints\x18\x04 \x03(\x0b\x32%.toolmesh.authz.v1.ArgumentConstraintB\x08\xbaH\x05\x92\x01\x02\x10 \x12)\n\x06\x62udget\x18\x05 \x01(\x0b\x32\x19.toolmesh.authz.v1.Budget\x12\x35\n\x08lifetime\x18\x06 \x01(\x0b\x32\x19.google.protobuf.DurationB\x08\xbaH\x05\xaa\x01\x02*\x00\x12\"\n\taudiences\x18\x07 \x03(\tB\x0f\xbaH\x0c\x92\x01\t\x10\x08\"\x05r\x03\x18\xff\x01\x12\x1f\n\x06groups\x18\x08 \x03(\tB\x0f\xbaH\x0c\x92\x01\t\x10@\"\x05r\x03\x18\x80\x01\x12#\n\x0btrust_level\x18\t \x01(\x05\x42\t\xbaH\x06\x1a\x04\x18\x64(\x00H\x00\x88\x01\x01\x12&\n\nsession_id\x18\n \x01(\tB\x12\xbaH\x0fr\r\x18\x80\x01\x32\x08^[!-~]*$\x12\x35\n\x0c\x63onfirmation\x18\x0b \x01(\x0b\x32\x1f.toolmesh.authz.v1.ConfirmationB\x0e\n\x0c_trust_level\"\xdb\x01\n\x14\x44\x65legateTokenRequest\x12:\n\x05\x61gent\x18\x01 \x01(\tB+\xbaH(r&\x18\x80\x04\x32!^did:[a-z0-9]+:[A-Za-z0-9._:%-]+$\x12-\n\x04part\x18\x02 \x01(\x0b\x32\x17.toolmesh.authz.v1.PartB\x06\xbaH\x03\xc8\x01\x01\x12(\n\x10\x64\x65legation_depth\x18\x03 \x01(\x05\x42\t\xbaH\x06\x1a\x04\x18\x08(\x00H\x00\x88\x01\x01\x12\x19\n\x11\x62ind_to_agent_key\x18\x04 \x01(\x08\x42\x13\n\x11_delegation_depth\"`\n\x15\x44\x65legateTokenResponse\x12\r\n\x05token\x18\x01 \x01(\t\x12\x38\n\x06\x63laims\x18\x02 \x01(\x0b\x32(.toolmesh.authz.v1.CapabilityTokenClaims\"C\n\x12NarrowTokenRequest\x12-\n\x04part\x18\x01 \x01(\x0b\x32\x17.toolmesh.authz.v1.PartB\x06\xbaH\x03\xc8\x01\x01\"^\n\x13NarrowTokenResponse\x12\r\n\x05token\x18\x01 \x01(\t\x12\x38\n\x06\x63laims\x18\x02 \x01(\x0b\x32(.toolmesh.authz.v1.CapabilityTokenClaims\"F\n\x15IssueAssertionRequest\x12-\n\x08\x61udience\x18\x01 \x01(\tB\x1b\xbaH\x18r\x16\x18\x80\x10\x32\x11^https?://[!-~]+$\"+\n\x16IssueAssertionResponse\x12\x11\n\tassertion\x18\x01 \x01(\t\"\xd9\x01\n\x12RevokeTokenRequest\x12&\n\x08token_id\x18\x01 \x01(\tB\x12\xbaH\x0fr\r\x18\x80\x01\x32\x08^[!-~]+$H\x00\x12>\n\x07subject\x18\x02 \x01(\tB+\xbaH(r&\x18\x80\x04\x32!^did:[a-z0-9]+:[A-Za-z0-9._:%-]+$H\x00\x12$\n\x06key_id\x18\x03 \x01(\tB\x12\xbaH\x0fr\r\x18\x80\x01\x32\x08^[!-~]+$H\x00\x12$\n\x06reason\x18\x04 \x01(\tB\x14\xbaH\x11r\x0f\x18\x80\x04\x32\n^[^\\x00]*$B\x0f\n\x06target\x12\x05\xbaH\x02\x08\x01\"H\n\x13RevokeTokenResponse\x12\x31\n\nrevocation\x18\x01 \x01(\x0b\x32\x1d.toolmesh.authz.v1.Revocation\"\xf3\x01\n\nRevocation\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\x08token_id\x18\x02 \x01(\tH\x00\x12\x11\n\x07subject\x18\x03 \x01(\tH\x00\x12\x10\n\x06key_id\x18\x04 \x01(\tH\x00\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x12\n\nrevoked_by\x18\x06 \x01(\t\x12/\n\x0brevoke_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06tenant\x18\t \x01(\tB\x08\n\x06target\"U\n\x16ListRevocationsRequest\x12\x1d\n\tpage_size\x18\x01 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12\x1c\n\npage_token\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x08\"f\n\x17ListRevocationsResponse\x12\x32\n\x0brevocations\x18\x01 \x03(\x0b\x32\x1d.toolmesh.authz.v1.Revocation\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x1b\n\x19WatchInvalidationsRequest\"\xa3\x01\n\x1aWatchInvalidationsResponse\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12\x32\n\x0brevocations\x18\x02 \x03(\x0b\x32\x1d.toolmesh.authz.v1.Revocation\x12\x1a\n\x12policy_set_version\x18\x03 \x01(\t\x12\x10\n\x08snapshot\x18\x04 \x01(\x08\x12\x11\n\tcontinued\x18\x05 \x01(\x08\x32\xd8\x05\n\x0cTokenService\x12\x62\n\rExchangeToken\x12\'.toolmesh.authz.v1.ExchangeTokenRequest\x1a(.toolmesh.authz.v1.ExchangeTokenResponse\x12\x62\n\rDelegateToken\x12\'.toolmesh.authz.v1.DelegateTokenRequest\x1a(.toolmesh.authz.v1.DelegateTokenResponse\x12\\\n\x0bNarrowToken\x12%.toolmesh.authz.v1.NarrowTokenRequest\x1a&.toolmesh.authz.v1.NarrowTokenResponse\x12\x65\n\x0eIssueAssertion\x12(.toolmesh.authz.v1.IssueAssertionRequest\x1a).toolmesh.authz.v1.IssueAssertionResponse\x12\\\n\x0bRevokeToken\x12%.toolmesh.authz.v1.RevokeTokenRequest\x1a&.toolmesh.authz.v1.RevokeTokenResponse\x12h\n\x0fListRevocations\x12).toolmesh.authz.v1.ListRevocationsRequest\x1a*.toolmesh.authz.v1.ListRevocationsResponse\x12s\n\x12WatchInvalidations\x12,.toolmesh.authz.v1.WatchInvalidationsRequest\x1a-.toolmesh.authz.v1.WatchInvalidationsResponse0\x01\x42$P\x01Z toolmesh.dev/go/authz/v1;authzv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%toolmesh/authz/v1/token_service.proto\x12\x11toolmesh.authz.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a(toolmesh/authz/v1/capability_token.proto\"\xe1\x01\n\x14\x45xchangeTokenRequest\x12\"\n\rsubject_token\x18\x01 \x01(\tB\x0b\xbaH\x08r\x06\x10\x01\x18\x80\x80\x01\x12\x35\n\x08lifetime\x18\x02 \x01(\x0b\x32\x19.google.protobuf.DurationB\x08\xbaH\x05\xaa\x01\x02*\x00\x12\x35\n\x0c\x63onfirmation\x18\x03 \x01(\x0b\x32\x1f.toolmesh.authz.v1.Confirmation\x12\x37\n\x06scopes\x18\x04 \x03(\tB\'\xbaH$\x92\x01!\x10@\x18\x01\"\x1br\x19\x18\x80\x01\x32\x14^[a-z][a-z0-9_.:-]*$\"`\n\x15\x45xchangeTokenResponse\x12\r\n\x05token\x18\x01 \x01(\t\x12\x38\n\x06\x63laims\x18\x02 \x01(\x0b\x32(.toolmesh.authz.v1.CapabilityTokenClaims\"\xb2\x04\n\x04Part\x12\x36\n\x05tools\x18\x01 \x03(\x0b\x32\x1c.toolmesh.authz.v1.ToolGrantB\t\xbaH\x06\x92\x01\x03\x10\x80\x02\x12\x37\n\x06scopes\x18\x02 \x03(\tB\'\xbaH$\x92\x01!\x10@\x18\x01\"\x1br\x19\x18\x80\x01\x32\x14^[a-z][a-z0-9_.:-]*$\x12/\n\x14resource_constraints\x18\x03 \x03(\tB\x11\xbaH\x0e\x92\x01\x0b\x10@\"\x07r\x05\x10\x01\x18\x80\x04\x12M\n\x14\x61rgument_constraints\x18\x04 \x03(\x0b\x32%.toolmesh.authz.v1.ArgumentConstraintB\x08\xbaH\x05\x92\x01\x02\x10 \x12)\n\x06\x62udget\x18\x05 \x01(\x0b\x32\x19.toolmesh.authz.v1.Budget\x12\x35\n\x08lifetime\x18\x06 \x01(\x0b\x32\x19.google.protobuf.DurationB\x08\xbaH\x05\xaa\x01\x02*\x00\x12\"\n\taudiences\x18\x07 \x03(\tB\x0f\xbaH\x0c\x92\x01\t\x10\x08\"\x05r\x03\x18\xff\x01\x12\x1f\n\x06groups\x18\x08 \x03(\tB\x0f\xbaH\x0c\x92\x01\t\x10@\"\x05r\x03\x18\x80\x01\x12#\n\x0btrust_level\x18\t \x01(\x05\x42\t\xbaH\x06\x1a\x04\x18\x64(\x00H\x00\x88\x01\x01\x12&\n\nsession_id\x18\n \x01(\tB\x12\xbaH\x0fr\r\x18\x80\x01\x32\x08^[!-~]*$\x12\x35\n\x0c\x63onfirmation\x18\x0b \x01(\x0b\x32\x1f.toolmesh.authz.v1.ConfirmationB\x0e\n\x0c_trust_level\"\xdb\x01\n\x14\x44\x65legateTokenRequest\x12:\n\x05\x61gent\x18\x01 \x01(\tB+\xbaH(r&\x18\x80\x04\x32!^did:[a-z0-9]+:[A-Za-z0-9._:%-]+$\x12-\n\x04part\x18\x02 \x01(\x0b\x32\x17.toolmesh.authz.v1.PartB\x06\xbaH\x03\xc8\x01\x01\x12(\n\x10\x64\x65legation_depth\x18\x03 \x01(\x05\x42\t\xbaH\x06\x1a\x04\x18\x08(\x00H\x00\x88\x01\x01\x12\x19\n\x11\x62ind_to_agent_key\x18\x04 \x01(\x08\x42\x13\n\x11_delegation_depth\"`\n\x15\x44\x65legateTokenResponse\x12\r\n\x05token\x18\x01 \x01(\t\x12\x38\n\x06\x63laims\x18\x02 \x01(\x0b\x32(.toolmesh.authz.v1.CapabilityTokenClaims\"C\n\x12NarrowTokenRequest\x12-\n\x04part\x18\x01 \x01(\x0b\x32\x17.toolmesh.authz.v1.PartB\x06\xbaH\x03\xc8\x01\x01\"^\n\x13NarrowTokenResponse\x12\r\n\x05token\x18\x01 \x01(\t\x12\x38\n\x06\x63laims\x18\x02 \x01(\x0b\x32(.toolmesh.authz.v1.CapabilityTokenClaims\"F\n\x15IssueAssertionRequest\x12-\n\x08\x61udience\x18\x01 \x01(\tB\x1b\xbaH\x18r\x16\x18\x80\x10\x32\x11^https?://[!-~]+$\"+\n\x16IssueAssertionResponse\x12\x11\n\tassertion\x18\x01 \x01(\t\"\xd9\x01\n\x12RevokeTokenRequest\x12&\n\x08token_id\x18\x01 \x01(\tB\x12\xbaH\x0fr\r\x18\x80\x01\x32\x08^[!-~]+$H\x00\x12>\n\x07subject\x18\x02 \x01(\tB+\xbaH(r&\x18\x80\x04\x32!^did:[a-z0-9]+:[A-Za-z0-9._:%-]+$H\x00\x12$\n\x06key_id\x18\x03 \x01(\tB\x12\xbaH\x0fr\r\x18\x80\x01\x32\x08^[!-~]+$H\x00\x12$\n\x06reason\x18\x04 \x01(\tB\x14\xbaH\x11r\x0f\x18\x80\x04\x32\n^[^\\x00]*$B\x0f\n\x06target\x12\x05\xbaH\x02\x08\x01\"H\n\x13RevokeTokenResponse\x12\x31\n\nrevocation\x18\x01 \x01(\x0b\x32\x1d.toolmesh.authz.v1.Revocation\"\xf3\x01\n\nRevocation\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\x08token_id\x18\x02 \x01(\tH\x00\x12\x11\n\x07subject\x18\x03 \x01(\tH\x00\x12\x10\n\x06key_id\x18\x04 \x01(\tH\x00\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x12\n\nrevoked_by\x18\x06 \x01(\t\x12/\n\x0brevoke_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06tenant\x18\t \x01(\tB\x08\n\x06target\"U\n\x16ListRevocationsRequest\x12\x1d\n\tpage_size\x18\x01 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12\x1c\n\npage_token\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x08\"f\n\x17ListRevocationsResponse\x12\x32\n\x0brevocations\x18\x01 \x03(\x0b\x32\x1d.toolmesh.authz.v1.Revocation\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x1b\n\x19WatchInvalidationsRequest\"\xa3\x01\n\x1aWatchInvalidationsResponse\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12\x32\n\x0brevocations\x18\x02 \x03(\x0b\x32\x1d.toolmesh.authz.v1.Revocation\x12\x1a\n\x12policy_set_version\x18\x03 \x01(\t\x12\x10\n\x08snapshot\x18\x04 \x01(\x08\x12\x11\n\tcontinued\x18\x05 \x01(\x08\x32\xd8\x05\n\x0cTokenService\x12\x62\n\rExchangeToken\x12\'.toolmesh.authz.v1.ExchangeTokenRequest\x1a(.toolmesh.authz.v1.ExchangeTokenResponse\x12\x62\n\rDelegateToken\x12\'.toolmesh.authz.v1.DelegateTokenRequest\x1a(.toolmesh.authz.v1.DelegateTokenResponse\x12\\\n\x0bNarrowToken\x12%.toolmesh.authz.v1.NarrowTokenRequest\x1a&.toolmesh.authz.v1.NarrowTokenResponse\x12\x65\n\x0eIssueAssertion\x12(.toolmesh.authz.v1.IssueAssertionRequest\x1a).toolmesh.authz.v1.IssueAssertionResponse\x12\\\n\x0bRevokeToken\x12%.toolmesh.authz.v1.RevokeTokenRequest\x1a&.toolmesh.authz.v1.RevokeTokenResponse\x12h\n\x0fListRevocations\x12).toolmesh.authz.v1.ListRevocationsRequest\x1a*.toolmesh.authz.v1.ListRevocationsResponse\x12s\n\x12WatchInvalidations\x12,.toolmesh.authz.v1.WatchInvalidationsRequest\x1a-.toolmesh.authz.v1.WatchInvalidationsResponse0\x01\x42$P\x01Z toolmesh.dev/go/authz/v1;authzv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,6 +40,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_EXCHANGETOKENREQUEST'].fields_by_name['subject_token']._serialized_options = b'\272H\010r\006\020\001\030\200\200\001'
   _globals['_EXCHANGETOKENREQUEST'].fields_by_name['lifetime']._loaded_options = None
   _globals['_EXCHANGETOKENREQUEST'].fields_by_name['lifetime']._serialized_options = b'\272H\005\252\001\002*\000'
+  _globals['_EXCHANGETOKENREQUEST'].fields_by_name['scopes']._loaded_options = None
+  _globals['_EXCHANGETOKENREQUEST'].fields_by_name['scopes']._serialized_options = b'\272H$\222\001!\020@\030\001\"\033r\031\030\200\0012\024^[a-z][a-z0-9_.:-]*$'
   _globals['_PART'].fields_by_name['tools']._loaded_options = None
   _globals['_PART'].fields_by_name['tools']._serialized_options = b'\272H\006\222\001\003\020\200\002'
   _globals['_PART'].fields_by_name['scopes']._loaded_options = None
@@ -83,37 +85,37 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTREVOCATIONSREQUEST'].fields_by_name['page_token']._loaded_options = None
   _globals['_LISTREVOCATIONSREQUEST'].fields_by_name['page_token']._serialized_options = b'\272H\005r\003\030\200\010'
   _globals['_EXCHANGETOKENREQUEST']._serialized_start=197
-  _globals['_EXCHANGETOKENREQUEST']._serialized_end=365
-  _globals['_EXCHANGETOKENRESPONSE']._serialized_start=367
-  _globals['_EXCHANGETOKENRESPONSE']._serialized_end=463
-  _globals['_PART']._serialized_start=466
-  _globals['_PART']._serialized_end=1028
-  _globals['_DELEGATETOKENREQUEST']._serialized_start=1031
-  _globals['_DELEGATETOKENREQUEST']._serialized_end=1250
-  _globals['_DELEGATETOKENRESPONSE']._serialized_start=1252
-  _globals['_DELEGATETOKENRESPONSE']._serialized_end=1348
-  _globals['_NARROWTOKENREQUEST']._serialized_start=1350
-  _globals['_NARROWTOKENREQUEST']._serialized_end=1417
-  _globals['_NARROWTOKENRESPONSE']._serialized_start=1419
-  _globals['_NARROWTOKENRESPONSE']._serialized_end=1513
-  _globals['_ISSUEASSERTIONREQUEST']._serialized_start=1515
-  _globals['_ISSUEASSERTIONREQUEST']._serialized_end=1585
-  _globals['_ISSUEASSERTIONRESPONSE']._serialized_start=1587
-  _globals['_ISSUEASSERTIONRESPONSE']._serialized_end=1630
-  _globals['_REVOKETOKENREQUEST']._serialized_start=1633
-  _globals['_REVOKETOKENREQUEST']._serialized_end=1850
-  _globals['_REVOKETOKENRESPONSE']._serialized_start=1852
-  _globals['_REVOKETOKENRESPONSE']._serialized_end=1924
-  _globals['_REVOCATION']._serialized_start=1927
-  _globals['_REVOCATION']._serialized_end=2170
-  _globals['_LISTREVOCATIONSREQUEST']._serialized_start=2172
-  _globals['_LISTREVOCATIONSREQUEST']._serialized_end=2257
-  _globals['_LISTREVOCATIONSRESPONSE']._serialized_start=2259
-  _globals['_LISTREVOCATIONSRESPONSE']._serialized_end=2361
-  _globals['_WATCHINVALIDATIONSREQUEST']._serialized_start=2363
-  _globals['_WATCHINVALIDATIONSREQUEST']._serialized_end=2390
-  _globals['_WATCHINVALIDATIONSRESPONSE']._serialized_start=2393
-  _globals['_WATCHINVALIDATIONSRESPONSE']._serialized_end=2556
-  _globals['_TOKENSERVICE']._serialized_start=2559
-  _globals['_TOKENSERVICE']._serialized_end=3287
+  _globals['_EXCHANGETOKENREQUEST']._serialized_end=422
+  _globals['_EXCHANGETOKENRESPONSE']._serialized_start=424
+  _globals['_EXCHANGETOKENRESPONSE']._serialized_end=520
+  _globals['_PART']._serialized_start=523
+  _globals['_PART']._serialized_end=1085
+  _globals['_DELEGATETOKENREQUEST']._serialized_start=1088
+  _globals['_DELEGATETOKENREQUEST']._serialized_end=1307
+  _globals['_DELEGATETOKENRESPONSE']._serialized_start=1309
+  _globals['_DELEGATETOKENRESPONSE']._serialized_end=1405
+  _globals['_NARROWTOKENREQUEST']._serialized_start=1407
+  _globals['_NARROWTOKENREQUEST']._serialized_end=1474
+  _globals['_NARROWTOKENRESPONSE']._serialized_start=1476
+  _globals['_NARROWTOKENRESPONSE']._serialized_end=1570
+  _globals['_ISSUEASSERTIONREQUEST']._serialized_start=1572
+  _globals['_ISSUEASSERTIONREQUEST']._serialized_end=1642
+  _globals['_ISSUEASSERTIONRESPONSE']._serialized_start=1644
+  _globals['_ISSUEASSERTIONRESPONSE']._serialized_end=1687
+  _globals['_REVOKETOKENREQUEST']._serialized_start=1690
+  _globals['_REVOKETOKENREQUEST']._serialized_end=1907
+  _globals['_REVOKETOKENRESPONSE']._serialized_start=1909
+  _globals['_REVOKETOKENRESPONSE']._serialized_end=1981
+  _globals['_REVOCATION']._serialized_start=1984
+  _globals['_REVOCATION']._serialized_end=2227
+  _globals['_LISTREVOCATIONSREQUEST']._serialized_start=2229
+  _globals['_LISTREVOCATIONSREQUEST']._serialized_end=2314
+  _globals['_LISTREVOCATIONSRESPONSE']._serialized_start=2316
+  _globals['_LISTREVOCATIONSRESPONSE']._serialized_end=2418
+  _globals['_WATCHINVALIDATIONSREQUEST']._serialized_start=2420
+  _globals['_WATCHINVALIDATIONSREQUEST']._serialized_end=2447
+  _globals['_WATCHINVALIDATIONSRESPONSE']._serialized_start=2450
+  _globals['_WATCHINVALIDATIONSRESPONSE']._serialized_end=2613
+  _globals['_TOKENSERVICE']._serialized_start=2616
+  _globals['_TOKENSERVICE']._serialized_end=3344
 # @@protoc_insertion_point(module_scope)

@@ -30,6 +30,7 @@ class ExchangeTokenRequest(_message.Message):
     SUBJECT_TOKEN_FIELD_NUMBER: _builtins.int
     LIFETIME_FIELD_NUMBER: _builtins.int
     CONFIRMATION_FIELD_NUMBER: _builtins.int
+    SCOPES_FIELD_NUMBER: _builtins.int
     subject_token: _builtins.str
     """The outside issuer's token."""
     @_builtins.property
@@ -40,16 +41,23 @@ class ExchangeTokenRequest(_message.Message):
     def confirmation(self) -> _capability_token_pb2.Confirmation:
         """What the holder of the new one must prove."""
 
+    @_builtins.property
+    def scopes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What else the new one may do; empty means all that the configuration grants to the issuer's users. Another scope is refused with
+        AUTHORITY_EXCEEDED.
+        """
+
     def __init__(
         self,
         *,
         subject_token: _builtins.str = ...,
         lifetime: _duration_pb2.Duration | None = ...,
         confirmation: _capability_token_pb2.Confirmation | None = ...,
+        scopes: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["confirmation", b"confirmation", "lifetime", b"lifetime"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["confirmation", b"confirmation", "lifetime", b"lifetime", "subject_token", b"subject_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["confirmation", b"confirmation", "lifetime", b"lifetime", "scopes", b"scopes", "subject_token", b"subject_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -26,7 +26,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n*toolmesh/executor/v1/result_envelope.proto\x12\x14toolmesh.executor.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc7\x08\n\x0eResultEnvelope\x12\x11\n\tresult_id\x18\x01 \x01(\t\x12\x15\n\rinvocation_id\x18\x02 \x01(\t\x12\x32\n\x06status\x18\x03 \x01(\x0e\x32\".toolmesh.executor.v1.ResultStatus\x12\x1a\n\x12structured_content\x18\x04 \x01(\x0c\x12\x32\n\x07\x63ontent\x18\x05 \x03(\x0b\x32!.toolmesh.executor.v1.ContentPart\x12\x1c\n\x14model_facing_content\x18\x06 \x01(\t\x12\x19\n\x11ui_facing_summary\x18\x07 \x01(\t\x12\x1e\n\x16transcript_search_text\x18\x08 \x01(\t\x12\x34\n\nprovenance\x18\t \x01(\x0b\x32 .toolmesh.executor.v1.Provenance\x12:\n\texecution\x18\n \x01(\x0b\x32\'.toolmesh.executor.v1.ExecutionMetadata\x12\x10\n\x08replayed\x18\x0b \x01(\x08\x12\x1a\n\x12\x61\x64justed_arguments\x18\x0c \x03(\t\x12<\n\x0b\x64\x65precation\x18\r \x01(\x0b\x32\'.toolmesh.executor.v1.DeprecationNotice\x12=\n\x0fredaction_state\x18\x0e \x01(\x0e\x32$.toolmesh.executor.v1.RedactionState\x12\x38\n\tpersisted\x18\x0f \x03(\x0b\x32%.toolmesh.executor.v1.PersistedResult\x12\x15\n\rresource_refs\x18\x10 \x03(\t\x12\x15\n\rartifact_refs\x18\x11 \x03(\t\x12\x15\n\revidence_refs\x18\x12 \x03(\t\x12\x13\n\x0bpolicy_refs\x18\x13 \x03(\t\x12\x10\n\x08trace_id\x18\x14 \x01(\t\x12/\n\x0b\x63reate_time\x18\x15 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x17\n\x0f\x61\x64justed_result\x18\x16 \x03(\t\x12>\n\x10\x61rgument_changes\x18\x17 \x03(\x0b\x32$.toolmesh.executor.v1.ArgumentChange\x12\x1a\n\x12\x61\x64\x64itional_context\x18\x18 \x03(\t\x12\x35\n\x07\x65\x66\x66\x65\x63ts\x18\x19 \x03(\x0b\x32$.toolmesh.executor.v1.ObservedEffect\x12\x38\n\x0c\x63ompensation\x18\x1a \x01(\x0b\x32\".toolmesh.executor.v1.Compensation\x12\x14\n\x0c\x65\x66\x66\x65\x63t_count\x18\x1b \x01(\x03\x12>\n\x10\x64\x65\x63lared_effects\x18\x1c \x03(\x0b\x32$.toolmesh.executor.v1.DeclaredEffect\"5\n\x0e\x44\x65\x63laredEffect\x12\x10\n\x08resource\x18\x01 \x01(\t\x12\x11\n\toperation\x18\x02 \x01(\t\">\n\x0e\x41rgumentChange\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0e\n\x06source\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\"\x96\x01\n\x0eObservedEffect\x12\x10\n\x08resource\x18\x01 \x01(\t\x12\x11\n\toperation\x18\x02 \x01(\t\x12\x32\n\x06source\x18\x03 \x01(\x0e\x32\".toolmesh.executor.v1.EffectSource\x12\x15\n\rdigest_before\x18\x04 \x01(\t\x12\x14\n\x0c\x64igest_after\x18\x05 \x01(\t\"/\n\x0c\x43ompensation\x12\x0c\n\x04tool\x18\x01 \x01(\t\x12\x11\n\targuments\x18\x02 \x01(\x0c\"\x92\x01\n\x0b\x43ontentPart\x12\x0e\n\x04text\x18\x01 \x01(\tH\x00\x12\x0e\n\x04\x62lob\x18\x02 \x01(\x0cH\x00\x12\x16\n\x0cresource_ref\x18\x03 \x01(\tH\x00\x12\x12\n\nmedia_type\x18\x04 \x01(\t\x12/\n\x04role\x18\x05 \x01(\x0e\x32!.toolmesh.executor.v1.ContentRoleB\x06\n\x04part\"\xb7\x01\n\nProvenance\x12\x14\n\x0ctool_version\x18\x01 \x01(\t\x12\x13\n\x0btool_digest\x18\x02 \x01(\t\x12\x32\n\x06source\x18\x03 \x01(\x0e\x32\".toolmesh.executor.v1.ResultSource\x12\x31\n\rretrieve_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x17\n\x0f\x63ontent_version\x18\x05 \x01(\t\"\xe3\x01\n\x11\x45xecutionMetadata\x12(\n\x05total\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x33\n\x06phases\x18\x02 \x03(\x0b\x32#.toolmesh.executor.v1.PhaseDuration\x12\x10\n\x08\x61ttempts\x18\x03 \x01(\x05\x12\x13\n\x0bsandbox_ref\x18\x04 \x01(\t\x12-\n\x05\x63osts\x18\x05 \x03(\x0b\x32\x1e.toolmesh.executor.v1.CostPart\x12\x19\n\x11result_size_bytes\x18\x06 \x01(\x03\"K\n\rPhaseDuration\x12\r\n\x05phase\x18\x01 \x01(\t\x12+\n\x08\x64uration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"E\n\x08\x43ostPart\x12\x10\n\x08\x63\x61tegory\x18\x01 \x01(\t\x12\x15\n\ramount_micros\x18\x02 \x01(\x03\x12\x10\n\x08\x63urrency\x18\x03 \x01(\t\"t\n\x11\x44\x65precationNotice\x12/\n\x0bsunset_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tsuccessor\x18\x02 \x01(\t\x12\x1b\n\x13migration_guide_url\x18\x03 \x01(\t\"\xae\x01\n\x0fPersistedResult\x12\x0b\n\x03ref\x18\x01 \x01(\t\x12\x0f\n\x07preview\x18\x02 \x01(\x0c\x12\x12\n\nsize_bytes\x18\x03 \x01(\x03\x12\x12\n\nmedia_type\x18\x04 \x01(\t\x12\x0e\n\x06\x64igest\x18\x05 \x01(\t\x12/\n\x0b\x65xpire_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x14\n\x0c\x61\x63\x63\x65ss_token\x18\x07 \x01(\t*e\n\x0c\x45\x66\x66\x65\x63tSource\x12\x1d\n\x19\x45\x46\x46\x45\x43T_SOURCE_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x45\x46\x46\x45\x43T_SOURCE_OBSERVED\x10\x01\x12\x1a\n\x16\x45\x46\x46\x45\x43T_SOURCE_REPORTED\x10\x02*\x82\x01\n\x0cResultStatus\x12\x1d\n\x19RESULT_STATUS_UNSPECIFIED\x10\x00\x12\x1b\n\x17RESULT_STATUS_SUCCEEDED\x10\x01\x12\x19\n\x15RESULT_STATUS_PARTIAL\x10\x02\x12\x1b\n\x17RESULT_STATUS_SYNTHETIC\x10\x03*\xa6\x01\n\x0b\x43ontentRole\x12\x1c\n\x18\x43ONTENT_ROLE_UNSPECIFIED\x10\x00\x12\x18\n\x14\x43ONTENT_ROLE_CONTENT\x10\x01\x12\x14\n\x10\x43ONTENT_ROLE_LOG\x10\x02\x12\x15\n\x11\x43ONTENT_ROLE_DIFF\x10\x03\x12\x18\n\x14\x43ONTENT_ROLE_PREVIEW\x10\x04\x12\x18\n\x14\x43ONTENT_ROLE_HANDOFF\x10\x05*\x9b\x01\n\x0cResultSource\x12\x1d\n\x19RESULT_SOURCE_UNSPECIFIED\x10\x00\x12\x1a\n\x16RESULT_SOURCE_COMPUTED\x10\x01\x12\x17\n\x13RESULT_SOURCE_CACHE\x10\x02\x12\x18\n\x14RESULT_SOURCE_REPLAY\x10\x03\x12\x1d\n\x19RESULT_SOURCE_STALE_CACHE\x10\x04*\x86\x01\n\x0eRedactionState\x12\x1f\n\x1bREDACTION_STATE_UNSPECIFIED\x10\x00\x12\x18\n\x14REDACTION_STATE_NONE\x10\x01\x12\x1b\n\x17REDACTION_STATE_PARTIAL\x10\x02\x12\x1c\n\x18REDACTION_STATE_WITHHELD\x10\x03\x42*P\x01Z&toolmesh.dev/go/executor/v1;executorv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n*toolmesh/executor/v1/result_envelope.proto\x12\x14toolmesh.executor.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfc\x08\n\x0eResultEnvelope\x12\x11\n\tresult_id\x18\x01 \x01(\t\x12\x15\n\rinvocation_id\x18\x02 \x01(\t\x12\x32\n\x06status\x18\x03 \x01(\x0e\x32\".toolmesh.executor.v1.ResultStatus\x12\x1a\n\x12structured_content\x18\x04 \x01(\x0c\x12\x32\n\x07\x63ontent\x18\x05 \x03(\x0b\x32!.toolmesh.executor.v1.ContentPart\x12\x1c\n\x14model_facing_content\x18\x06 \x01(\t\x12\x19\n\x11ui_facing_summary\x18\x07 \x01(\t\x12\x1e\n\x16transcript_search_text\x18\x08 \x01(\t\x12\x34\n\nprovenance\x18\t \x01(\x0b\x32 .toolmesh.executor.v1.Provenance\x12:\n\texecution\x18\n \x01(\x0b\x32\'.toolmesh.executor.v1.ExecutionMetadata\x12\x10\n\x08replayed\x18\x0b \x01(\x08\x12\x1a\n\x12\x61\x64justed_arguments\x18\x0c \x03(\t\x12<\n\x0b\x64\x65precation\x18\r \x01(\x0b\x32\'.toolmesh.executor.v1.DeprecationNotice\x12=\n\x0fredaction_state\x18\x0e \x01(\x0e\x32$.toolmesh.executor.v1.RedactionState\x12\x38\n\tpersisted\x18\x0f \x03(\x0b\x32%.toolmesh.executor.v1.PersistedResult\x12\x15\n\rresource_refs\x18\x10 \x03(\t\x12\x15\n\rartifact_refs\x18\x11 \x03(\t\x12\x15\n\revidence_refs\x18\x12 \x03(\t\x12\x13\n\x0bpolicy_refs\x18\x13 \x03(\t\x12\x10\n\x08trace_id\x18\x14 \x01(\t\x12/\n\x0b\x63reate_time\x18\x15 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x17\n\x0f\x61\x64justed_result\x18\x16 \x03(\t\x12>\n\x10\x61rgument_changes\x18\x17 \x03(\x0b\x32$.toolmesh.executor.v1.ArgumentChange\x12\x1a\n\x12\x61\x64\x64itional_context\x18\x18 \x03(\t\x12\x35\n\x07\x65\x66\x66\x65\x63ts\x18\x19 \x03(\x0b\x32$.toolmesh.executor.v1.ObservedEffect\x12\x38\n\x0c\x63ompensation\x18\x1a \x01(\x0b\x32\".toolmesh.executor.v1.Compensation\x12\x14\n\x0c\x65\x66\x66\x65\x63t_count\x18\x1b \x01(\x03\x12>\n\x10\x64\x65\x63lared_effects\x18\x1c \x03(\x0b\x32$.toolmesh.executor.v1.DeclaredEffect\x12\x33\n\x08warnings\x18\x1d \x03(\x0b\x32!.toolmesh.executor.v1.CallWarning\">\n\x0b\x43\x61llWarning\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x10\n\x08resource\x18\x03 \x01(\t\"5\n\x0e\x44\x65\x63laredEffect\x12\x10\n\x08resource\x18\x01 \x01(\t\x12\x11\n\toperation\x18\x02 \x01(\t\">\n\x0e\x41rgumentChange\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0e\n\x06source\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\"\x96\x01\n\x0eObservedEffect\x12\x10\n\x08resource\x18\x01 \x01(\t\x12\x11\n\toperation\x18\x02 \x01(\t\x12\x32\n\x06source\x18\x03 \x01(\x0e\x32\".toolmesh.executor.v1.EffectSource\x12\x15\n\rdigest_before\x18\x04 \x01(\t\x12\x14\n\x0c\x64igest_after\x18\x05 \x01(\t\"/\n\x0c\x43ompensation\x12\x0c\n\x04tool\x18\x01 \x01(\t\x12\x11\n\targuments\x18\x02 \x01(\x0c\"\x92\x01\n\x0b\x43ontentPart\x12\x0e\n\x04text\x18\x01 \x01(\tH\x00\x12\x0e\n\x04\x62lob\x18\x02 \x01(\x0cH\x00\x12\x16\n\x0cresource_ref\x18\x03 \x01(\tH\x00\x12\x12\n\nmedia_type\x18\x04 \x01(\t\x12/\n\x04role\x18\x05 \x01(\x0e\x32!.toolmesh.executor.v1.ContentRoleB\x06\n\x04part\"\xb7\x01\n\nProvenance\x12\x14\n\x0ctool_version\x18\x01 \x01(\t\x12\x13\n\x0btool_digest\x18\x02 \x01(\t\x12\x32\n\x06source\x18\x03 \x01(\x0e\x32\".toolmesh.executor.v1.ResultSource\x12\x31\n\rretrieve_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x17\n\x0f\x63ontent_version\x18\x05 \x01(\t\"\xe3\x01\n\x11\x45xecutionMetadata\x12(\n\x05total\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x33\n\x06phases\x18\x02 \x03(\x0b\x32#.toolmesh.executor.v1.PhaseDuration\x12\x10\n\x08\x61ttempts\x18\x03 \x01(\x05\x12\x13\n\x0bsandbox_ref\x18\x04 \x01(\t\x12-\n\x05\x63osts\x18\x05 \x03(\x0b\x32\x1e.toolmesh.executor.v1.CostPart\x12\x19\n\x11result_size_bytes\x18\x06 \x01(\x03\"K\n\rPhaseDuration\x12\r\n\x05phase\x18\x01 \x01(\t\x12+\n\x08\x64uration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"E\n\x08\x43ostPart\x12\x10\n\x08\x63\x61tegory\x18\x01 \x01(\t\x12\x15\n\ramount_micros\x18\x02 \x01(\x03\x12\x10\n\x08\x63urrency\x18\x03 \x01(\t\"\xa8\x01\n\x11\x44\x65precationNotice\x12/\n\x0bsunset_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tsuccessor\x18\x02 \x01(\t\x12\x1b\n\x13migration_guide_url\x18\x03 \x01(\t\x12\x32\n\x0e\x64\x65precate_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xae\x01\n\x0fPersistedResult\x12\x0b\n\x03ref\x18\x01 \x01(\t\x12\x0f\n\x07preview\x18\x02 \x01(\x0c\x12\x12\n\nsize_bytes\x18\x03 \x01(\x03\x12\x12\n\nmedia_type\x18\x04 \x01(\t\x12\x0e\n\x06\x64igest\x18\x05 \x01(\t\x12/\n\x0b\x65xpire_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x14\n\x0c\x61\x63\x63\x65ss_token\x18\x07 \x01(\t*e\n\x0c\x45\x66\x66\x65\x63tSource\x12\x1d\n\x19\x45\x46\x46\x45\x43T_SOURCE_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x45\x46\x46\x45\x43T_SOURCE_OBSERVED\x10\x01\x12\x1a\n\x16\x45\x46\x46\x45\x43T_SOURCE_REPORTED\x10\x02*\x82\x01\n\x0cResultStatus\x12\x1d\n\x19RESULT_STATUS_UNSPECIFIED\x10\x00\x12\x1b\n\x17RESULT_STATUS_SUCCEEDED\x10\x01\x12\x19\n\x15RESULT_STATUS_PARTIAL\x10\x02\x12\x1b\n\x17RESULT_STATUS_SYNTHETIC\x10\x03*\xa6\x01\n\x0b\x43ontentRole\x12\x1c\n\x18\x43ONTENT_ROLE_UNSPECIFIED\x10\x00\x12\x18\n\x14\x43ONTENT_ROLE_CONTENT\x10\x01\x12\x14\n\x10\x43ONTENT_ROLE_LOG\x10\x02\x12\x15\n\x11\x43ONTENT_ROLE_DIFF\x10\x03\x12\x18\n\x14\x43ONTENT_ROLE_PREVIEW\x10\x04\x12\x18\n\x14\x43ONTENT_ROLE_HANDOFF\x10\x05*\x9b\x01\n\x0cResultSource\x12\x1d\n\x19RESULT_SOURCE_UNSPECIFIED\x10\x00\x12\x1a\n\x16RESULT_SOURCE_COMPUTED\x10\x01\x12\x17\n\x13RESULT_SOURCE_CACHE\x10\x02\x12\x18\n\x14RESULT_SOURCE_REPLAY\x10\x03\x12\x1d\n\x19RESULT_SOURCE_STALE_CACHE\x10\x04*\x86\x01\n\x0eRedactionState\x12\x1f\n\x1bREDACTION_STATE_UNSPECIFIED\x10\x00\x12\x18\n\x14REDACTION_STATE_NONE\x10\x01\x12\x1b\n\x17REDACTION_STATE_PARTIAL\x10\x02\x12\x1c\n\x18REDACTION_STATE_WITHHELD\x10\x03\x42*P\x01Z&toolmesh.dev/go/executor/v1;executorv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,38 +34,40 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'toolmesh.executor.v1.result
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'P\001Z&toolmesh.dev/go/executor/v1;executorv1'
-  _globals['_EFFECTSOURCE']._serialized_start=2560
-  _globals['_EFFECTSOURCE']._serialized_end=2661
-  _globals['_RESULTSTATUS']._serialized_start=2664
-  _globals['_RESULTSTATUS']._serialized_end=2794
-  _globals['_CONTENTROLE']._serialized_start=2797
-  _globals['_CONTENTROLE']._serialized_end=2963
-  _globals['_RESULTSOURCE']._serialized_start=2966
-  _globals['_RESULTSOURCE']._serialized_end=3121
-  _globals['_REDACTIONSTATE']._serialized_start=3124
-  _globals['_REDACTIONSTATE']._serialized_end=3258
+  _globals['_EFFECTSOURCE']._serialized_start=2730
+  _globals['_EFFECTSOURCE']._serialized_end=2831
+  _globals['_RESULTSTATUS']._serialized_start=2834
+  _globals['_RESULTSTATUS']._serialized_end=2964
+  _globals['_CONTENTROLE']._serialized_start=2967
+  _globals['_CONTENTROLE']._serialized_end=3133
+  _globals['_RESULTSOURCE']._serialized_start=3136
+  _globals['_RESULTSOURCE']._serialized_end=3291
+  _globals['_REDACTIONSTATE']._serialized_start=3294
+  _globals['_REDACTIONSTATE']._serialized_end=3428
   _globals['_RESULTENVELOPE']._serialized_start=134
-  _globals['_RESULTENVELOPE']._serialized_end=1229
-  _globals['_DECLAREDEFFECT']._serialized_start=1231
-  _globals['_DECLAREDEFFECT']._serialized_end=1284
-  _globals['_ARGUMENTCHANGE']._serialized_start=1286
-  _globals['_ARGUMENTCHANGE']._serialized_end=1348
-  _globals['_OBSERVEDEFFECT']._serialized_start=1351
-  _globals['_OBSERVEDEFFECT']._serialized_end=1501
-  _globals['_COMPENSATION']._serialized_start=1503
-  _globals['_COMPENSATION']._serialized_end=1550
-  _globals['_CONTENTPART']._serialized_start=1553
-  _globals['_CONTENTPART']._serialized_end=1699
-  _globals['_PROVENANCE']._serialized_start=1702
-  _globals['_PROVENANCE']._serialized_end=1885
-  _globals['_EXECUTIONMETADATA']._serialized_start=1888
-  _globals['_EXECUTIONMETADATA']._serialized_end=2115
-  _globals['_PHASEDURATION']._serialized_start=2117
-  _globals['_PHASEDURATION']._serialized_end=2192
-  _globals['_COSTPART']._serialized_start=2194
-  _globals['_COSTPART']._serialized_end=2263
-  _globals['_DEPRECATIONNOTICE']._serialized_start=2265
-  _globals['_DEPRECATIONNOTICE']._serialized_end=2381
-  _globals['_PERSISTEDRESULT']._serialized_start=2384
-  _globals['_PERSISTEDRESULT']._serialized_end=2558
+  _globals['_RESULTENVELOPE']._serialized_end=1282
+  _globals['_CALLWARNING']._serialized_start=1284
+  _globals['_CALLWARNING']._serialized_end=1346
+  _globals['_DECLAREDEFFECT']._serialized_start=1348
+  _globals['_DECLAREDEFFECT']._serialized_end=1401
+  _globals['_ARGUMENTCHANGE']._serialized_start=1403
+  _globals['_ARGUMENTCHANGE']._serialized_end=1465
+  _globals['_OBSERVEDEFFECT']._serialized_start=1468
+  _globals['_OBSERVEDEFFECT']._serialized_end=1618
+  _globals['_COMPENSATION']._serialized_start=1620
+  _globals['_COMPENSATION']._serialized_end=1667
+  _globals['_CONTENTPART']._serialized_start=1670
+  _globals['_CONTENTPART']._serialized_end=1816
+  _globals['_PROVENANCE']._serialized_start=1819
+  _globals['_PROVENANCE']._serialized_end=2002
+  _globals['_EXECUTIONMETADATA']._serialized_start=2005
+  _globals['_EXECUTIONMETADATA']._serialized_end=2232
+  _globals['_PHASEDURATION']._serialized_start=2234
+  _globals['_PHASEDURATION']._serialized_end=2309
+  _globals['_COSTPART']._serialized_start=2311
+  _globals['_COSTPART']._serialized_end=2380
+  _globals['_DEPRECATIONNOTICE']._serialized_start=2383
+  _globals['_DEPRECATIONNOTICE']._serialized_end=2551
+  _globals['_PERSISTEDRESULT']._serialized_start=2554
+  _globals['_PERSISTEDRESULT']._serialized_end=2728
 # @@protoc_insertion_point(module_scope)

@@ -203,6 +203,7 @@ class ResultEnvelope(_message.Message):
     COMPENSATION_FIELD_NUMBER: _builtins.int
     EFFECT_COUNT_FIELD_NUMBER: _builtins.int
     DECLARED_EFFECTS_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
     result_id: _builtins.str
     """The id of the result."""
     invocation_id: _builtins.str
@@ -297,6 +298,10 @@ class ResultEnvelope(_message.Message):
     def declared_effects(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeclaredEffect]:
         """The changes that the tool's manifest declares. They say what a call may change, not what it did."""
 
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedCompositeFieldContainer[Global___CallWarning]:
+        """What the caller should know of the tool that it called, and cannot see from the result."""
+
     def __init__(
         self,
         *,
@@ -328,14 +333,45 @@ class ResultEnvelope(_message.Message):
         compensation: Global___Compensation | None = ...,
         effect_count: _builtins.int = ...,
         declared_effects: _abc.Iterable[Global___DeclaredEffect] | None = ...,
+        warnings: _abc.Iterable[Global___CallWarning] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["compensation", b"compensation", "create_time", b"create_time", "deprecation", b"deprecation", "execution", b"execution", "provenance", b"provenance"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["additional_context", b"additional_context", "adjusted_arguments", b"adjusted_arguments", "adjusted_result", b"adjusted_result", "argument_changes", b"argument_changes", "artifact_refs", b"artifact_refs", "compensation", b"compensation", "content", b"content", "create_time", b"create_time", "declared_effects", b"declared_effects", "deprecation", b"deprecation", "effect_count", b"effect_count", "effects", b"effects", "evidence_refs", b"evidence_refs", "execution", b"execution", "invocation_id", b"invocation_id", "model_facing_content", b"model_facing_content", "persisted", b"persisted", "policy_refs", b"policy_refs", "provenance", b"provenance", "redaction_state", b"redaction_state", "replayed", b"replayed", "resource_refs", b"resource_refs", "result_id", b"result_id", "status", b"status", "structured_content", b"structured_content", "trace_id", b"trace_id", "transcript_search_text", b"transcript_search_text", "ui_facing_summary", b"ui_facing_summary"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["additional_context", b"additional_context", "adjusted_arguments", b"adjusted_arguments", "adjusted_result", b"adjusted_result", "argument_changes", b"argument_changes", "artifact_refs", b"artifact_refs", "compensation", b"compensation", "content", b"content", "create_time", b"create_time", "declared_effects", b"declared_effects", "deprecation", b"deprecation", "effect_count", b"effect_count", "effects", b"effects", "evidence_refs", b"evidence_refs", "execution", b"execution", "invocation_id", b"invocation_id", "model_facing_content", b"model_facing_content", "persisted", b"persisted", "policy_refs", b"policy_refs", "provenance", b"provenance", "redaction_state", b"redaction_state", "replayed", b"replayed", "resource_refs", b"resource_refs", "result_id", b"result_id", "status", b"status", "structured_content", b"structured_content", "trace_id", b"trace_id", "transcript_search_text", b"transcript_search_text", "ui_facing_summary", b"ui_facing_summary", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ResultEnvelope: _TypeAlias = ResultEnvelope  # noqa: Y015
+
+@_typing.final
+class CallWarning(_message.Message):
+    """Warns the caller of something about the tool, not about the call."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CODE_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    RESOURCE_FIELD_NUMBER: _builtins.int
+    code: _builtins.str
+    """What it is about, for programs: `look_alike`."""
+    message: _builtins.str
+    """One sentence for a person or a model."""
+    resource: _builtins.str
+    """The resource that it names: the tool or the namespace that this one looks like."""
+    def __init__(
+        self,
+        *,
+        code: _builtins.str = ...,
+        message: _builtins.str = ...,
+        resource: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "message", b"message", "resource", b"resource"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CallWarning: _TypeAlias = CallWarning  # noqa: Y015
 
 @_typing.final
 class DeclaredEffect(_message.Message):
@@ -654,6 +690,7 @@ class DeprecationNotice(_message.Message):
     SUNSET_TIME_FIELD_NUMBER: _builtins.int
     SUCCESSOR_FIELD_NUMBER: _builtins.int
     MIGRATION_GUIDE_URL_FIELD_NUMBER: _builtins.int
+    DEPRECATE_TIME_FIELD_NUMBER: _builtins.int
     successor: _builtins.str
     """What to use instead, as a tool version's resource name."""
     migration_guide_url: _builtins.str
@@ -662,16 +699,21 @@ class DeprecationNotice(_message.Message):
     def sunset_time(self) -> _timestamp_pb2.Timestamp:
         """When it stops running."""
 
+    @_builtins.property
+    def deprecate_time(self) -> _timestamp_pb2.Timestamp:
+        """When it was deprecated; unset for results of a build before this one."""
+
     def __init__(
         self,
         *,
         sunset_time: _timestamp_pb2.Timestamp | None = ...,
         successor: _builtins.str = ...,
         migration_guide_url: _builtins.str = ...,
+        deprecate_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["sunset_time", b"sunset_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["deprecate_time", b"deprecate_time", "sunset_time", b"sunset_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["migration_guide_url", b"migration_guide_url", "successor", b"successor", "sunset_time", b"sunset_time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deprecate_time", b"deprecate_time", "migration_guide_url", b"migration_guide_url", "successor", b"successor", "sunset_time", b"sunset_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -11,6 +11,7 @@ from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from toolmesh.registry.v1 import tool_manifest_pb2 as _tool_manifest_pb2
+from toolmesh.registry.v1 import tool_trust_pb2 as _tool_trust_pb2
 from toolmesh.registry.v1 import tool_version_pb2 as _tool_version_pb2
 import builtins as _builtins
 import sys
@@ -548,6 +549,8 @@ class FoundTool(_message.Message):
     REF_FIELD_NUMBER: _builtins.int
     NO_RUNNER_FIELD_NUMBER: _builtins.int
     USABILITY_FIELD_NUMBER: _builtins.int
+    LOOK_ALIKES_FIELD_NUMBER: _builtins.int
+    DEPRECATION_FIELD_NUMBER: _builtins.int
     tool: _builtins.str
     """The tool, as a resource name."""
     version: _builtins.str
@@ -574,6 +577,14 @@ class FoundTool(_message.Message):
     def ref(self) -> Global___DeferredToolRef:
         """How to load the schema."""
 
+    @_builtins.property
+    def look_alikes(self) -> _containers.RepeatedCompositeFieldContainer[_tool_trust_pb2.LookAlike]:
+        """Names of other owners that are easily taken for this one, as of a few seconds ago."""
+
+    @_builtins.property
+    def deprecation(self) -> _tool_version_pb2.Deprecation:
+        """Set if the version is deprecated: when it ends, and what to use instead."""
+
     def __init__(
         self,
         *,
@@ -588,10 +599,12 @@ class FoundTool(_message.Message):
         ref: Global___DeferredToolRef | None = ...,
         no_runner: _builtins.str = ...,
         usability: Global___ToolUsability.ValueType = ...,
+        look_alikes: _abc.Iterable[_tool_trust_pb2.LookAlike] | None = ...,
+        deprecation: _tool_version_pb2.Deprecation | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["ref", b"ref", "score", b"score"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["deprecation", b"deprecation", "ref", b"ref", "score", b"score"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "digest", b"digest", "mutation_class", b"mutation_class", "no_runner", b"no_runner", "ref", b"ref", "score", b"score", "state", b"state", "title", b"title", "tool", b"tool", "usability", b"usability", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deprecation", b"deprecation", "description", b"description", "digest", b"digest", "look_alikes", b"look_alikes", "mutation_class", b"mutation_class", "no_runner", b"no_runner", "ref", b"ref", "score", b"score", "state", b"state", "title", b"title", "tool", b"tool", "usability", b"usability", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1393,6 +1406,8 @@ class ToolSchema(_message.Message):
     DESCRIPTION_FIELD_NUMBER: _builtins.int
     MUTATION_CLASS_FIELD_NUMBER: _builtins.int
     NEEDS_APPROVAL_FIELD_NUMBER: _builtins.int
+    LOOK_ALIKES_FIELD_NUMBER: _builtins.int
+    DEPRECATION_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """The version, as a resource name."""
     digest: _builtins.str
@@ -1415,6 +1430,14 @@ class ToolSchema(_message.Message):
     def block(self) -> Global___SurfaceBlock:
         """The text for the context."""
 
+    @_builtins.property
+    def look_alikes(self) -> _containers.RepeatedCompositeFieldContainer[_tool_trust_pb2.LookAlike]:
+        """Names of other owners that are easily taken for this one, as of a few seconds ago. The text has them too."""
+
+    @_builtins.property
+    def deprecation(self) -> _tool_version_pb2.Deprecation:
+        """Set if the version is deprecated: when it ends, and what to use instead."""
+
     def __init__(
         self,
         *,
@@ -1428,10 +1451,12 @@ class ToolSchema(_message.Message):
         description: _builtins.str = ...,
         mutation_class: _tool_manifest_pb2.MutationClass.ValueType = ...,
         needs_approval: _builtins.bool = ...,
+        look_alikes: _abc.Iterable[_tool_trust_pb2.LookAlike] | None = ...,
+        deprecation: _tool_version_pb2.Deprecation | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["block", b"block"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["block", b"block", "deprecation", b"deprecation"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["block", b"block", "description", b"description", "digest", b"digest", "input_schema", b"input_schema", "mutation_class", b"mutation_class", "needs_approval", b"needs_approval", "output_schema", b"output_schema", "state", b"state", "title", b"title", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["block", b"block", "deprecation", b"deprecation", "description", b"description", "digest", b"digest", "input_schema", b"input_schema", "look_alikes", b"look_alikes", "mutation_class", b"mutation_class", "needs_approval", b"needs_approval", "output_schema", b"output_schema", "state", b"state", "title", b"title", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

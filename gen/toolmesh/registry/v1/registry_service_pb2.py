@@ -24,12 +24,13 @@ _sym_db = _symbol_database.Default()
 
 from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
 from toolmesh.registry.v1 import tool_pb2 as toolmesh_dot_registry_dot_v1_dot_tool__pb2
+from toolmesh.registry.v1 import tool_health_pb2 as toolmesh_dot_registry_dot_v1_dot_tool__health__pb2
 from toolmesh.registry.v1 import tool_manifest_pb2 as toolmesh_dot_registry_dot_v1_dot_tool__manifest__pb2
 from toolmesh.registry.v1 import tool_trust_pb2 as toolmesh_dot_registry_dot_v1_dot_tool__trust__pb2
 from toolmesh.registry.v1 import tool_version_pb2 as toolmesh_dot_registry_dot_v1_dot_tool__version__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+toolmesh/registry/v1/registry_service.proto\x12\x14toolmesh.registry.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1ftoolmesh/registry/v1/tool.proto\x1a(toolmesh/registry/v1/tool_manifest.proto\x1a%toolmesh/registry/v1/tool_trust.proto\x1a\'toolmesh/registry/v1/tool_version.proto\"\x80\x01\n\x13RegisterToolRequest\x12<\n\x08manifest\x18\x01 \x01(\x0b\x32\".toolmesh.registry.v1.ToolManifestB\x06\xbaH\x03\xc8\x01\x01\x12\x1c\n\nrequest_id\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\x12\r\n\x05\x64raft\x18\x03 \x01(\x08\"\x90\x01\n\x14RegisterToolResponse\x12\x32\n\x07version\x18\x01 \x01(\x0b\x32!.toolmesh.registry.v1.ToolVersion\x12\x0f\n\x07\x63reated\x18\x02 \x01(\x08\x12\x33\n\x08warnings\x18\x03 \x03(\x0b\x32!.toolmesh.registry.v1.ScanFinding\":\n\x0bScanFinding\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04rule\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\"*\n\x0eGetToolRequest\x12\x18\n\x04name\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xc0\x02\"p\n\x0fGetToolResponse\x12(\n\x04tool\x18\x01 \x01(\x0b\x32\x1a.toolmesh.registry.v1.Tool\x12\x33\n\x08versions\x18\x02 \x03(\x0b\x32!.toolmesh.registry.v1.ToolVersion\"\x98\x01\n\x10ListToolsRequest\x12\x1d\n\tpage_size\x18\x01 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12\x1c\n\npage_token\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x08\x12\x1a\n\tnamespace\x18\x03 \x01(\tB\x07\xbaH\x04r\x02\x18?\x12\x16\n\x04tags\x18\x04 \x03(\tB\x08\xbaH\x05\x92\x01\x02\x10\x10\x12\x13\n\x0busable_only\x18\x05 \x01(\x08\"]\n\x11ListToolsResponse\x12/\n\x05tools\x18\x01 \x03(\x0b\x32 .toolmesh.registry.v1.ListedTool\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"j\n\nListedTool\x12(\n\x04tool\x18\x01 \x01(\x0b\x32\x1a.toolmesh.registry.v1.Tool\x12\x32\n\x07version\x18\x02 \x01(\x0b\x32!.toolmesh.registry.v1.ToolVersion\"T\n\x12ResolveToolRequest\x12\x18\n\x04tool\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xc0\x02\x12$\n\x12version_constraint\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\"I\n\x13ResolveToolResponse\x12\x32\n\x07version\x18\x01 \x01(\x0b\x32!.toolmesh.registry.v1.ToolVersion\"\xb9\x01\n\x17ListToolVersionsRequest\x12\x18\n\x04tool\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xc0\x02\x12\x1d\n\tpage_size\x18\x02 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12\x1c\n\npage_token\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x08\x12G\n\x06states\x18\x04 \x03(\x0e\x32$.toolmesh.registry.v1.LifecycleStateB\x11\xbaH\x0e\x92\x01\x0b\x10\x10\"\x07\x82\x01\x04\x10\x01 \x00\"h\n\x18ListToolVersionsResponse\x12\x33\n\x08versions\x18\x01 \x03(\x0b\x32!.toolmesh.registry.v1.ToolVersion\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xa2\x01\n\x19\x43heckCompatibilityRequest\x12\x36\n\x08manifest\x18\x01 \x01(\x0b\x32\".toolmesh.registry.v1.ToolManifestH\x00\x12\x1d\n\x07version\x18\x02 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x04H\x00\x12\x1a\n\x08\x62\x61seline\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x04\x42\x12\n\tcandidate\x12\x05\xbaH\x02\x08\x01\"\xd9\x01\n\x1a\x43heckCompatibilityResponse\x12\x10\n\x08\x62\x61seline\x18\x01 \x01(\t\x12<\n\x08\x66indings\x18\x02 \x03(\x0b\x32*.toolmesh.registry.v1.CompatibilityFinding\x12\x38\n\rsmallest_bump\x18\x03 \x01(\x0e\x32!.toolmesh.registry.v1.VersionBump\x12\x18\n\x10smallest_version\x18\x04 \x01(\t\x12\x17\n\x0fnumber_is_legal\x18\x05 \x01(\x08\"s\n\x14\x43ompatibilityFinding\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04rule\x18\x02 \x01(\t\x12.\n\x04kind\x18\x03 \x01(\x0e\x32 .toolmesh.registry.v1.ChangeKind\x12\x0f\n\x07message\x18\x04 \x01(\t\"\x9b\x01\n\x16NegotiateSchemaRequest\x12\x18\n\x04tool\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xc0\x02\x12$\n\x12version_constraint\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\x12\x1f\n\x0cinput_schema\x18\x03 \x01(\x0c\x42\t\xbaH\x06z\x04\x18\x80\x80\x10\x12 \n\routput_schema\x18\x04 \x01(\x0c\x42\t\xbaH\x06z\x04\x18\x80\x80\x10\"\xa9\x01\n\x17NegotiateSchemaResponse\x12\x30\n\x05match\x18\x01 \x01(\x0e\x32!.toolmesh.registry.v1.SchemaMatch\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x0e\n\x06\x64igest\x18\x03 \x01(\t\x12;\n\x07missing\x18\x04 \x03(\x0b\x32*.toolmesh.registry.v1.CompatibilityFinding\"3\n\x11WatchToolsRequest\x12\x1e\n\x0cresume_token\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02\"\xac\x02\n\x12WatchToolsResponse\x12\x35\n\x08upserted\x18\x01 \x01(\x0b\x32!.toolmesh.registry.v1.ToolVersionH\x00\x12\x11\n\x07removed\x18\x02 \x01(\tH\x00\x12\x43\n\x11snapshot_complete\x18\x03 \x01(\x0b\x32&.toolmesh.registry.v1.SnapshotCompleteH\x00\x12\x34\n\theartbeat\x18\x04 \x01(\x0b\x32\x1f.toolmesh.registry.v1.HeartbeatH\x00\x12\x32\n\x06trusts\x18\x06 \x01(\x0b\x32 .toolmesh.registry.v1.ToolTrustsH\x00\x12\x14\n\x0cresume_token\x18\x05 \x01(\tB\x07\n\x05\x65vent\"\x12\n\x10SnapshotComplete\"\x0b\n\tHeartbeat*v\n\nChangeKind\x12\x1b\n\x17\x43HANGE_KIND_UNSPECIFIED\x10\x00\x12\x18\n\x14\x43HANGE_KIND_BREAKING\x10\x01\x12\x18\n\x14\x43HANGE_KIND_ADDITIVE\x10\x02\x12\x17\n\x13\x43HANGE_KIND_NEUTRAL\x10\x03*\x8a\x01\n\x0bVersionBump\x12\x1c\n\x18VERSION_BUMP_UNSPECIFIED\x10\x00\x12\x15\n\x11VERSION_BUMP_NONE\x10\x01\x12\x16\n\x12VERSION_BUMP_PATCH\x10\x02\x12\x16\n\x12VERSION_BUMP_MINOR\x10\x03\x12\x16\n\x12VERSION_BUMP_MAJOR\x10\x04*{\n\x0bSchemaMatch\x12\x1c\n\x18SCHEMA_MATCH_UNSPECIFIED\x10\x00\x12\x15\n\x11SCHEMA_MATCH_FULL\x10\x01\x12\x18\n\x14SCHEMA_MATCH_PARTIAL\x10\x02\x12\x1d\n\x19SCHEMA_MATCH_INCOMPATIBLE\x10\x03\x32\xd1\x06\n\x0fRegistryService\x12\x65\n\x0cRegisterTool\x12).toolmesh.registry.v1.RegisterToolRequest\x1a*.toolmesh.registry.v1.RegisterToolResponse\x12V\n\x07GetTool\x12$.toolmesh.registry.v1.GetToolRequest\x1a%.toolmesh.registry.v1.GetToolResponse\x12\\\n\tListTools\x12&.toolmesh.registry.v1.ListToolsRequest\x1a\'.toolmesh.registry.v1.ListToolsResponse\x12\x62\n\x0bResolveTool\x12(.toolmesh.registry.v1.ResolveToolRequest\x1a).toolmesh.registry.v1.ResolveToolResponse\x12q\n\x10ListToolVersions\x12-.toolmesh.registry.v1.ListToolVersionsRequest\x1a..toolmesh.registry.v1.ListToolVersionsResponse\x12w\n\x12\x43heckCompatibility\x12/.toolmesh.registry.v1.CheckCompatibilityRequest\x1a\x30.toolmesh.registry.v1.CheckCompatibilityResponse\x12n\n\x0fNegotiateSchema\x12,.toolmesh.registry.v1.NegotiateSchemaRequest\x1a-.toolmesh.registry.v1.NegotiateSchemaResponse\x12\x61\n\nWatchTools\x12\'.toolmesh.registry.v1.WatchToolsRequest\x1a(.toolmesh.registry.v1.WatchToolsResponse0\x01\x42*P\x01Z&toolmesh.dev/go/registry/v1;registryv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+toolmesh/registry/v1/registry_service.proto\x12\x14toolmesh.registry.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1ftoolmesh/registry/v1/tool.proto\x1a&toolmesh/registry/v1/tool_health.proto\x1a(toolmesh/registry/v1/tool_manifest.proto\x1a%toolmesh/registry/v1/tool_trust.proto\x1a\'toolmesh/registry/v1/tool_version.proto\"\x80\x01\n\x13RegisterToolRequest\x12<\n\x08manifest\x18\x01 \x01(\x0b\x32\".toolmesh.registry.v1.ToolManifestB\x06\xbaH\x03\xc8\x01\x01\x12\x1c\n\nrequest_id\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\x12\r\n\x05\x64raft\x18\x03 \x01(\x08\"\x90\x01\n\x14RegisterToolResponse\x12\x32\n\x07version\x18\x01 \x01(\x0b\x32!.toolmesh.registry.v1.ToolVersion\x12\x0f\n\x07\x63reated\x18\x02 \x01(\x08\x12\x33\n\x08warnings\x18\x03 \x03(\x0b\x32!.toolmesh.registry.v1.ScanFinding\":\n\x0bScanFinding\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04rule\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\"*\n\x0eGetToolRequest\x12\x18\n\x04name\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xc0\x02\"p\n\x0fGetToolResponse\x12(\n\x04tool\x18\x01 \x01(\x0b\x32\x1a.toolmesh.registry.v1.Tool\x12\x33\n\x08versions\x18\x02 \x03(\x0b\x32!.toolmesh.registry.v1.ToolVersion\"\x98\x01\n\x10ListToolsRequest\x12\x1d\n\tpage_size\x18\x01 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12\x1c\n\npage_token\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x08\x12\x1a\n\tnamespace\x18\x03 \x01(\tB\x07\xbaH\x04r\x02\x18?\x12\x16\n\x04tags\x18\x04 \x03(\tB\x08\xbaH\x05\x92\x01\x02\x10\x10\x12\x13\n\x0busable_only\x18\x05 \x01(\x08\"]\n\x11ListToolsResponse\x12/\n\x05tools\x18\x01 \x03(\x0b\x32 .toolmesh.registry.v1.ListedTool\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"j\n\nListedTool\x12(\n\x04tool\x18\x01 \x01(\x0b\x32\x1a.toolmesh.registry.v1.Tool\x12\x32\n\x07version\x18\x02 \x01(\x0b\x32!.toolmesh.registry.v1.ToolVersion\"T\n\x12ResolveToolRequest\x12\x18\n\x04tool\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xc0\x02\x12$\n\x12version_constraint\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\"I\n\x13ResolveToolResponse\x12\x32\n\x07version\x18\x01 \x01(\x0b\x32!.toolmesh.registry.v1.ToolVersion\"\xb9\x01\n\x17ListToolVersionsRequest\x12\x18\n\x04tool\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xc0\x02\x12\x1d\n\tpage_size\x18\x02 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12\x1c\n\npage_token\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x08\x12G\n\x06states\x18\x04 \x03(\x0e\x32$.toolmesh.registry.v1.LifecycleStateB\x11\xbaH\x0e\x92\x01\x0b\x10\x10\"\x07\x82\x01\x04\x10\x01 \x00\"h\n\x18ListToolVersionsResponse\x12\x33\n\x08versions\x18\x01 \x03(\x0b\x32!.toolmesh.registry.v1.ToolVersion\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xa2\x01\n\x19\x43heckCompatibilityRequest\x12\x36\n\x08manifest\x18\x01 \x01(\x0b\x32\".toolmesh.registry.v1.ToolManifestH\x00\x12\x1d\n\x07version\x18\x02 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x04H\x00\x12\x1a\n\x08\x62\x61seline\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x04\x42\x12\n\tcandidate\x12\x05\xbaH\x02\x08\x01\"\xd9\x01\n\x1a\x43heckCompatibilityResponse\x12\x10\n\x08\x62\x61seline\x18\x01 \x01(\t\x12<\n\x08\x66indings\x18\x02 \x03(\x0b\x32*.toolmesh.registry.v1.CompatibilityFinding\x12\x38\n\rsmallest_bump\x18\x03 \x01(\x0e\x32!.toolmesh.registry.v1.VersionBump\x12\x18\n\x10smallest_version\x18\x04 \x01(\t\x12\x17\n\x0fnumber_is_legal\x18\x05 \x01(\x08\"s\n\x14\x43ompatibilityFinding\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04rule\x18\x02 \x01(\t\x12.\n\x04kind\x18\x03 \x01(\x0e\x32 .toolmesh.registry.v1.ChangeKind\x12\x0f\n\x07message\x18\x04 \x01(\t\"\x9b\x01\n\x16NegotiateSchemaRequest\x12\x18\n\x04tool\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xc0\x02\x12$\n\x12version_constraint\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\x12\x1f\n\x0cinput_schema\x18\x03 \x01(\x0c\x42\t\xbaH\x06z\x04\x18\x80\x80\x10\x12 \n\routput_schema\x18\x04 \x01(\x0c\x42\t\xbaH\x06z\x04\x18\x80\x80\x10\"\xa9\x01\n\x17NegotiateSchemaResponse\x12\x30\n\x05match\x18\x01 \x01(\x0e\x32!.toolmesh.registry.v1.SchemaMatch\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x0e\n\x06\x64igest\x18\x03 \x01(\t\x12;\n\x07missing\x18\x04 \x03(\x0b\x32*.toolmesh.registry.v1.CompatibilityFinding\"3\n\x11WatchToolsRequest\x12\x1e\n\x0cresume_token\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02\"\xe5\x02\n\x12WatchToolsResponse\x12\x35\n\x08upserted\x18\x01 \x01(\x0b\x32!.toolmesh.registry.v1.ToolVersionH\x00\x12\x11\n\x07removed\x18\x02 \x01(\tH\x00\x12\x43\n\x11snapshot_complete\x18\x03 \x01(\x0b\x32&.toolmesh.registry.v1.SnapshotCompleteH\x00\x12\x34\n\theartbeat\x18\x04 \x01(\x0b\x32\x1f.toolmesh.registry.v1.HeartbeatH\x00\x12\x32\n\x06trusts\x18\x06 \x01(\x0b\x32 .toolmesh.registry.v1.ToolTrustsH\x00\x12\x37\n\x07healths\x18\x07 \x01(\x0b\x32$.toolmesh.registry.v1.VersionHealthsH\x00\x12\x14\n\x0cresume_token\x18\x05 \x01(\tB\x07\n\x05\x65vent\"\x12\n\x10SnapshotComplete\"\x0b\n\tHeartbeat*v\n\nChangeKind\x12\x1b\n\x17\x43HANGE_KIND_UNSPECIFIED\x10\x00\x12\x18\n\x14\x43HANGE_KIND_BREAKING\x10\x01\x12\x18\n\x14\x43HANGE_KIND_ADDITIVE\x10\x02\x12\x17\n\x13\x43HANGE_KIND_NEUTRAL\x10\x03*\x8a\x01\n\x0bVersionBump\x12\x1c\n\x18VERSION_BUMP_UNSPECIFIED\x10\x00\x12\x15\n\x11VERSION_BUMP_NONE\x10\x01\x12\x16\n\x12VERSION_BUMP_PATCH\x10\x02\x12\x16\n\x12VERSION_BUMP_MINOR\x10\x03\x12\x16\n\x12VERSION_BUMP_MAJOR\x10\x04*{\n\x0bSchemaMatch\x12\x1c\n\x18SCHEMA_MATCH_UNSPECIFIED\x10\x00\x12\x15\n\x11SCHEMA_MATCH_FULL\x10\x01\x12\x18\n\x14SCHEMA_MATCH_PARTIAL\x10\x02\x12\x1d\n\x19SCHEMA_MATCH_INCOMPATIBLE\x10\x03\x32\xd1\x06\n\x0fRegistryService\x12\x65\n\x0cRegisterTool\x12).toolmesh.registry.v1.RegisterToolRequest\x1a*.toolmesh.registry.v1.RegisterToolResponse\x12V\n\x07GetTool\x12$.toolmesh.registry.v1.GetToolRequest\x1a%.toolmesh.registry.v1.GetToolResponse\x12\\\n\tListTools\x12&.toolmesh.registry.v1.ListToolsRequest\x1a\'.toolmesh.registry.v1.ListToolsResponse\x12\x62\n\x0bResolveTool\x12(.toolmesh.registry.v1.ResolveToolRequest\x1a).toolmesh.registry.v1.ResolveToolResponse\x12q\n\x10ListToolVersions\x12-.toolmesh.registry.v1.ListToolVersionsRequest\x1a..toolmesh.registry.v1.ListToolVersionsResponse\x12w\n\x12\x43heckCompatibility\x12/.toolmesh.registry.v1.CheckCompatibilityRequest\x1a\x30.toolmesh.registry.v1.CheckCompatibilityResponse\x12n\n\x0fNegotiateSchema\x12,.toolmesh.registry.v1.NegotiateSchemaRequest\x1a-.toolmesh.registry.v1.NegotiateSchemaResponse\x12\x61\n\nWatchTools\x12\'.toolmesh.registry.v1.WatchToolsRequest\x1a(.toolmesh.registry.v1.WatchToolsResponse0\x01\x42*P\x01Z&toolmesh.dev/go/registry/v1;registryv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -79,54 +80,54 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_NEGOTIATESCHEMAREQUEST'].fields_by_name['output_schema']._serialized_options = b'\272H\006z\004\030\200\200\020'
   _globals['_WATCHTOOLSREQUEST'].fields_by_name['resume_token']._loaded_options = None
   _globals['_WATCHTOOLSREQUEST'].fields_by_name['resume_token']._serialized_options = b'\272H\005r\003\030\200\002'
-  _globals['_CHANGEKIND']._serialized_start=2783
-  _globals['_CHANGEKIND']._serialized_end=2901
-  _globals['_VERSIONBUMP']._serialized_start=2904
-  _globals['_VERSIONBUMP']._serialized_end=3042
-  _globals['_SCHEMAMATCH']._serialized_start=3044
-  _globals['_SCHEMAMATCH']._serialized_end=3167
-  _globals['_REGISTERTOOLREQUEST']._serialized_start=254
-  _globals['_REGISTERTOOLREQUEST']._serialized_end=382
-  _globals['_REGISTERTOOLRESPONSE']._serialized_start=385
-  _globals['_REGISTERTOOLRESPONSE']._serialized_end=529
-  _globals['_SCANFINDING']._serialized_start=531
-  _globals['_SCANFINDING']._serialized_end=589
-  _globals['_GETTOOLREQUEST']._serialized_start=591
-  _globals['_GETTOOLREQUEST']._serialized_end=633
-  _globals['_GETTOOLRESPONSE']._serialized_start=635
-  _globals['_GETTOOLRESPONSE']._serialized_end=747
-  _globals['_LISTTOOLSREQUEST']._serialized_start=750
-  _globals['_LISTTOOLSREQUEST']._serialized_end=902
-  _globals['_LISTTOOLSRESPONSE']._serialized_start=904
-  _globals['_LISTTOOLSRESPONSE']._serialized_end=997
-  _globals['_LISTEDTOOL']._serialized_start=999
-  _globals['_LISTEDTOOL']._serialized_end=1105
-  _globals['_RESOLVETOOLREQUEST']._serialized_start=1107
-  _globals['_RESOLVETOOLREQUEST']._serialized_end=1191
-  _globals['_RESOLVETOOLRESPONSE']._serialized_start=1193
-  _globals['_RESOLVETOOLRESPONSE']._serialized_end=1266
-  _globals['_LISTTOOLVERSIONSREQUEST']._serialized_start=1269
-  _globals['_LISTTOOLVERSIONSREQUEST']._serialized_end=1454
-  _globals['_LISTTOOLVERSIONSRESPONSE']._serialized_start=1456
-  _globals['_LISTTOOLVERSIONSRESPONSE']._serialized_end=1560
-  _globals['_CHECKCOMPATIBILITYREQUEST']._serialized_start=1563
-  _globals['_CHECKCOMPATIBILITYREQUEST']._serialized_end=1725
-  _globals['_CHECKCOMPATIBILITYRESPONSE']._serialized_start=1728
-  _globals['_CHECKCOMPATIBILITYRESPONSE']._serialized_end=1945
-  _globals['_COMPATIBILITYFINDING']._serialized_start=1947
-  _globals['_COMPATIBILITYFINDING']._serialized_end=2062
-  _globals['_NEGOTIATESCHEMAREQUEST']._serialized_start=2065
-  _globals['_NEGOTIATESCHEMAREQUEST']._serialized_end=2220
-  _globals['_NEGOTIATESCHEMARESPONSE']._serialized_start=2223
-  _globals['_NEGOTIATESCHEMARESPONSE']._serialized_end=2392
-  _globals['_WATCHTOOLSREQUEST']._serialized_start=2394
-  _globals['_WATCHTOOLSREQUEST']._serialized_end=2445
-  _globals['_WATCHTOOLSRESPONSE']._serialized_start=2448
-  _globals['_WATCHTOOLSRESPONSE']._serialized_end=2748
-  _globals['_SNAPSHOTCOMPLETE']._serialized_start=2750
-  _globals['_SNAPSHOTCOMPLETE']._serialized_end=2768
-  _globals['_HEARTBEAT']._serialized_start=2770
-  _globals['_HEARTBEAT']._serialized_end=2781
-  _globals['_REGISTRYSERVICE']._serialized_start=3170
-  _globals['_REGISTRYSERVICE']._serialized_end=4019
+  _globals['_CHANGEKIND']._serialized_start=2880
+  _globals['_CHANGEKIND']._serialized_end=2998
+  _globals['_VERSIONBUMP']._serialized_start=3001
+  _globals['_VERSIONBUMP']._serialized_end=3139
+  _globals['_SCHEMAMATCH']._serialized_start=3141
+  _globals['_SCHEMAMATCH']._serialized_end=3264
+  _globals['_REGISTERTOOLREQUEST']._serialized_start=294
+  _globals['_REGISTERTOOLREQUEST']._serialized_end=422
+  _globals['_REGISTERTOOLRESPONSE']._serialized_start=425
+  _globals['_REGISTERTOOLRESPONSE']._serialized_end=569
+  _globals['_SCANFINDING']._serialized_start=571
+  _globals['_SCANFINDING']._serialized_end=629
+  _globals['_GETTOOLREQUEST']._serialized_start=631
+  _globals['_GETTOOLREQUEST']._serialized_end=673
+  _globals['_GETTOOLRESPONSE']._serialized_start=675
+  _globals['_GETTOOLRESPONSE']._serialized_end=787
+  _globals['_LISTTOOLSREQUEST']._serialized_start=790
+  _globals['_LISTTOOLSREQUEST']._serialized_end=942
+  _globals['_LISTTOOLSRESPONSE']._serialized_start=944
+  _globals['_LISTTOOLSRESPONSE']._serialized_end=1037
+  _globals['_LISTEDTOOL']._serialized_start=1039
+  _globals['_LISTEDTOOL']._serialized_end=1145
+  _globals['_RESOLVETOOLREQUEST']._serialized_start=1147
+  _globals['_RESOLVETOOLREQUEST']._serialized_end=1231
+  _globals['_RESOLVETOOLRESPONSE']._serialized_start=1233
+  _globals['_RESOLVETOOLRESPONSE']._serialized_end=1306
+  _globals['_LISTTOOLVERSIONSREQUEST']._serialized_start=1309
+  _globals['_LISTTOOLVERSIONSREQUEST']._serialized_end=1494
+  _globals['_LISTTOOLVERSIONSRESPONSE']._serialized_start=1496
+  _globals['_LISTTOOLVERSIONSRESPONSE']._serialized_end=1600
+  _globals['_CHECKCOMPATIBILITYREQUEST']._serialized_start=1603
+  _globals['_CHECKCOMPATIBILITYREQUEST']._serialized_end=1765
+  _globals['_CHECKCOMPATIBILITYRESPONSE']._serialized_start=1768
+  _globals['_CHECKCOMPATIBILITYRESPONSE']._serialized_end=1985
+  _globals['_COMPATIBILITYFINDING']._serialized_start=1987
+  _globals['_COMPATIBILITYFINDING']._serialized_end=2102
+  _globals['_NEGOTIATESCHEMAREQUEST']._serialized_start=2105
+  _globals['_NEGOTIATESCHEMAREQUEST']._serialized_end=2260
+  _globals['_NEGOTIATESCHEMARESPONSE']._serialized_start=2263
+  _globals['_NEGOTIATESCHEMARESPONSE']._serialized_end=2432
+  _globals['_WATCHTOOLSREQUEST']._serialized_start=2434
+  _globals['_WATCHTOOLSREQUEST']._serialized_end=2485
+  _globals['_WATCHTOOLSRESPONSE']._serialized_start=2488
+  _globals['_WATCHTOOLSRESPONSE']._serialized_end=2845
+  _globals['_SNAPSHOTCOMPLETE']._serialized_start=2847
+  _globals['_SNAPSHOTCOMPLETE']._serialized_end=2865
+  _globals['_HEARTBEAT']._serialized_start=2867
+  _globals['_HEARTBEAT']._serialized_end=2878
+  _globals['_REGISTRYSERVICE']._serialized_start=3267
+  _globals['_REGISTRYSERVICE']._serialized_end=4116
 # @@protoc_insertion_point(module_scope)

@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from toolmesh.registry.v1 import tool_health_pb2 as _tool_health_pb2
 from toolmesh.registry.v1 import tool_manifest_pb2 as _tool_manifest_pb2
 from toolmesh.registry.v1 import tool_pb2 as _tool_pb2
 from toolmesh.registry.v1 import tool_trust_pb2 as _tool_trust_pb2
@@ -162,7 +163,9 @@ class RegisterToolResponse(_message.Message):
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedCompositeFieldContainer[Global___ScanFinding]:
-        """What the scan of its texts and names found and policy let pass, as it was when the version was stored."""
+        """What the scan of its texts and names found and policy let pass, as it was when the version was stored. Names that look like it are
+        also shown to all readers, and for the older tool too: ToolTrust.look_alikes.
+        """
 
     def __init__(
         self,
@@ -701,6 +704,7 @@ class WatchToolsResponse(_message.Message):
     SNAPSHOT_COMPLETE_FIELD_NUMBER: _builtins.int
     HEARTBEAT_FIELD_NUMBER: _builtins.int
     TRUSTS_FIELD_NUMBER: _builtins.int
+    HEALTHS_FIELD_NUMBER: _builtins.int
     RESUME_TOKEN_FIELD_NUMBER: _builtins.int
     removed: _builtins.str
     """The resource name of a version that is gone."""
@@ -722,6 +726,10 @@ class WatchToolsResponse(_message.Message):
     def trusts(self) -> _tool_trust_pb2.ToolTrusts:
         """The trust in these tools is new or changed; apply it to every version. A watch that resumes begins with the trust in all tools."""
 
+    @_builtins.property
+    def healths(self) -> _tool_health_pb2.VersionHealths:
+        """The health of these versions is new or changed. A watch that resumes begins with the health of all versions."""
+
     def __init__(
         self,
         *,
@@ -730,13 +738,14 @@ class WatchToolsResponse(_message.Message):
         snapshot_complete: Global___SnapshotComplete | None = ...,
         heartbeat: Global___Heartbeat | None = ...,
         trusts: _tool_trust_pb2.ToolTrusts | None = ...,
+        healths: _tool_health_pb2.VersionHealths | None = ...,
         resume_token: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "heartbeat", b"heartbeat", "removed", b"removed", "snapshot_complete", b"snapshot_complete", "trusts", b"trusts", "upserted", b"upserted"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "healths", b"healths", "heartbeat", b"heartbeat", "removed", b"removed", "snapshot_complete", b"snapshot_complete", "trusts", b"trusts", "upserted", b"upserted"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "heartbeat", b"heartbeat", "removed", b"removed", "resume_token", b"resume_token", "snapshot_complete", b"snapshot_complete", "trusts", b"trusts", "upserted", b"upserted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "healths", b"healths", "heartbeat", b"heartbeat", "removed", b"removed", "resume_token", b"resume_token", "snapshot_complete", b"snapshot_complete", "trusts", b"trusts", "upserted", b"upserted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["upserted", "removed", "snapshot_complete", "heartbeat", "trusts"]  # noqa: Y015
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["upserted", "removed", "snapshot_complete", "heartbeat", "trusts", "healths"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 

@@ -145,9 +145,11 @@ class RegistryServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def WatchTools(self, request, context):
-        """Streams every version there is and then every change, in order. Callable by mesh services and the operator. Guarantees that a
-        client which applies all events, and resumes with the last token it saw, holds the registry's content; heartbeats bound how
-        stale it can be without knowing. A token that is too old or foreign is answered with a fresh snapshot.
+        """Streams every version there is and then every change, in order. Callable by mesh services and the operator, who see all, and by callers
+        with scope `tools:read`, who see what policy lets them call: what becomes forbidden is removed, at the latest after half a minute.
+        Guarantees that a client which applies all events, and resumes with the last token it saw, holds the registry's content; heartbeats
+        bound how stale it can be without knowing. A token that is too old or foreign is answered with a fresh snapshot, and so is any token
+        of a caller. A caller has four watches and its tenant sixteen; more are RATE_LIMITED. Ends with TOKEN_EXPIRED with the caller's token.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

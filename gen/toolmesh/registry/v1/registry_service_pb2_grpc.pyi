@@ -68,9 +68,11 @@ class RegistryServiceStub:
     JSON Schema 2020-12 that stands alone.
     """
     WatchTools: _grpc.UnaryStreamMultiCallable[_registry_service_pb2.WatchToolsRequest, _registry_service_pb2.WatchToolsResponse]
-    """Streams every version there is and then every change, in order. Callable by mesh services and the operator. Guarantees that a
-    client which applies all events, and resumes with the last token it saw, holds the registry's content; heartbeats bound how
-    stale it can be without knowing. A token that is too old or foreign is answered with a fresh snapshot.
+    """Streams every version there is and then every change, in order. Callable by mesh services and the operator, who see all, and by callers
+    with scope `tools:read`, who see what policy lets them call: what becomes forbidden is removed, at the latest after half a minute.
+    Guarantees that a client which applies all events, and resumes with the last token it saw, holds the registry's content; heartbeats
+    bound how stale it can be without knowing. A token that is too old or foreign is answered with a fresh snapshot, and so is any token
+    of a caller. A caller has four watches and its tenant sixteen; more are RATE_LIMITED. Ends with TOKEN_EXPIRED with the caller's token.
     """
 
 @_typing.type_check_only
@@ -113,9 +115,11 @@ class RegistryServiceAsyncStub(RegistryServiceStub):
     JSON Schema 2020-12 that stands alone.
     """
     WatchTools: _aio.UnaryStreamMultiCallable[_registry_service_pb2.WatchToolsRequest, _registry_service_pb2.WatchToolsResponse]  # type: ignore[assignment]
-    """Streams every version there is and then every change, in order. Callable by mesh services and the operator. Guarantees that a
-    client which applies all events, and resumes with the last token it saw, holds the registry's content; heartbeats bound how
-    stale it can be without knowing. A token that is too old or foreign is answered with a fresh snapshot.
+    """Streams every version there is and then every change, in order. Callable by mesh services and the operator, who see all, and by callers
+    with scope `tools:read`, who see what policy lets them call: what becomes forbidden is removed, at the latest after half a minute.
+    Guarantees that a client which applies all events, and resumes with the last token it saw, holds the registry's content; heartbeats
+    bound how stale it can be without knowing. A token that is too old or foreign is answered with a fresh snapshot, and so is any token
+    of a caller. A caller has four watches and its tenant sixteen; more are RATE_LIMITED. Ends with TOKEN_EXPIRED with the caller's token.
     """
 
 class RegistryServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -203,9 +207,11 @@ class RegistryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _registry_service_pb2.WatchToolsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_registry_service_pb2.WatchToolsResponse], _abc.AsyncIterator[_registry_service_pb2.WatchToolsResponse]]:
-        """Streams every version there is and then every change, in order. Callable by mesh services and the operator. Guarantees that a
-        client which applies all events, and resumes with the last token it saw, holds the registry's content; heartbeats bound how
-        stale it can be without knowing. A token that is too old or foreign is answered with a fresh snapshot.
+        """Streams every version there is and then every change, in order. Callable by mesh services and the operator, who see all, and by callers
+        with scope `tools:read`, who see what policy lets them call: what becomes forbidden is removed, at the latest after half a minute.
+        Guarantees that a client which applies all events, and resumes with the last token it saw, holds the registry's content; heartbeats
+        bound how stale it can be without knowing. A token that is too old or foreign is answered with a fresh snapshot, and so is any token
+        of a caller. A caller has four watches and its tenant sixteen; more are RATE_LIMITED. Ends with TOKEN_EXPIRED with the caller's token.
         """
 
 def add_RegistryServiceServicer_to_server(servicer: RegistryServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

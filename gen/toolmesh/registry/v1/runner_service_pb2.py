@@ -24,10 +24,11 @@ _sym_db = _symbol_database.Default()
 
 from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
+from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from toolmesh.registry.v1 import tool_manifest_pb2 as toolmesh_dot_registry_dot_v1_dot_tool__manifest__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)toolmesh/registry/v1/runner_service.proto\x12\x14toolmesh.registry.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a(toolmesh/registry/v1/tool_manifest.proto\"\xf4\x02\n\x16\x41nnounceRunnersRequest\x12\x1c\n\x08instance\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xff\x01\x12\x1e\n\nprocess_id\x18\x02 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x01\x12H\n\x07runners\x18\x03 \x03(\x0e\x32 .toolmesh.registry.v1.RunnerKindB\x15\xbaH\x12\x92\x01\x0f\x08\x01\x10 \x18\x01\"\x07\x82\x01\x04\x10\x01 \x00\x12O\n\rsandbox_tiers\x18\x04 \x03(\x0e\x32!.toolmesh.registry.v1.SandboxTierB\x15\xbaH\x12\x92\x01\x0f\x10\x08\x18\x01\"\t\x82\x01\x06\x10\x01 \x00 \x01\x12=\n\x05packs\x18\x05 \x03(\x0b\x32#.toolmesh.registry.v1.AnnouncedPackB\t\xbaH\x06\x92\x01\x03\x10\xe8\x07\x12\x42\n\runkept_limits\x18\x06 \x03(\x0b\x32!.toolmesh.registry.v1.UnkeptLimitB\x08\xbaH\x05\x92\x01\x02\x10@\"\x90\x01\n\x0bUnkeptLimit\x12\x45\n\x0csandbox_tier\x18\x01 \x01(\x0e\x32!.toolmesh.registry.v1.SandboxTierB\x0c\xbaH\t\x82\x01\x06\x10\x01 \x00 \x01\x12:\n\x05limit\x18\x02 \x01(\x0e\x32\x1f.toolmesh.registry.v1.LimitKindB\n\xbaH\x07\x82\x01\x04\x10\x01 \x00\"V\n\rAnnouncedPack\x12+\n\x04name\x18\x01 \x01(\tB\x1d\xbaH\x1ar\x18\x32\x16^[a-z][a-z0-9_]{1,62}$\x12\x18\n\x06\x64igest\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\"C\n\x17\x41nnounceRunnersResponse\x12(\n\x05lease\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\"V\n\x16WithdrawRunnersRequest\x12\x1c\n\x08instance\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xff\x01\x12\x1e\n\nprocess_id\x18\x02 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x01\"\x19\n\x17WithdrawRunnersResponse*r\n\tLimitKind\x12\x1a\n\x16LIMIT_KIND_UNSPECIFIED\x10\x00\x12\x15\n\x11LIMIT_KIND_MEMORY\x10\x01\x12\x18\n\x14LIMIT_KIND_PROCESSES\x10\x02\x12\x18\n\x14LIMIT_KIND_CPU_SHARE\x10\x03\x32\xef\x01\n\rRunnerService\x12n\n\x0f\x41nnounceRunners\x12,.toolmesh.registry.v1.AnnounceRunnersRequest\x1a-.toolmesh.registry.v1.AnnounceRunnersResponse\x12n\n\x0fWithdrawRunners\x12,.toolmesh.registry.v1.WithdrawRunnersRequest\x1a-.toolmesh.registry.v1.WithdrawRunnersResponseB*P\x01Z&toolmesh.dev/go/registry/v1;registryv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)toolmesh/registry/v1/runner_service.proto\x12\x14toolmesh.registry.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a(toolmesh/registry/v1/tool_manifest.proto\"\xb9\x03\n\x16\x41nnounceRunnersRequest\x12\x1c\n\x08instance\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xff\x01\x12\x1e\n\nprocess_id\x18\x02 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x01\x12H\n\x07runners\x18\x03 \x03(\x0e\x32 .toolmesh.registry.v1.RunnerKindB\x15\xbaH\x12\x92\x01\x0f\x08\x01\x10 \x18\x01\"\x07\x82\x01\x04\x10\x01 \x00\x12O\n\rsandbox_tiers\x18\x04 \x03(\x0e\x32!.toolmesh.registry.v1.SandboxTierB\x15\xbaH\x12\x92\x01\x0f\x10\x08\x18\x01\"\t\x82\x01\x06\x10\x01 \x00 \x01\x12=\n\x05packs\x18\x05 \x03(\x0b\x32#.toolmesh.registry.v1.AnnouncedPackB\t\xbaH\x06\x92\x01\x03\x10\xe8\x07\x12\x42\n\runkept_limits\x18\x06 \x03(\x0b\x32!.toolmesh.registry.v1.UnkeptLimitB\x08\xbaH\x05\x92\x01\x02\x10@\x12\x43\n\x08\x63ircuits\x18\x07 \x03(\x0b\x32&.toolmesh.registry.v1.AnnouncedCircuitB\t\xbaH\x06\x92\x01\x03\x10\x80\x02\"\xa4\x01\n\x10\x41nnouncedCircuit\x12\x18\n\x04name\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x05\x12=\n\x05state\x18\x02 \x01(\x0e\x32\".toolmesh.registry.v1.CircuitStateB\n\xbaH\x07\x82\x01\x04\x10\x01 \x00\x12\x37\n\x0b\x63hange_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x06\xbaH\x03\xc8\x01\x01\"\x90\x01\n\x0bUnkeptLimit\x12\x45\n\x0csandbox_tier\x18\x01 \x01(\x0e\x32!.toolmesh.registry.v1.SandboxTierB\x0c\xbaH\t\x82\x01\x06\x10\x01 \x00 \x01\x12:\n\x05limit\x18\x02 \x01(\x0e\x32\x1f.toolmesh.registry.v1.LimitKindB\n\xbaH\x07\x82\x01\x04\x10\x01 \x00\"V\n\rAnnouncedPack\x12+\n\x04name\x18\x01 \x01(\tB\x1d\xbaH\x1ar\x18\x32\x16^[a-z][a-z0-9_]{1,62}$\x12\x18\n\x06\x64igest\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\"C\n\x17\x41nnounceRunnersResponse\x12(\n\x05lease\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\"V\n\x16WithdrawRunnersRequest\x12\x1c\n\x08instance\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xff\x01\x12\x1e\n\nprocess_id\x18\x02 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x01\"\x19\n\x17WithdrawRunnersResponse*|\n\x0c\x43ircuitState\x12\x1d\n\x19\x43IRCUIT_STATE_UNSPECIFIED\x10\x00\x12\x18\n\x14\x43IRCUIT_STATE_CLOSED\x10\x01\x12\x1b\n\x17\x43IRCUIT_STATE_HALF_OPEN\x10\x02\x12\x16\n\x12\x43IRCUIT_STATE_OPEN\x10\x03*\x8a\x01\n\tLimitKind\x12\x1a\n\x16LIMIT_KIND_UNSPECIFIED\x10\x00\x12\x15\n\x11LIMIT_KIND_MEMORY\x10\x01\x12\x18\n\x14LIMIT_KIND_PROCESSES\x10\x02\x12\x18\n\x14LIMIT_KIND_CPU_SHARE\x10\x03\x12\x16\n\x12LIMIT_KIND_VOLUMES\x10\x04\x32\xef\x01\n\rRunnerService\x12n\n\x0f\x41nnounceRunners\x12,.toolmesh.registry.v1.AnnounceRunnersRequest\x1a-.toolmesh.registry.v1.AnnounceRunnersResponse\x12n\n\x0fWithdrawRunners\x12,.toolmesh.registry.v1.WithdrawRunnersRequest\x1a-.toolmesh.registry.v1.WithdrawRunnersResponseB*P\x01Z&toolmesh.dev/go/registry/v1;registryv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -47,6 +48,14 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ANNOUNCERUNNERSREQUEST'].fields_by_name['packs']._serialized_options = b'\272H\006\222\001\003\020\350\007'
   _globals['_ANNOUNCERUNNERSREQUEST'].fields_by_name['unkept_limits']._loaded_options = None
   _globals['_ANNOUNCERUNNERSREQUEST'].fields_by_name['unkept_limits']._serialized_options = b'\272H\005\222\001\002\020@'
+  _globals['_ANNOUNCERUNNERSREQUEST'].fields_by_name['circuits']._loaded_options = None
+  _globals['_ANNOUNCERUNNERSREQUEST'].fields_by_name['circuits']._serialized_options = b'\272H\006\222\001\003\020\200\002'
+  _globals['_ANNOUNCEDCIRCUIT'].fields_by_name['name']._loaded_options = None
+  _globals['_ANNOUNCEDCIRCUIT'].fields_by_name['name']._serialized_options = b'\272H\007r\005\020\001\030\200\005'
+  _globals['_ANNOUNCEDCIRCUIT'].fields_by_name['state']._loaded_options = None
+  _globals['_ANNOUNCEDCIRCUIT'].fields_by_name['state']._serialized_options = b'\272H\007\202\001\004\020\001 \000'
+  _globals['_ANNOUNCEDCIRCUIT'].fields_by_name['change_time']._loaded_options = None
+  _globals['_ANNOUNCEDCIRCUIT'].fields_by_name['change_time']._serialized_options = b'\272H\003\310\001\001'
   _globals['_UNKEPTLIMIT'].fields_by_name['sandbox_tier']._loaded_options = None
   _globals['_UNKEPTLIMIT'].fields_by_name['sandbox_tier']._serialized_options = b'\272H\t\202\001\006\020\001 \000 \001'
   _globals['_UNKEPTLIMIT'].fields_by_name['limit']._loaded_options = None
@@ -59,20 +68,24 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_WITHDRAWRUNNERSREQUEST'].fields_by_name['instance']._serialized_options = b'\272H\007r\005\020\001\030\377\001'
   _globals['_WITHDRAWRUNNERSREQUEST'].fields_by_name['process_id']._loaded_options = None
   _globals['_WITHDRAWRUNNERSREQUEST'].fields_by_name['process_id']._serialized_options = b'\272H\007r\005\020\001\030\200\001'
-  _globals['_LIMITKIND']._serialized_start=964
-  _globals['_LIMITKIND']._serialized_end=1078
-  _globals['_ANNOUNCERUNNERSREQUEST']._serialized_start=171
-  _globals['_ANNOUNCERUNNERSREQUEST']._serialized_end=543
-  _globals['_UNKEPTLIMIT']._serialized_start=546
-  _globals['_UNKEPTLIMIT']._serialized_end=690
-  _globals['_ANNOUNCEDPACK']._serialized_start=692
-  _globals['_ANNOUNCEDPACK']._serialized_end=778
-  _globals['_ANNOUNCERUNNERSRESPONSE']._serialized_start=780
-  _globals['_ANNOUNCERUNNERSRESPONSE']._serialized_end=847
-  _globals['_WITHDRAWRUNNERSREQUEST']._serialized_start=849
-  _globals['_WITHDRAWRUNNERSREQUEST']._serialized_end=935
-  _globals['_WITHDRAWRUNNERSRESPONSE']._serialized_start=937
-  _globals['_WITHDRAWRUNNERSRESPONSE']._serialized_end=962
-  _globals['_RUNNERSERVICE']._serialized_start=1081
-  _globals['_RUNNERSERVICE']._serialized_end=1320
+  _globals['_CIRCUITSTATE']._serialized_start=1233
+  _globals['_CIRCUITSTATE']._serialized_end=1357
+  _globals['_LIMITKIND']._serialized_start=1360
+  _globals['_LIMITKIND']._serialized_end=1498
+  _globals['_ANNOUNCERUNNERSREQUEST']._serialized_start=204
+  _globals['_ANNOUNCERUNNERSREQUEST']._serialized_end=645
+  _globals['_ANNOUNCEDCIRCUIT']._serialized_start=648
+  _globals['_ANNOUNCEDCIRCUIT']._serialized_end=812
+  _globals['_UNKEPTLIMIT']._serialized_start=815
+  _globals['_UNKEPTLIMIT']._serialized_end=959
+  _globals['_ANNOUNCEDPACK']._serialized_start=961
+  _globals['_ANNOUNCEDPACK']._serialized_end=1047
+  _globals['_ANNOUNCERUNNERSRESPONSE']._serialized_start=1049
+  _globals['_ANNOUNCERUNNERSRESPONSE']._serialized_end=1116
+  _globals['_WITHDRAWRUNNERSREQUEST']._serialized_start=1118
+  _globals['_WITHDRAWRUNNERSREQUEST']._serialized_end=1204
+  _globals['_WITHDRAWRUNNERSRESPONSE']._serialized_start=1206
+  _globals['_WITHDRAWRUNNERSRESPONSE']._serialized_end=1231
+  _globals['_RUNNERSERVICE']._serialized_start=1501
+  _globals['_RUNNERSERVICE']._serialized_end=1740
 # @@protoc_insertion_point(module_scope)

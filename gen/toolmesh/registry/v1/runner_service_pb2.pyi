@@ -7,6 +7,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from toolmesh.registry.v1 import tool_manifest_pb2 as _tool_manifest_pb2
@@ -20,6 +21,34 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _CircuitState:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _CircuitStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CircuitState.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CIRCUIT_STATE_UNSPECIFIED: _CircuitState.ValueType  # 0
+    """Not set; refused."""
+    CIRCUIT_STATE_CLOSED: _CircuitState.ValueType  # 1
+    """They pass."""
+    CIRCUIT_STATE_HALF_OPEN: _CircuitState.ValueType  # 2
+    """Few of them pass, to try the service."""
+    CIRCUIT_STATE_OPEN: _CircuitState.ValueType  # 3
+    """None of them passes."""
+
+class CircuitState(_CircuitState, metaclass=_CircuitStateEnumTypeWrapper):
+    """Says whether calls of an external service pass."""
+
+CIRCUIT_STATE_UNSPECIFIED: CircuitState.ValueType  # 0
+"""Not set; refused."""
+CIRCUIT_STATE_CLOSED: CircuitState.ValueType  # 1
+"""They pass."""
+CIRCUIT_STATE_HALF_OPEN: CircuitState.ValueType  # 2
+"""Few of them pass, to try the service."""
+CIRCUIT_STATE_OPEN: CircuitState.ValueType  # 3
+"""None of them passes."""
+Global___CircuitState: _TypeAlias = CircuitState  # noqa: Y015
 
 class _LimitKind:
     ValueType = _typing.NewType("ValueType", _builtins.int)
@@ -35,6 +64,8 @@ class _LimitKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_LimitKind.V
     """Processes and threads: `resource_limits.max_processes`."""
     LIMIT_KIND_CPU_SHARE: _LimitKind.ValueType  # 3
     """The processors that all processes together use at any moment: `resource_limits.cpu`."""
+    LIMIT_KIND_VOLUMES: _LimitKind.ValueType  # 4
+    """The volumes of `permission.required_permissions`: copies whose changes are seen before they are kept. A pod gets none."""
 
 class LimitKind(_LimitKind, metaclass=_LimitKindEnumTypeWrapper):
     """Says which limit of a manifest is meant."""
@@ -47,6 +78,8 @@ LIMIT_KIND_PROCESSES: LimitKind.ValueType  # 2
 """Processes and threads: `resource_limits.max_processes`."""
 LIMIT_KIND_CPU_SHARE: LimitKind.ValueType  # 3
 """The processors that all processes together use at any moment: `resource_limits.cpu`."""
+LIMIT_KIND_VOLUMES: LimitKind.ValueType  # 4
+"""The volumes of `permission.required_permissions`: copies whose changes are seen before they are kept. A pod gets none."""
 Global___LimitKind: _TypeAlias = LimitKind  # noqa: Y015
 
 @_typing.final
@@ -61,6 +94,7 @@ class AnnounceRunnersRequest(_message.Message):
     SANDBOX_TIERS_FIELD_NUMBER: _builtins.int
     PACKS_FIELD_NUMBER: _builtins.int
     UNKEPT_LIMITS_FIELD_NUMBER: _builtins.int
+    CIRCUITS_FIELD_NUMBER: _builtins.int
     instance: _builtins.str
     """The executor among its replicas."""
     process_id: _builtins.str
@@ -79,7 +113,11 @@ class AnnounceRunnersRequest(_message.Message):
 
     @_builtins.property
     def unkept_limits(self) -> _containers.RepeatedCompositeFieldContainer[Global___UnkeptLimit]:
-        """The limits that its sandboxes do not keep, for want of control groups. A tool that declares one of them does not run there."""
+        """The limits that its sandboxes do not keep, for want of control groups or of volumes. A tool that declares one of them does not run there."""
+
+    @_builtins.property
+    def circuits(self) -> _containers.RepeatedCompositeFieldContainer[Global___AnnouncedCircuit]:
+        """The circuits of external services that it saw change lately."""
 
     def __init__(
         self,
@@ -90,14 +128,47 @@ class AnnounceRunnersRequest(_message.Message):
         sandbox_tiers: _abc.Iterable[_tool_manifest_pb2.SandboxTier.ValueType] | None = ...,
         packs: _abc.Iterable[Global___AnnouncedPack] | None = ...,
         unkept_limits: _abc.Iterable[Global___UnkeptLimit] | None = ...,
+        circuits: _abc.Iterable[Global___AnnouncedCircuit] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["instance", b"instance", "packs", b"packs", "process_id", b"process_id", "runners", b"runners", "sandbox_tiers", b"sandbox_tiers", "unkept_limits", b"unkept_limits"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["circuits", b"circuits", "instance", b"instance", "packs", b"packs", "process_id", b"process_id", "runners", b"runners", "sandbox_tiers", b"sandbox_tiers", "unkept_limits", b"unkept_limits"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AnnounceRunnersRequest: _TypeAlias = AnnounceRunnersRequest  # noqa: Y015
+
+@_typing.final
+class AnnouncedCircuit(_message.Message):
+    """Says in which state the circuit of an external service is. Of several announcements the one that saw the last change counts."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    CHANGE_TIME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The namespace of its tools and the service, such as `acme/https://api.example.com`."""
+    state: Global___CircuitState.ValueType
+    """Its state."""
+    @_builtins.property
+    def change_time(self) -> _timestamp_pb2.Timestamp:
+        """When it changed."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        state: Global___CircuitState.ValueType = ...,
+        change_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["change_time", b"change_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["change_time", b"change_time", "name", b"name", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AnnouncedCircuit: _TypeAlias = AnnouncedCircuit  # noqa: Y015
 
 @_typing.final
 class UnkeptLimit(_message.Message):

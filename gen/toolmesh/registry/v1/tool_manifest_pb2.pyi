@@ -1313,6 +1313,7 @@ class ExecutionProfile(_message.Message):
     SHARES_WORKERS_FIELD_NUMBER: _builtins.int
     HTTP_FIELD_NUMBER: _builtins.int
     STALE_TTL_FIELD_NUMBER: _builtins.int
+    SECRETS_FIELD_NUMBER: _builtins.int
     runner: Global___RunnerKind.ValueType
     """Which runner executes it."""
     entry_point: _builtins.str
@@ -1373,6 +1374,12 @@ class ExecutionProfile(_message.Message):
     def stale_ttl(self) -> _duration_pb2.Duration:
         """How long after `cache_ttl` a result may still answer a call whose service fails, marked RESULT_SOURCE_STALE_CACHE. Unset means never."""
 
+    @_builtins.property
+    def secrets(self) -> _containers.RepeatedCompositeFieldContainer[Global___ToolSecret]:
+        """The credentials that the code of a PYTHON tool may read during its calls; of no other runner. Each is bound to the namespace of the
+        tool and to every host that the tool reaches. Without one of them no call starts.
+        """
+
     def __init__(
         self,
         *,
@@ -1395,14 +1402,43 @@ class ExecutionProfile(_message.Message):
         shares_workers: _builtins.bool = ...,
         http: _http_endpoint_pb2.HttpEndpoint | None = ...,
         stale_ttl: _duration_pb2.Duration | None = ...,
+        secrets: _abc.Iterable[Global___ToolSecret] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["cache_ttl", b"cache_ttl", "checkpoint", b"checkpoint", "circuit_breaker", b"circuit_breaker", "http", b"http", "network_policy", b"network_policy", "resource_limits", b"resource_limits", "retry_policy", b"retry_policy", "stale_ttl", b"stale_ttl", "timeout_default", b"timeout_default", "timeout_max", b"timeout_max"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["access_tier", b"access_tier", "cache_ttl", b"cache_ttl", "cancellation_supported", b"cancellation_supported", "checkpoint", b"checkpoint", "circuit_breaker", b"circuit_breaker", "entry_point", b"entry_point", "external_service", b"external_service", "http", b"http", "max_concurrency", b"max_concurrency", "network_policy", b"network_policy", "progress_supported", b"progress_supported", "resource_limits", b"resource_limits", "retry_policy", b"retry_policy", "runner", b"runner", "shares_workers", b"shares_workers", "stale_ttl", b"stale_ttl", "timeout_class", b"timeout_class", "timeout_default", b"timeout_default", "timeout_max", b"timeout_max"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["access_tier", b"access_tier", "cache_ttl", b"cache_ttl", "cancellation_supported", b"cancellation_supported", "checkpoint", b"checkpoint", "circuit_breaker", b"circuit_breaker", "entry_point", b"entry_point", "external_service", b"external_service", "http", b"http", "max_concurrency", b"max_concurrency", "network_policy", b"network_policy", "progress_supported", b"progress_supported", "resource_limits", b"resource_limits", "retry_policy", b"retry_policy", "runner", b"runner", "secrets", b"secrets", "shares_workers", b"shares_workers", "stale_ttl", b"stale_ttl", "timeout_class", b"timeout_class", "timeout_default", b"timeout_default", "timeout_max", b"timeout_max"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ExecutionProfile: _TypeAlias = ExecutionProfile  # noqa: Y015
+
+@_typing.final
+class ToolSecret(_message.Message):
+    """Names a credential that the code of a tool reads. The executor looks its value up for every call and hands it to that call alone: to no
+    other tool, and to no argument, environment, log, record, error or trace. What the tool prints or returns of it is replaced.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    SECRET_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """What the code calls it: `call.secret("api_key")`."""
+    secret: _builtins.str
+    """The reference, `secret://name`. The secret itself states to which hosts, and for tools of which namespaces, it may be used."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        secret: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "secret", b"secret"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ToolSecret: _TypeAlias = ToolSecret  # noqa: Y015
 
 @_typing.final
 class RetryPolicy(_message.Message):

@@ -26,7 +26,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from toolmesh.registry.v1 import trust_service_pb2 as toolmesh_dot_registry_dot_v1_dot_trust__service__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%toolmesh/registry/v1/tool_trust.proto\x12\x14toolmesh.registry.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a(toolmesh/registry/v1/trust_service.proto\"\xae\x01\n\tToolTrust\x12\x0c\n\x04tool\x18\x01 \x01(\t\x12\r\n\x05score\x18\x02 \x01(\x05\x12\x30\n\x0c\x63ompute_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x36\n\x05stage\x18\x04 \x01(\x0e\x32\'.toolmesh.registry.v1.ContributionStage\x12\x1a\n\x12publisher_verified\x18\x05 \x01(\x08\"<\n\nToolTrusts\x12.\n\x05tools\x18\x01 \x03(\x0b\x32\x1f.toolmesh.registry.v1.ToolTrustB*P\x01Z&toolmesh.dev/go/registry/v1;registryv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%toolmesh/registry/v1/tool_trust.proto\x12\x14toolmesh.registry.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a(toolmesh/registry/v1/trust_service.proto\"\xe4\x01\n\tToolTrust\x12\x0c\n\x04tool\x18\x01 \x01(\t\x12\r\n\x05score\x18\x02 \x01(\x05\x12\x30\n\x0c\x63ompute_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x36\n\x05stage\x18\x04 \x01(\x0e\x32\'.toolmesh.registry.v1.ContributionStage\x12\x1a\n\x12publisher_verified\x18\x05 \x01(\x08\x12\x34\n\x0blook_alikes\x18\x06 \x03(\x0b\x32\x1f.toolmesh.registry.v1.LookAlike\"6\n\tLookAlike\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\r\n\x05older\x18\x03 \x01(\x08\"<\n\nToolTrusts\x12.\n\x05tools\x18\x01 \x03(\x0b\x32\x1f.toolmesh.registry.v1.ToolTrustB*P\x01Z&toolmesh.dev/go/registry/v1;registryv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,7 +35,9 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'P\001Z&toolmesh.dev/go/registry/v1;registryv1'
   _globals['_TOOLTRUST']._serialized_start=139
-  _globals['_TOOLTRUST']._serialized_end=313
-  _globals['_TOOLTRUSTS']._serialized_start=315
-  _globals['_TOOLTRUSTS']._serialized_end=375
+  _globals['_TOOLTRUST']._serialized_end=367
+  _globals['_LOOKALIKE']._serialized_start=369
+  _globals['_LOOKALIKE']._serialized_end=423
+  _globals['_TOOLTRUSTS']._serialized_start=425
+  _globals['_TOOLTRUSTS']._serialized_end=485
 # @@protoc_insertion_point(module_scope)

@@ -31,6 +31,7 @@ class ToolTrust(_message.Message):
     COMPUTE_TIME_FIELD_NUMBER: _builtins.int
     STAGE_FIELD_NUMBER: _builtins.int
     PUBLISHER_VERIFIED_FIELD_NUMBER: _builtins.int
+    LOOK_ALIKES_FIELD_NUMBER: _builtins.int
     tool: _builtins.str
     """The tool, as a resource name."""
     score: _builtins.int
@@ -45,6 +46,10 @@ class ToolTrust(_message.Message):
     def compute_time(self) -> _timestamp_pb2.Timestamp:
         """When the score was computed; unset until then."""
 
+    @_builtins.property
+    def look_alikes(self) -> _containers.RepeatedCompositeFieldContainer[Global___LookAlike]:
+        """Names of other owners that are easily taken for the tool's, the older ones first; at most eight."""
+
     def __init__(
         self,
         *,
@@ -53,14 +58,47 @@ class ToolTrust(_message.Message):
         compute_time: _timestamp_pb2.Timestamp | None = ...,
         stage: _trust_service_pb2.ContributionStage.ValueType = ...,
         publisher_verified: _builtins.bool = ...,
+        look_alikes: _abc.Iterable[Global___LookAlike] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["compute_time", b"compute_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["compute_time", b"compute_time", "publisher_verified", b"publisher_verified", "score", b"score", "stage", b"stage", "tool", b"tool"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["compute_time", b"compute_time", "look_alikes", b"look_alikes", "publisher_verified", b"publisher_verified", "score", b"score", "stage", b"stage", "tool", b"tool"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ToolTrust: _TypeAlias = ToolTrust  # noqa: Y015
+
+@_typing.final
+class LookAlike(_message.Message):
+    """Names a tool or a namespace of another owner whose name looks like the tool's or is one edit away from it. Noted when the newer of the
+    two was registered, and shown for both, while they have different owners and neither is revoked.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    OLDER_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The other tool, as a resource name; the other namespace, as `namespaces/{namespace}`, where the names of the namespaces are alike."""
+    kind: _builtins.str
+    """How alike: `homoglyph` or `lookalike`."""
+    older: _builtins.bool
+    """True if the other name was registered first, so that this tool is the newcomer."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        kind: _builtins.str = ...,
+        older: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "name", b"name", "older", b"older"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LookAlike: _TypeAlias = LookAlike  # noqa: Y015
 
 @_typing.final
 class ToolTrusts(_message.Message):

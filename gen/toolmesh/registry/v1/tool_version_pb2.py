@@ -23,11 +23,12 @@ _sym_db = _symbol_database.Default()
 
 
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from toolmesh.registry.v1 import tool_health_pb2 as toolmesh_dot_registry_dot_v1_dot_tool__health__pb2
 from toolmesh.registry.v1 import tool_manifest_pb2 as toolmesh_dot_registry_dot_v1_dot_tool__manifest__pb2
 from toolmesh.registry.v1 import tool_trust_pb2 as toolmesh_dot_registry_dot_v1_dot_tool__trust__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'toolmesh/registry/v1/tool_version.proto\x12\x14toolmesh.registry.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a(toolmesh/registry/v1/tool_manifest.proto\x1a%toolmesh/registry/v1/tool_trust.proto\"\xdf\x03\n\x0bToolVersion\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x34\n\x08manifest\x18\x02 \x01(\x0b\x32\".toolmesh.registry.v1.ToolManifest\x12\x0e\n\x06\x64igest\x18\x03 \x01(\t\x12\x33\n\x05state\x18\x04 \x01(\x0e\x32$.toolmesh.registry.v1.LifecycleState\x12\x14\n\x0cstate_reason\x18\x05 \x01(\t\x12\x36\n\x0b\x64\x65precation\x18\x06 \x01(\x0b\x32!.toolmesh.registry.v1.Deprecation\x12/\n\x0b\x63reate_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bupdate_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04\x65tag\x18\t \x01(\t\x12\x15\n\rregistered_by\x18\n \x01(\t\x12/\n\x07\x61liases\x18\x0b \x01(\x0b\x32\x1e.toolmesh.registry.v1.AliasSet\x12\x11\n\tno_runner\x18\x0c \x01(\t\x12.\n\x05trust\x18\r \x01(\x0b\x32\x1f.toolmesh.registry.v1.ToolTrust\"\x1c\n\x08\x41liasSet\x12\x10\n\x08tool_ids\x18\x01 \x03(\t\"\xd3\x01\n\x0b\x44\x65precation\x12\x32\n\x0e\x64\x65precate_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bsunset_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tsuccessor\x18\x03 \x01(\t\x12\x1b\n\x13migration_guide_url\x18\x04 \x01(\t\x12/\n\x0bremove_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp*\xc5\x02\n\x0eLifecycleState\x12\x1f\n\x1bLIFECYCLE_STATE_UNSPECIFIED\x10\x00\x12\x19\n\x15LIFECYCLE_STATE_DRAFT\x10\x01\x12\x1d\n\x19LIFECYCLE_STATE_AVAILABLE\x10\x02\x12\x1c\n\x18LIFECYCLE_STATE_DISABLED\x10\x03\x12\"\n\x1eLIFECYCLE_STATE_REQUIRES_SETUP\x10\x04\x12\x1c\n\x18LIFECYCLE_STATE_DEFERRED\x10\x05\x12\x1e\n\x1aLIFECYCLE_STATE_DEPRECATED\x10\x06\x12\x1a\n\x16LIFECYCLE_STATE_SUNSET\x10\x07\x12\x1b\n\x17LIFECYCLE_STATE_RETIRED\x10\x08\x12\x1f\n\x1bLIFECYCLE_STATE_QUARANTINED\x10\tB*P\x01Z&toolmesh.dev/go/registry/v1;registryv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'toolmesh/registry/v1/tool_version.proto\x12\x14toolmesh.registry.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&toolmesh/registry/v1/tool_health.proto\x1a(toolmesh/registry/v1/tool_manifest.proto\x1a%toolmesh/registry/v1/tool_trust.proto\"\x94\x04\n\x0bToolVersion\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x34\n\x08manifest\x18\x02 \x01(\x0b\x32\".toolmesh.registry.v1.ToolManifest\x12\x0e\n\x06\x64igest\x18\x03 \x01(\t\x12\x33\n\x05state\x18\x04 \x01(\x0e\x32$.toolmesh.registry.v1.LifecycleState\x12\x14\n\x0cstate_reason\x18\x05 \x01(\t\x12\x36\n\x0b\x64\x65precation\x18\x06 \x01(\x0b\x32!.toolmesh.registry.v1.Deprecation\x12/\n\x0b\x63reate_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bupdate_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04\x65tag\x18\t \x01(\t\x12\x15\n\rregistered_by\x18\n \x01(\t\x12/\n\x07\x61liases\x18\x0b \x01(\x0b\x32\x1e.toolmesh.registry.v1.AliasSet\x12\x11\n\tno_runner\x18\x0c \x01(\t\x12.\n\x05trust\x18\r \x01(\x0b\x32\x1f.toolmesh.registry.v1.ToolTrust\x12\x33\n\x06health\x18\x0e \x01(\x0b\x32#.toolmesh.registry.v1.VersionHealth\"\x1c\n\x08\x41liasSet\x12\x10\n\x08tool_ids\x18\x01 \x03(\t\"\xd3\x01\n\x0b\x44\x65precation\x12\x32\n\x0e\x64\x65precate_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bsunset_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tsuccessor\x18\x03 \x01(\t\x12\x1b\n\x13migration_guide_url\x18\x04 \x01(\t\x12/\n\x0bremove_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp*\xc5\x02\n\x0eLifecycleState\x12\x1f\n\x1bLIFECYCLE_STATE_UNSPECIFIED\x10\x00\x12\x19\n\x15LIFECYCLE_STATE_DRAFT\x10\x01\x12\x1d\n\x19LIFECYCLE_STATE_AVAILABLE\x10\x02\x12\x1c\n\x18LIFECYCLE_STATE_DISABLED\x10\x03\x12\"\n\x1eLIFECYCLE_STATE_REQUIRES_SETUP\x10\x04\x12\x1c\n\x18LIFECYCLE_STATE_DEFERRED\x10\x05\x12\x1e\n\x1aLIFECYCLE_STATE_DEPRECATED\x10\x06\x12\x1a\n\x16LIFECYCLE_STATE_SUNSET\x10\x07\x12\x1b\n\x17LIFECYCLE_STATE_RETIRED\x10\x08\x12\x1f\n\x1bLIFECYCLE_STATE_QUARANTINED\x10\tB*P\x01Z&toolmesh.dev/go/registry/v1;registryv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,12 +36,12 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'toolmesh.registry.v1.tool_v
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'P\001Z&toolmesh.dev/go/registry/v1;registryv1'
-  _globals['_LIFECYCLESTATE']._serialized_start=906
-  _globals['_LIFECYCLESTATE']._serialized_end=1231
-  _globals['_TOOLVERSION']._serialized_start=180
-  _globals['_TOOLVERSION']._serialized_end=659
-  _globals['_ALIASSET']._serialized_start=661
-  _globals['_ALIASSET']._serialized_end=689
-  _globals['_DEPRECATION']._serialized_start=692
-  _globals['_DEPRECATION']._serialized_end=903
+  _globals['_LIFECYCLESTATE']._serialized_start=999
+  _globals['_LIFECYCLESTATE']._serialized_end=1324
+  _globals['_TOOLVERSION']._serialized_start=220
+  _globals['_TOOLVERSION']._serialized_end=752
+  _globals['_ALIASSET']._serialized_start=754
+  _globals['_ALIASSET']._serialized_end=782
+  _globals['_DEPRECATION']._serialized_start=785
+  _globals['_DEPRECATION']._serialized_end=996
 # @@protoc_insertion_point(module_scope)

@@ -9,6 +9,7 @@ from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from toolmesh.registry.v1 import tool_health_pb2 as _tool_health_pb2
 from toolmesh.registry.v1 import tool_manifest_pb2 as _tool_manifest_pb2
 from toolmesh.registry.v1 import tool_trust_pb2 as _tool_trust_pb2
 import builtins as _builtins
@@ -93,6 +94,7 @@ class ToolVersion(_message.Message):
     ALIASES_FIELD_NUMBER: _builtins.int
     NO_RUNNER_FIELD_NUMBER: _builtins.int
     TRUST_FIELD_NUMBER: _builtins.int
+    HEALTH_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The resource name, `tools/{namespace}.{tool_id}/versions/{version}`."""
     digest: _builtins.str
@@ -135,6 +137,10 @@ class ToolVersion(_message.Message):
     def trust(self) -> _tool_trust_pb2.ToolTrust:
         """Output only, and never in answers of the lifecycle service. How far the tool is trusted, as of a few seconds ago."""
 
+    @_builtins.property
+    def health(self) -> _tool_health_pb2.VersionHealth:
+        """Output only, and never in answers of the lifecycle service. Whether calls of the version can succeed at present."""
+
     def __init__(
         self,
         *,
@@ -151,10 +157,11 @@ class ToolVersion(_message.Message):
         aliases: Global___AliasSet | None = ...,
         no_runner: _builtins.str = ...,
         trust: _tool_trust_pb2.ToolTrust | None = ...,
+        health: _tool_health_pb2.VersionHealth | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["aliases", b"aliases", "create_time", b"create_time", "deprecation", b"deprecation", "manifest", b"manifest", "trust", b"trust", "update_time", b"update_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["aliases", b"aliases", "create_time", b"create_time", "deprecation", b"deprecation", "health", b"health", "manifest", b"manifest", "trust", b"trust", "update_time", b"update_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["aliases", b"aliases", "create_time", b"create_time", "deprecation", b"deprecation", "digest", b"digest", "etag", b"etag", "manifest", b"manifest", "name", b"name", "no_runner", b"no_runner", "registered_by", b"registered_by", "state", b"state", "state_reason", b"state_reason", "trust", b"trust", "update_time", b"update_time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["aliases", b"aliases", "create_time", b"create_time", "deprecation", b"deprecation", "digest", b"digest", "etag", b"etag", "health", b"health", "manifest", b"manifest", "name", b"name", "no_runner", b"no_runner", "registered_by", b"registered_by", "state", b"state", "state_reason", b"state_reason", "trust", b"trust", "update_time", b"update_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -393,6 +393,7 @@ class OpenApiEndpoint(_message.Message):
 
     URL_FIELD_NUMBER: _builtins.int
     PATH_FIELD_NUMBER: _builtins.int
+    CONTENT_FIELD_NUMBER: _builtins.int
     SERVER_FIELD_NUMBER: _builtins.int
     OPERATIONS_FIELD_NUMBER: _builtins.int
     SECRETS_FIELD_NUMBER: _builtins.int
@@ -401,6 +402,8 @@ class OpenApiEndpoint(_message.Message):
     """Its address, reached like an MCP server over HTTP."""
     path: _builtins.str
     """An absolute path on the executors' machines."""
+    content: _builtins.bytes
+    """The document itself, such as the one that `toolmesh connect http` makes of a single endpoint."""
     server: _builtins.str
     """The server that replaces those of the document; empty to use the document's."""
     @_builtins.property
@@ -420,16 +423,17 @@ class OpenApiEndpoint(_message.Message):
         *,
         url: _builtins.str = ...,
         path: _builtins.str = ...,
+        content: _builtins.bytes = ...,
         server: _builtins.str = ...,
         operations: _abc.Iterable[_builtins.str] | None = ...,
         secrets: _abc.Iterable[Global___SchemeSecret] | None = ...,
         failover_origins: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["document", b"document", "path", b"path", "url", b"url"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "document", b"document", "path", b"path", "url", b"url"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["document", b"document", "failover_origins", b"failover_origins", "operations", b"operations", "path", b"path", "secrets", b"secrets", "server", b"server", "url", b"url"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "document", b"document", "failover_origins", b"failover_origins", "operations", b"operations", "path", b"path", "secrets", b"secrets", "server", b"server", "url", b"url"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_document: _TypeAlias = _typing.Literal["url", "path"]  # noqa: Y015
+    _WhichOneofReturnType_document: _TypeAlias = _typing.Literal["url", "path", "content"]  # noqa: Y015
     _WhichOneofArgType_document: _TypeAlias = _typing.Literal["document", b"document"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_document) -> _WhichOneofReturnType_document | None: ...
 
