@@ -8,6 +8,7 @@ from datetime import UTC
 
 from toolmesh.authz.v1.authz_service_pb2 import CallFacts
 from toolmesh.registry.v1 import tool_manifest_pb2 as pb
+from toolmesh.registry.v1.tool_health_pb2 import TOOL_HEALTH_UNSPECIFIED, ToolHealth, VersionHealth
 from toolmesh.registry.v1.tool_trust_pb2 import ToolTrust
 from toolmesh.registry.v1.tool_version_pb2 import ToolVersion
 from toolmesh.registry.v1.trust_service_pb2 import CONTRIBUTION_STAGE_UNSPECIFIED, ContributionStage
@@ -31,6 +32,7 @@ def tool_attributes(version: ToolVersion, now: float) -> CallFacts:
         result_labels=manifest.permission.result_labels,
     )
     set_trust_attributes(attributes, version.trust, now)
+    attributes.tool_health = health_name(version.health)
     return attributes
 
 
@@ -57,3 +59,10 @@ def stage_name(trust: ToolTrust) -> str:
     if trust.stage == CONTRIBUTION_STAGE_UNSPECIFIED:
         return _FIRST_STAGE
     return ContributionStage.Name(trust.stage).removeprefix("CONTRIBUTION_STAGE_").lower()
+
+
+def health_name(health: VersionHealth) -> str:
+    """Return the health of a version as policies spell it; empty if it is not known."""
+    if health.health == TOOL_HEALTH_UNSPECIFIED:
+        return ""
+    return ToolHealth.Name(health.health).removeprefix("TOOL_HEALTH_").lower()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from toolmesh.registry.v1 import tool_health_pb2 as health_pb
 from toolmesh.registry.v1 import tool_manifest_pb2 as pb
 from toolmesh.registry.v1.tool_trust_pb2 import ToolTrust
 from toolmesh.registry.v1.tool_version_pb2 import ToolVersion
@@ -40,6 +41,23 @@ def test_a_tool_without_a_score_is_submitted_and_not_trusted() -> None:
     facts = tool_attributes(_version(None), now=1e9)
     assert (facts.tool_trust, facts.tool_trust_age_hours) == (0, 0)
     assert (facts.tool_stage, facts.publisher_verified) == ("submitted", False)
+    validate(facts)
+
+
+@pytest.mark.parametrize(
+    ("health", "seen"),
+    [
+        (health_pb.TOOL_HEALTH_UNSPECIFIED, ""),
+        (health_pb.TOOL_HEALTH_HEALTHY, "healthy"),
+        (health_pb.TOOL_HEALTH_DEGRADED, "degraded"),
+        (health_pb.TOOL_HEALTH_UNAVAILABLE, "unavailable"),
+    ],
+)
+def test_the_health_of_the_registry_is_what_policy_sees(health: health_pb.ToolHealth.ValueType, seen: str) -> None:
+    version = _version(None)
+    version.health.health = health
+    facts = tool_attributes(version, now=1e9)
+    assert facts.tool_health == seen
     validate(facts)
 
 

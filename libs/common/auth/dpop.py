@@ -56,7 +56,28 @@ def check_proof(
 
     Raises TOKEN_PROOF_INVALID, whose metadata names the problem.
     """
-    claims = _verified(proof, thumbprint)
+    claims, found = _verified(proof)
+    if found != thumbprint:
+        raise refused("key")
+    if claims.get("ath") != encoded(hashlib.sha256(token.encode()).digest()):
+        raise refused("ath")
+    _check_request(claims, thumbprint, subject, target, now, used)
+
+
+def proven_thumbprint(proof: str, *, target: Target, now: float, used: ProofCache) -> str:
+    """Return the thumbprint of the key that made a proof for a request without a token.
+
+    Raises TOKEN_PROOF_INVALID, whose metadata names the problem.
+    """
+    claims, thumbprint = _verified(proof)
+    _check_request(claims, thumbprint, "", target, now, used)
+    return thumbprint
+
+
+def _check_request(
+    claims: Mapping[str, Any], thumbprint: str, subject: str, target: Target, now: float, used: ProofCache
+) -> None:
+    """Return if the claims of a proof are recent, for this request, and not used before."""
     if claims.get("htm") != target.method:
         raise refused("htm")
     if not _same_uri(claims.get("htu"), target):
@@ -66,8 +87,6 @@ def check_proof(
         raise refused("iat")
     if not now - PROOF_SECONDS - SKEW_SECONDS <= made <= now + SKEW_SECONDS:
         raise refused("iat")
-    if claims.get("ath") != encoded(hashlib.sha256(token.encode()).digest()):
-        raise refused("ath")
     if not isinstance(name, str) or not name:
         raise refused("jti")
     # By key and name together: two holders may use the same name.
@@ -103,8 +122,8 @@ def refused(problem: str) -> MeshError:
     return MeshError(Reason.TOKEN_PROOF_INVALID, metadata={"problem": problem})
 
 
-def _verified(proof: str, thumbprint: str) -> Mapping[str, Any]:
-    """Return the claims of a proof that this key signed."""
+def _verified(proof: str) -> tuple[Mapping[str, Any], str]:
+    """Return the claims of a proof, and the thumbprint of the key that signed it."""
     if not proof:
         raise refused("missing")
     try:
@@ -112,13 +131,11 @@ def _verified(proof: str, thumbprint: str) -> Mapping[str, Any]:
         jwk, algorithm = header.get("jwk"), header["alg"]
         if not isinstance(jwk, dict) or jwk.get("kty") != KEY_TYPES[algorithm] or _PRIVATE & jwk.keys():
             raise refused("jwk")
-        if key_thumbprint(jwk) != thumbprint:
-            raise refused("key")
         key = jwt.PyJWK.from_dict(jwk, algorithm)
         if getattr(key.key, "key_size", _MIN_RSA_BITS) < _MIN_RSA_BITS and jwk["kty"] == "RSA":
             raise refused("jwk")
         jwt.api_jws.decode_complete(proof, key, algorithms=[algorithm])
-        return payload_of(proof)
+        return payload_of(proof), key_thumbprint(jwk)
     except (PyJWTError, ValueError, KeyError, TypeError):
         raise refused("form") from None
     except MeshError as error:

@@ -21,9 +21,10 @@ from libs.common.errors import MeshError, Reason
 from libs.common.rpc.admission import Admission
 from libs.common.rpc.caller import CallerCheck
 from libs.common.rpc.error_mapping import ErrorMapping
+from libs.common.rpc.limits import MAX_MESSAGE_BYTES
 from libs.common.rpc.policy import Policy
 from libs.common.rpc.telemetry import Telemetry, code_of, set_metadata
-from libs.common.rpc.validation.validate import UNDECODABLE, validate
+from libs.common.rpc.validation.validate import OVERSIZED, UNDECODABLE, validate
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 
@@ -222,11 +223,14 @@ def _check_each(inner: Any, check: Callable[[Any], None]) -> Any:
 
 
 def _decode_or_mark(decode: Any) -> Any:
-    """Return a decoder that marks undecodable bytes: refused by the chain, the call gets an error envelope."""
+    """Return a decoder that marks undecodable and oversized bytes: refused by the chain, the call gets an error
+    envelope."""
     if decode is None:
         return None
 
     def decode_request(payload: bytes) -> Any:
+        if len(payload) > MAX_MESSAGE_BYTES:
+            return OVERSIZED
         try:
             return decode(payload)
         except DecodeError:

@@ -13,7 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 
 from libs.common.rpc.chain import Chain, ChainedMethods
-from libs.common.rpc.limits import MAX_MESSAGE_BYTES
+from libs.common.rpc.limits import MAX_MESSAGE_BYTES, MAX_RECEIVED_BYTES
 from libs.common.rpc.reflection import add_reflection
 from libs.common.rpc.tls_files import Credentials, TlsFiles, TlsMaterial
 from libs.common.runtime.settings import ProcessSettings
@@ -124,7 +124,7 @@ def _configuration(tls: TlsMaterial) -> grpc.ServerCertificateConfiguration:
 
 def _options(max_concurrent_calls: int) -> list[tuple[str, Any]]:
     return [
-        ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+        ("grpc.max_receive_message_length", MAX_RECEIVED_BYTES),
         ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
         ("grpc.max_metadata_size", 32 * 1024),
         # Above the chain's own limit, so that its typed refusal comes first; this one guards against a flood.

@@ -65,7 +65,7 @@ class OAuthClient(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Binding(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where a secret may be used. An empty list allows nothing."""
+    """Where a secret may be used. Without hosts it is for code that reaches none, such as one that signs."""
 
     hosts: tuple[str, ...] = ()
     """Host names that it may be sent to; `*.example.com` covers one level."""
@@ -78,7 +78,7 @@ class Binding(Struct, frozen=True, forbid_unknown_fields=True):
         """Return the binding with canonical hosts. Raises SecretFormError."""
         hosts = tuple(dict.fromkeys(host.lower().removesuffix(".") for host in self.hosts))
         namespaces = tuple(dict.fromkeys(self.namespaces))
-        if not 1 <= len(hosts) <= MAX_ENTRIES or not all(_HOST.fullmatch(host) for host in hosts):
+        if len(hosts) > MAX_ENTRIES or not all(_HOST.fullmatch(host) for host in hosts):
             raise SecretFormError("hosts is not a list of host names such as api.example.com or *.example.com")
         if not 1 <= len(namespaces) <= MAX_ENTRIES or not all(_NAMESPACE.fullmatch(name) for name in namespaces):
             raise SecretFormError("namespaces is not a list of namespaces of tools")

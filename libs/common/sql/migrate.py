@@ -58,7 +58,9 @@ def run_migration(schema: ServiceSchema) -> None:
         _exit(2, *(f"{schema.name} migrations: {problem}" for problem in error.problems))
     except SchemaError as error:
         _exit(1, f"{schema.name} migrations: {error}")
-    if previous == schema.newest:
+    if previous is not None and previous > schema.newest:
+        sys.stdout.write(f"{schema.name} migrations: newer than this build, which works on it, at {previous}\n")
+    elif previous == schema.newest:
         sys.stdout.write(f"{schema.name} migrations: up to date at {schema.newest}\n")
     else:
         sys.stdout.write(f"{schema.name} migrations: from {previous or 'none'} to {schema.newest}\n")
@@ -67,7 +69,8 @@ def run_migration(schema: ServiceSchema) -> None:
 def migrate(url: str, schema: ServiceSchema) -> str | None:
     """Bring a schema to the newest revision and return the one before, None if there was none. Raises SchemaError.
 
-    All of it is one transaction under an advisory lock: any number of processes may run it together.
+    A newer schema on which this build works stays as it is. All of it is one transaction under an advisory lock: any
+    number of processes may run it together.
     """
     engine = create_engine(
         url.replace("postgresql://", "postgresql+psycopg://", 1),
@@ -110,10 +113,16 @@ def _upgrade_locked(connection: Connection, schema: ServiceSchema) -> str | None
         raise missing(schema, found.database)
     # Held until the transaction ends, so a process that waits finds the work done.
     connection.execute(text("select pg_advisory_xact_lock(:key)"), {"key": _lock_key(schema.name)})
+    # Read again: another process may have migrated meanwhile.
+    found = connection.exec_driver_sql(LOCATE, {"schema": schema.name}).one()
     current = _current(connection, schema)
+    if schema.works_on(current, found.oldest):
+        return current
     require_not_newer(schema, current)
     if current != schema.newest:
         _upgrade(connection, schema)
+    if found.oldest != (schema.oldest or None):
+        connection.exec_driver_sql(f"comment on table {schema.name}.{VERSION_TABLE} is '{schema.oldest}'")
     return current
 
 

@@ -18,12 +18,14 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from libs.common.runtime.start_error import StartError
 
 VERSION_TABLE = "schema_version"
-# From the catalogs alone: a role without any privilege on the schema may run it.
+# From the catalogs alone: a role without any privilege on the schema may run it. The comment of the version table is
+# the oldest revision whose build works on the schema.
 LOCATE = f"""
     select current_user as role, current_database() as database, namespace.oid is not null as exists,
            relation.oid is not null as migrated,
            coalesce(has_schema_privilege(namespace.oid, 'usage')
-               and has_table_privilege(relation.oid, 'select'), false) as readable
+               and has_table_privilege(relation.oid, 'select'), false) as readable,
+           obj_description(relation.oid, 'pg_class') as oldest
     from (select) as one
     left join pg_namespace as namespace on namespace.nspname = %(schema)s
     left join pg_class as relation on relation.relnamespace = namespace.oid and relation.relname = '{VERSION_TABLE}'
@@ -60,6 +62,8 @@ class ServiceSchema:
 
     name: str
     folder: Path
+    oldest: str = ""
+    """The oldest revision whose build works on this schema: since then revisions only add. Empty: none but this."""
 
     @property
     def revisions(self) -> tuple[str, ...]:
@@ -76,9 +80,13 @@ class ServiceSchema:
         """Return the command that migrates the schema."""
         return f"python -m services.{self.name}.migrations"
 
+    def works_on(self, current: str | None, oldest: str | None) -> bool:
+        """Return whether this build works on a newer schema, whose migrations say which builds do."""
+        return bool(current and oldest) and str(oldest) <= self.newest < str(current)
+
 
 async def check_schema(engine: AsyncEngine, schema: ServiceSchema) -> None:
-    """Return if the database holds exactly the schema of this build. Raises SchemaError."""
+    """Return if the database holds the schema of this build, or a newer one on which it works. Raises SchemaError."""
     try:
         async with engine.connect() as connection:
             found = (await connection.exec_driver_sql(LOCATE, {"schema": schema.name})).one()
@@ -86,6 +94,8 @@ async def check_schema(engine: AsyncEngine, schema: ServiceSchema) -> None:
             current = await connection.scalar(text(f"select version_num from {schema.name}.{VERSION_TABLE}"))  # noqa: S608
     except DBAPIError as error:
         raise unreachable(engine.url, error.orig) from None
+    if schema.works_on(current, found.oldest):
+        return
     require_not_newer(schema, current)
     if current != schema.newest:
         raise SchemaError(

@@ -22,6 +22,7 @@ from libs.common.auth.dpop import (
     encoded,
     key_thumbprint,
     new_proof_cache,
+    proven_thumbprint,
 )
 from libs.common.auth.proof_cache import ProofCache
 from libs.common.errors import MeshError, Reason
@@ -190,3 +191,21 @@ def test_a_certificate_is_recognised_by_its_thumbprint(pki: Any) -> None:
         with pytest.raises(MeshError) as caught:
             check_certificate(shown, certificate_thumbprint(pem))
         assert caught.value.reason is Reason.TOKEN_PROOF_INVALID
+
+
+def test_a_request_without_a_token_proves_the_key_alone() -> None:
+    holder, used = Holder(), new_proof_cache()
+    proof = holder.proof(ath=None)
+    assert proven_thumbprint(proof, target=TARGET, now=NOW, used=used) == holder.thumbprint
+    for bad, problem in (
+        (proof, "replay"),
+        (holder.proof(ath=None, htm="GET"), "htm"),
+        (holder.proof(ath=None, htu="https://other.example/rpc"), "htu"),
+        (holder.proof(ath=None, iat=int(NOW - PROOF_SECONDS - SKEW_SECONDS - 1)), "iat"),
+        (holder.proof(ath=None, jti=None), "jti"),
+        ("garbage", "form"),
+        ("", "missing"),
+    ):
+        with pytest.raises(MeshError) as caught:
+            proven_thumbprint(bad, target=TARGET, now=NOW, used=used)
+        assert caught.value.metadata["problem"] == problem

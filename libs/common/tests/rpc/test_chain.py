@@ -18,9 +18,11 @@ from toolmesh.audit.v1 import audit_service_pb2_grpc as rpc
 from libs.common.auth.tokens import TokenVerifier
 from libs.common.call_context import serving
 from libs.common.errors import MeshError, Reason, Violation
+from libs.common.rpc import client
 from libs.common.rpc.application import RpcApplication
 from libs.common.rpc.chain import UNKNOWN, ChainedMethods, build_chain
 from libs.common.rpc.client import channel_to
+from libs.common.rpc.limits import MAX_MESSAGE_BYTES, MAX_RECEIVED_BYTES
 from libs.common.rpc.policy import AS_PEER, Row, for_caller
 from libs.common.rpc.server import Service
 from libs.common.rpc.status import from_rpc_error
@@ -181,6 +183,29 @@ async def test_bytes_that_are_no_message_get_an_envelope(mesh: Any, payload: byt
     stream = channel.stream_stream(PREFIX + "AppendRecords")()
     await stream.write(payload)
     assert (await refusal(stream.read())).reason is Reason.INVALID_REQUEST
+    assert mesh.handlers.seen == []
+
+
+@pytest.mark.parametrize("size", [MAX_MESSAGE_BYTES + 1, MAX_RECEIVED_BYTES])
+async def test_a_message_that_is_too_large_gets_an_envelope(
+    mesh: Any, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A client without limits of its own.
+    monkeypatch.setattr(client, "MAX_MESSAGE_BYTES", -1)
+    channel, payload = mesh.channel("operator"), bytes(size)
+    stream = channel.stream_stream(PREFIX + "AppendRecords")()
+    await stream.write(payload)
+    for call in (channel.unary_unary(PREFIX + "GetRecord")(payload), stream.read()):
+        error = await refusal(call)
+        assert (error.reason, error.metadata) == (Reason.PAYLOAD_TOO_LARGE, {"limit_bytes": str(MAX_MESSAGE_BYTES)})
+    assert mesh.handlers.seen == []
+
+
+async def test_what_no_server_should_read_is_refused_by_grpc_itself(mesh: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "MAX_MESSAGE_BYTES", -1)
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await mesh.channel("operator").unary_unary(PREFIX + "GetRecord")(bytes(MAX_RECEIVED_BYTES + 1))
+    assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert mesh.handlers.seen == []
 
 

@@ -82,7 +82,7 @@ def test_a_mounted_secret_has_a_value_and_a_binding(tmp_path: Path) -> None:
     assert (found.value, found.binding.hosts) == ("s3cr3t-value", ("api.example.com",))
     assert not found.is_expired(datetime(2029, 1, 1, tzinfo=UTC))
     assert found.is_expired(datetime(2030, 1, 1, tzinfo=UTC))
-    (tmp_path / "crm_key.json").write_text('{"hosts": [], "namespaces": ["acme"]}')
+    (tmp_path / "crm_key.json").write_text('{"hosts": ["api.example.com"], "namespaces": []}')
     with pytest.raises(SecretUnreadableError):
         folder.find("crm_key", "")
 
@@ -113,7 +113,6 @@ def test_a_name_that_could_be_a_path_is_refused(name: str) -> None:
 @pytest.mark.parametrize(
     "binding",
     [
-        Binding((), ("acme",)),
         Binding(("api.example.com",), ()),
         Binding(("https://api.example.com",), ("acme",)),
         Binding(("*",), ("acme",)),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
@@ -92,6 +94,20 @@ def test_a_migration_that_cannot_run_says_why_in_one_line(database: Callable[...
     with psycopg.connect(url) as connection:
         found = connection.execute("select version_num, to_regclass('approval.others') from approval.schema_version")
         assert found.fetchall() == [("0001", None)]
+
+
+def test_a_build_leaves_a_newer_schema_on_which_it_works(database: Callable[..., str], schema: ServiceSchema) -> None:
+    """As when an upgrade is undone: jobs of the build before run again."""
+    url = database("approval", empty=True)
+    before = ServiceSchema("approval", schema.folder.parent / "before", oldest="0001")
+    shutil.copytree(schema.folder, before.folder)
+    add_revision(schema.folder, 2, "create table others (id int)")
+    today = replace(schema, oldest="0001")
+    for build, found in ((before, None), (today, "0001"), (before, "0002"), (today, "0002")):
+        assert migrate(url, build) == found
+    assert run(before, url)[0] == 0
+    assert migrate(url, replace(today, oldest="0002")) == "0002"
+    assert run(before, url)[0] == 1
 
 
 def test_each_failure_has_its_kind(database: Callable[..., str], schema: ServiceSchema) -> None:

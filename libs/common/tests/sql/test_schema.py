@@ -20,7 +20,11 @@ CHANGES = {
         SchemaProblem.NOT_MIGRATED
     ),
     "delete from approval.schema_version": SchemaProblem.NOT_MIGRATED,
-    "insert into approval.schema_version values ('0003')": SchemaProblem.NEWER_THAN_BUILD,
+    "insert into approval.schema_version values ('0004')": SchemaProblem.NEWER_THAN_BUILD,
+    "comment on table approval.schema_version is '0003'": SchemaProblem.NEWER_THAN_BUILD,
+    "comment on table approval.schema_version is '0002'": None,
+    "comment on table approval.schema_version is '0001'": None,
+    "update approval.schema_version set version_num = '0001'": SchemaProblem.NOT_MIGRATED,
     "drop table approval.schema_version": SchemaProblem.NOT_MIGRATED,
     "drop schema approval cascade": SchemaProblem.SCHEMA_MISSING,
 }
@@ -47,7 +51,7 @@ async def problem_of(url: str, schema: ServiceSchema) -> SchemaProblem | None:
     return None
 
 
-async def test_a_service_starts_on_the_schema_of_its_build_alone(
+async def test_a_service_starts_on_the_schema_of_its_build_or_a_newer_one_that_names_it(
     database: Callable[..., str], postgres_server: str, schema: ServiceSchema
 ) -> None:
     url = database("approval", empty=True)
