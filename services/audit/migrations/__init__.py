@@ -4,4 +4,4 @@ from pathlib import Path
 
 from libs.common.sql.schema import ServiceSchema
 
-SCHEMA = ServiceSchema("audit", Path(__file__).parent)
+SCHEMA = ServiceSchema("audit", Path(__file__).parent, oldest="0006")

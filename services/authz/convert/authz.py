@@ -72,6 +72,7 @@ def call_facts(call: pb.CallFacts) -> CallFacts:
         tool_trust_age_hours=call.tool_trust_age_hours,
         tool_stage=call.tool_stage or "submitted",
         publisher_verified=call.publisher_verified,
+        tool_health=call.tool_health or "healthy",
         result_labels=_texts(call.result_labels),
         risk=tuple(call.risk.items()) if call.risk else (),
     )

@@ -152,6 +152,7 @@ def _call_message(request: DecisionRequest) -> authz_pb.CallFacts:
         tool_trust_age_hours=call.tool_trust_age_hours,
         tool_stage=call.tool_stage,
         publisher_verified=call.publisher_verified,
+        tool_health=call.tool_health,
         result_labels=call.result_labels,
         risk=dict(call.risk),
     )

@@ -164,6 +164,8 @@ class CallFacts(Struct, frozen=True):
     tool_trust_age_hours: int = 0
     tool_stage: str = "submitted"
     publisher_verified: bool = False
+    tool_health: str = "healthy"
+    """Whether calls of the version can succeed at present: healthy, degraded or unavailable."""
     result_labels: tuple[str, ...] = ()
     """Labels of the results, as declared by the tool."""
     risk: tuple[tuple[str, int], ...] = ()

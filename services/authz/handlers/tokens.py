@@ -39,7 +39,10 @@ class TokenHandlers(rpc.TokenServiceServicer):
     async def ExchangeToken(self, request: pb.ExchangeTokenRequest, context: Context) -> pb.ExchangeTokenResponse:
         confirmation = convert.confirmation(request.confirmation)
         issued = await self.exchange_token.execute(
-            request.subject_token, lifetime=convert.seconds(request), confirmation=confirmation
+            request.subject_token,
+            lifetime=convert.seconds(request),
+            confirmation=confirmation,
+            scopes=tuple(request.scopes),
         )
         return pb.ExchangeTokenResponse(token=issued.token, claims=convert.claims_message(issued.claims))
 

@@ -40,6 +40,7 @@ _REQUEST_FIELDS: Mapping[str, tuple[str, ...]] = {
     "resource.trust_age_hours": ("call.tool_trust_age_hours",),
     "resource.stage": ("call.tool_stage",),
     "resource.publisher_verified": ("call.publisher_verified",),
+    "resource.health": ("call.tool_health",),
     "resource.closed_world": ("call.closed_world",),
     "resource.result_labels": ("call.result_labels",),
     # The only part of the context that does not change from call to call.

@@ -40,6 +40,7 @@ _RESOURCE: dict[str, Callable[[CallFacts], Any]] = {
     "trust_age_hours": lambda call: call.tool_trust_age_hours,
     "stage": lambda call: call.tool_stage,
     "publisher_verified": lambda call: call.publisher_verified,
+    "health": lambda call: call.tool_health,
     "closed_world": lambda call: call.closed_world,
     "result_labels": lambda call: list(call.result_labels),
 }

@@ -59,6 +59,7 @@ def request_row(request: DecisionRequest, context_fields: frozenset[ContextField
             "tool_trust_age_hours": call.tool_trust_age_hours,
             "tool_stage": call.tool_stage,
             "publisher_verified": call.publisher_verified,
+            "tool_health": call.tool_health,
             "result_labels": list(call.result_labels),
             "risk": dict(call.risk),
         },

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from libs.common.auth.authority import USER, Authority
-from services.authz.domain.errors import grant_refused, parent_expired
+from libs.common.errors import Violation
+from services.authz.domain.errors import authority_exceeded, grant_refused, parent_expired
 from services.authz.domain.model import IssuedToken, Minting
 from services.authz.domain.ports import ExternalTokenVerifier
 from services.authz.domain.tokens.grants import lifetime_violations
@@ -20,9 +22,17 @@ class ExchangeToken:
     verifier: ExternalTokenVerifier
     audience: str
 
-    async def execute(self, token: str, *, lifetime: float | None = None, confirmation: str = "") -> IssuedToken:
-        """Return a token that expires no later than the external one. Raises a TOKEN_ reason if that one is invalid."""
+    async def execute(
+        self, token: str, *, lifetime: float | None = None, confirmation: str = "", scopes: Sequence[str] = ()
+    ) -> IssuedToken:
+        """Return a token with these scopes, or all that are granted, that expires no later than the external one.
+
+        Raises a TOKEN_ reason if that one is invalid, and AUTHORITY_EXCEEDED for a scope that is not granted.
+        """
         external = await self.verifier.verify(token)
+        excess = sorted(set(scopes) - set(external.grant.scopes))
+        if excess:
+            raise authority_exceeded([Violation("scopes", "authority.scopes", f"not granted: {', '.join(excess)}")])
         violations = [*lifetime_violations(lifetime, external.grant.lifetime)]
         if violations:
             raise grant_refused(violations)
@@ -35,7 +45,7 @@ class ExchangeToken:
                 subject=external.subject,
                 tier=USER,
                 tools=external.grant.tools,
-                scopes=frozenset(external.grant.scopes),
+                scopes=frozenset(scopes or external.grant.scopes),
                 resources=external.grant.resources,
                 depth=external.grant.depth,
                 audiences=(self.audience,),

@@ -317,7 +317,7 @@ async def test_a_decision_explains_itself_also_after_its_set_is_gone(mesh: Any) 
     assert found.decision.determining_policies == decision.determining_policies
     matched = {each.policy for each in found.findings if each.matched}
     assert matched == {"covered-calls-may-run", "writes-of-little-trusted-callers-need-a-person"}
-    assert len(found.findings) == 11
+    assert len(found.findings) == 12
     assert all(each.document == "default.cedar" and each.line > 1 for each in found.findings)
     assert (found.subject.subject, found.subject.trust_level, found.environment) == (ALICE, 10, "local")
     assert (found.call.mutation_class, list(found.call.tags)) == ("write_reversible", ["x"])

@@ -91,6 +91,7 @@ OTHERS: list[tuple[str, dict[str, Any]]] = [
     ("resource.trust_age_hours", {"tool_trust_age_hours": 3}),
     ("resource.stage", {"tool_stage": "beta"}),
     ("resource.publisher_verified", {"publisher_verified": True}),
+    ("resource.health", {"tool_health": "degraded"}),
     ("resource.closed_world", {"closed_world": True}),
     ("resource.result_labels", {"result_labels": ("l",)}),
 ]

@@ -20,9 +20,10 @@ def test_the_shipped_set_is_valid_and_reads_nothing_of_one_call_but_labels() -> 
         "nothing-leaves-after-confidential-reading": {ContextField.LABELS},
         "nothing-leaves-by-another-session": {ContextField.LABELS},
     }
-    assert [policy.annotations.id for policy in shipped.policies.values()][:3] == [
+    assert [policy.annotations.id for policy in shipped.policies.values()][:4] == [
         "covered-calls-may-run",
         "unknown-publishers-are-granted-by-name",
+        "irreversible-writes-wait-for-a-working-tool",
         "reading-runs-free",
     ]
 

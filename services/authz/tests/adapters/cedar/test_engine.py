@@ -93,6 +93,17 @@ def test_the_shipped_policies_are_the_approval_predicate(
     assert wrong == []
 
 
+@pytest.mark.parametrize("health", ["healthy", "degraded", "unavailable"])
+@pytest.mark.parametrize("mutation_class", MUTATION_CLASSES)
+def test_nobody_is_asked_to_approve_an_irreversible_call_of_a_tool_that_cannot_work(
+    shipped: CedarEngine, mutation_class: str, health: str
+) -> None:
+    verdict = shipped.decide(make_request("prod", mutation_class=mutation_class, tool_health=health))
+    waits = mutation_class == "write_irreversible" and health == "unavailable"
+    assert isinstance(verdict.outcome, Deny) is waits
+    assert ("irreversible-writes-wait-for-a-working-tool" in verdict.policies) is waits
+
+
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 @pytest.mark.parametrize("mutation_class", MUTATION_CLASSES)
 def test_the_permits_alone_allow_no_write_that_needs_approval(
@@ -222,6 +233,7 @@ def test_answers_of_policies_that_read_the_session_hold_for_one_call_only(tmp_pa
         ("resource.trust_age_hours == 5", {"tool_trust_age_hours": 5}),
         ('resource.stage == "ga"', {"tool_stage": "ga"}),
         ("resource.publisher_verified", {"publisher_verified": True}),
+        ('resource.health == "degraded"', {"tool_health": "degraded"}),
         ("resource.closed_world", {"closed_world": True}),
         ('resource.result_labels.contains("pii")', {"result_labels": ("pii",)}),
         ('context.session_labels.contains("pii")', {"labels": ("pii",)}),

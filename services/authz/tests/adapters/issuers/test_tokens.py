@@ -20,7 +20,7 @@ from services.authz.adapters.issuers.keys import OUTAGE_SECONDS, REFETCH_SECONDS
 from services.authz.adapters.issuers.tokens import TrustedIssuerVerifier
 from services.authz.adapters.issuers.trusted_issuers import read_trusted_issuers
 from services.authz.domain.tokens.exchange_token import ExchangeToken
-from services.authz.tests.adapters.issuers.test_trusted_issuers import entry
+from services.authz.tests.adapters.issuers.test_trusted_issuers import entry, grant
 from services.authz.tests.https_server import HttpsServer, serving
 from services.authz.tests.token_issuer import Issuer, read
 from tests.harness.clients.jose import assembled, hs256, rs256, unsigned
@@ -240,6 +240,18 @@ async def test_an_exchange_grants_what_is_configured_and_no_longer_than_the_toke
     with pytest.raises(MeshError) as caught:
         await exchange.execute(provider.sign(), lifetime=601)
     assert caught.value.reason is Reason.INVALID_REQUEST
+
+
+async def test_an_exchange_grants_the_scopes_that_are_asked_for_and_no_other(
+    trusted: Any, provider: Provider, clock: ManualClock
+) -> None:
+    exchange = ExchangeToken(Issuer(clock).minter, trusted(**grant(scopes=["tools:call", "audit:read"])), "toolmesh")
+    for asked, granted in (((), {"tools:call", "audit:read"}), (("audit:read",), {"audit:read"})):
+        assert read(await exchange.execute(provider.sign(), scopes=asked)).scopes == granted
+    with pytest.raises(MeshError) as caught:
+        await exchange.execute(provider.sign(), scopes=("tools:call", "authz:admin"))
+    assert caught.value.reason is Reason.AUTHORITY_EXCEEDED
+    assert [violation.path for violation in caught.value.violations] == ["scopes"]
 
 
 async def test_an_external_token_that_expires_now_is_not_exchanged(
