@@ -40,7 +40,13 @@ POLICY: Policy = {
     # Proofs take a while, within their budget.
     _PREFIX + "CheckCompatibility": Row(_READERS, deadline=10.0, idempotent=True, tenancy=Tenancy.SHARED),
     _PREFIX + "NegotiateSchema": Row(_READERS, deadline=10.0, idempotent=True, tenancy=Tenancy.SHARED),
-    _PREFIX + "WatchTools": Row(_ITSELF, deadline=None, idempotent=True, tenancy=Tenancy.NO_CALLER),
+    # The services, the gateway among them, watch everything. A caller is shown what policy lets it call.
+    _PREFIX + "WatchTools": Row(
+        _ITSELF | dict.fromkeys((EDGE, ORCHESTRATOR), for_caller("tools:read")),
+        deadline=None,
+        idempotent=True,
+        tenancy=Tenancy.SHARED,
+    ),
     **{
         _LIFECYCLE + verb: Row(_ADMINS, deadline=5.0, idempotent=False, tenancy=Tenancy.OWN)
         for verb in (

@@ -22,11 +22,13 @@ from libs.common.redis_wakeup import RedisWakeup
 from libs.common.rpc.application import Resource, RpcApplication, channel_resource, engine_resource
 from libs.common.rpc.client import channel_to
 from libs.common.rpc.server import Service
+from libs.common.rpc.stream_slots import StreamLimits, StreamSlots
 from libs.common.runtime.clock import Clock, SystemClock
 from libs.common.sql.engine import engine_for
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.spans import Tracing
 from services.registry.adapters.call_policy import AuthzCallPolicy
+from services.registry.adapters.health.followed_health import FollowedHealth
 from services.registry.adapters.json_schemas import JsonSchemaChecker
 from services.registry.adapters.language.process import LanguageProcess
 from services.registry.adapters.language.vocabularies import word_ranks
@@ -63,6 +65,8 @@ from services.registry.policy import POLICY
 from services.registry.public_services import PUBLIC_SERVICES
 
 WAKEUP_CHANNEL = "toolmesh:registry:changes"
+# Watches of callers, each of which asks policy about the whole catalogue again and again.
+_WATCH_LIMITS = StreamLimits(per_subject=4, per_tenant=16)
 
 
 class RegistryApplication(RpcApplication):
@@ -94,13 +98,16 @@ async def build(
     catalogue = PostgresCatalogue(engine, acts)
     scorer = TrustScorer(catalogue, PostgresTrustStore(engine, acts), usage, clock)
     trust_scores, wakeup = CachedTrustScores(engine, log, on_change=changes.cache.clear), changes.wakeup
-    policy = AuthzCallPolicy(authz, catalogue, trust_scores, clock)
+    health = FollowedHealth(
+        engine, changes.log, changes.feed, trust_scores, announcements, log, on_change=changes.cache.clear
+    )
+    policy = AuthzCallPolicy(authz, catalogue, trust_scores, health, clock)
     sweep = partial(sweep_lifecycle, histories=histories, catalogue=catalogue, usage=usage, wakeup=wakeup, clock=clock)
     due = partial(sweep, force=settings.removal_policy == "force")
     tasks: dict[str, Task] = {"lifecycle": lambda: _sweep_and_log(due(), log), "trust": lambda: sweep_scores(scorer)}
     sweeper = Sweeper(engine, log, tasks, interval=sweep_seconds)
     discovery = _discovery(
-        engine, catalogue, policy, changes, trust_scores, announcements, clock, log, settle=settle_seconds
+        engine, catalogue, policy, changes, trust_scores, health, announcements, clock, log, settle=settle_seconds
     )
     upstreams = _upstreams(settings, PostgresUpstreams(engine, acts), catalogue, announcements, wakeup, clock, log)
 
@@ -115,7 +122,7 @@ async def build(
         policy=POLICY,
         verifier=verifier_from(authz, settings, log),
         services=_services(
-            _catalog(settings, catalogue, changes, policy, trust_scores, announcements, clock, log),
+            _catalog(settings, catalogue, changes, policy, trust_scores, health, announcements, clock, log),
             LifecycleHandlers(
                 catalogue=catalogue, histories=histories, usage=usage, wakeup=wakeup, clock=clock, journal=log
             ),
@@ -131,7 +138,7 @@ async def build(
             *([channel_resource(audit)] if audit else []),
             engine_resource(engine, SCHEMA),
             *changes.resources,
-            *(Resource(part.start, part.stop) for part in (trust_scores, announcements, sweeper)),
+            *(Resource(part.start, part.stop) for part in (trust_scores, announcements, health, sweeper)),
             *discovery.resources,
             *_act_delivery(settings, engine, acts, log),
         ],
@@ -168,6 +175,7 @@ def _catalog(
     changes: _Changes,
     policy: AuthzCallPolicy,
     trust: CachedTrustScores,
+    health: FollowedHealth,
     runners: PostgresAnnouncements,
     clock: Clock,
     log: Log,
@@ -181,9 +189,11 @@ def _catalog(
         policy=policy,
         runners=runners,
         trust=trust,
+        health=health,
         wakeup=changes.wakeup,
         clock=clock,
         journal=log,
+        slots=StreamSlots(_WATCH_LIMITS),
         scan_policy=settings.scan_policy,
     )
 
@@ -229,6 +239,7 @@ def _discovery(
     policy: AuthzCallPolicy,
     changes: _Changes,
     trust: CachedTrustScores,
+    health: FollowedHealth,
     runners: PostgresAnnouncements,
     clock: Clock,
     log: Log,
@@ -246,6 +257,7 @@ def _discovery(
         feed=changes.feed,
         vectors=vectors,
         trust=trust,
+        health=health,
         clock=clock,
         journal=log,
     )
@@ -257,6 +269,7 @@ def _discovery(
             catalogue=catalogue,
             policy=policy,
             runners=runners,
+            trust=trust,
             clock=clock,
         ),
         [

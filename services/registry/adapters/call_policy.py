@@ -14,6 +14,7 @@ from libs.common.rpc.status import from_rpc_error
 from libs.common.runtime.bounded_cache import BoundedCache
 from libs.common.runtime.clock import Clock
 from services.registry.convert.registry import tool_version, version_trust
+from services.registry.domain.health.ports import VersionHealths
 from services.registry.domain.model import Usability, VersionHead
 from services.registry.domain.ports import Catalogue
 from services.registry.domain.trust.ports import TrustScores
@@ -32,8 +33,16 @@ _USABILITY = {
 class AuthzCallPolicy:
     """A CallPolicy. Caches the attributes of versions by digest: a manifest never changes."""
 
-    def __init__(self, channel: grpc.aio.Channel, catalogue: Catalogue, trust: TrustScores, clock: Clock) -> None:
-        self._stub, self._catalogue, self._trust, self._clock = AuthzServiceStub(channel), catalogue, trust, clock
+    def __init__(
+        self,
+        channel: grpc.aio.Channel,
+        catalogue: Catalogue,
+        trust: TrustScores,
+        health: VersionHealths,
+        clock: Clock,
+    ) -> None:
+        self._stub, self._catalogue, self._clock = AuthzServiceStub(channel), catalogue, clock
+        self._trust, self._health = trust, health
         self._attributes = BoundedCache[tuple[str, str], pb.CallFacts](_CACHED_VERSIONS)
 
     async def usability_of(self, heads: Sequence[VersionHead]) -> Sequence[Usability]:
@@ -46,7 +55,7 @@ class AuthzCallPolicy:
     async def _ask(self, heads: Sequence[VersionHead]) -> Sequence[Usability]:
         tools: list[pb.CallFacts] = []
         for start in range(0, len(heads), _PIECE):
-            tools += await self._with_trust(heads[start : start + _PIECE])
+            tools += await self._current(heads[start : start + _PIECE])
         try:
             response: pb.FilterToolsResponse = await self._stub.FilterTools(pb.FilterToolsRequest(tools=tools))
         except grpc.aio.AioRpcError as error:
@@ -54,14 +63,15 @@ class AuthzCallPolicy:
         # An answer that is not known forbids.
         return [_USABILITY.get(answer, Usability.FORBIDDEN) for answer in response.tools]
 
-    async def _with_trust(self, heads: Sequence[VersionHead]) -> list[pb.CallFacts]:
-        """Return the attributes of some versions, with the trust of this moment."""
+    async def _current(self, heads: Sequence[VersionHead]) -> list[pb.CallFacts]:
+        """Return the attributes of some versions, with the trust and the health of this moment."""
         now = self._clock.now().timestamp()
         tools = []
         for head, attributes in zip(heads, await self._lasting(heads), strict=True):
             tool = pb.CallFacts()
             tool.CopyFrom(attributes)
             set_trust_attributes(tool, version_trust(head, self._trust), now)
+            tool.tool_health = self._health.health_named(head.name).health.value
             tools.append(tool)
         return tools
 

@@ -15,6 +15,7 @@ from libs.common.call_context import Call
 from libs.common.errors import MeshError
 from libs.common.json.jsonio import dump
 from libs.common.tool_names import ToolName
+from services.registry.convert.registry import deprecation_of, look_alikes
 from services.registry.convert.shared import caller_of
 from services.registry.domain.caller import Caller
 from services.registry.domain.discovery.compile_surface import (
@@ -32,6 +33,7 @@ from services.registry.domain.discovery.search_tools import NoMatch, SearchResul
 from services.registry.domain.model import LifecycleState
 from services.registry.domain.publishing.manifest import MutationClass
 from services.registry.domain.runners.announcement import RunnerSet
+from services.registry.domain.trust.ports import TrustScores
 
 _DEFAULT_RESULTS = 10
 _DEFERRED = 100
@@ -78,10 +80,10 @@ def schema_request_of(request: pb.GetToolSchemasRequest, call: Call) -> SchemaRe
     return SchemaRequest(tuple(request.tools), tier, request.tokenizer, request.token_budget, caller_of(call))
 
 
-def search_response(result: SearchResult, model: str, runners: RunnerSet) -> pb.SearchToolsResponse:
+def search_response(result: SearchResult, model: str, runners: RunnerSet, trust: TrustScores) -> pb.SearchToolsResponse:
     hits = result.hits
     return pb.SearchToolsResponse(
-        tools=[_found_tool(hit, runners) for hit in hits.hits],
+        tools=[_found_tool(hit, runners, trust) for hit in hits.hits],
         total_candidates=hits.candidates,
         total_filtered=hits.passed,
         filter_effects=[pb.FilterEffect(filter=name, removed=count) for name, count in hits.removed.items()],
@@ -106,7 +108,7 @@ def surface_response(outcome: Surface | BudgetTooSmall, call: Call) -> pb.Compil
     return pb.CompileSurfaceResponse(surface=_surface(outcome, call))
 
 
-def schemas_response(schemas: ToolSchemas) -> pb.GetToolSchemasResponse:
+def schemas_response(schemas: ToolSchemas, trust: TrustScores) -> pb.GetToolSchemasResponse:
     return pb.GetToolSchemasResponse(
         schemas=[
             pb.ToolSchema(
@@ -125,6 +127,8 @@ def schemas_response(schemas: ToolSchemas) -> pb.GetToolSchemasResponse:
                 description=schema.manifest.text("description"),
                 mutation_class=_mutation(schema.manifest.mutation_class),
                 needs_approval=schema.needs_approval,
+                look_alikes=look_alikes(trust.trust_in(schema.version.head.tool)),
+                deprecation=deprecation_of(schema.version.head.standing),
             )
             for schema in schemas.loaded
         ],
@@ -164,7 +168,7 @@ def _names(references: Iterable[str]) -> Iterable[ToolName]:
             continue
 
 
-def _found_tool(hit: Hit, runners: RunnerSet) -> pb.FoundTool:
+def _found_tool(hit: Hit, runners: RunnerSet, trust: TrustScores) -> pb.FoundTool:
     listing = hit.listing
     missing = runners.missing(listing.need)
     return pb.FoundTool(
@@ -179,6 +183,8 @@ def _found_tool(hit: Hit, runners: RunnerSet) -> pb.FoundTool:
         ref=_ref(hit, pb.SCHEMA_VISIBILITY_HIDDEN),
         no_runner=missing.message if missing else "",
         usability=_enum(pb.ToolUsability, hit.usability) if hit.usability else pb.TOOL_USABILITY_UNSPECIFIED,
+        look_alikes=look_alikes(trust.trust_in(listing.name)),
+        deprecation=deprecation_of(hit.head.standing),
     )
 
 

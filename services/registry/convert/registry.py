@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from toolmesh.registry.v1 import registry_service_pb2 as pb
-from toolmesh.registry.v1 import tool_pb2, tool_trust_pb2, tool_version_pb2
+from toolmesh.registry.v1 import tool_health_pb2, tool_pb2, tool_trust_pb2, tool_version_pb2
 from toolmesh.registry.v1.trust_service_pb2 import ContributionStage
 
 from libs.common.call_context import Call
@@ -18,6 +18,7 @@ from services.registry.domain.catalog.list_tool_versions import VersionPage
 from services.registry.domain.catalog.list_tools import ListedTool, Selection, ToolPage
 from services.registry.domain.catalog.watch_tools import (
     Event,
+    HealthChanged,
     Heartbeat,
     TrustChanged,
     VersionRemoved,
@@ -26,7 +27,9 @@ from services.registry.domain.catalog.watch_tools import (
 from services.registry.domain.compatibility.check_compatibility import Compatibility
 from services.registry.domain.compatibility.differences import Difference
 from services.registry.domain.compatibility.negotiate_schema import Expectations, Negotiation
-from services.registry.domain.model import Actor, Deprecation, LifecycleState, Tool, ToolVersion, VersionHead
+from services.registry.domain.health.health import VersionHealth
+from services.registry.domain.health.ports import VersionHealths
+from services.registry.domain.model import Actor, LifecycleState, Standing, Tool, ToolVersion, VersionHead
 from services.registry.domain.publishing.manifest import Manifest
 from services.registry.domain.publishing.register_tool import Registration
 from services.registry.domain.runners.announcement import RunnerSet
@@ -44,9 +47,11 @@ def selection_of(request: pb.ListToolsRequest, call: Call) -> Selection:
     return Selection(request.namespace, tuple(request.tags), request.usable_only, caller)
 
 
-def register_response(registration: Registration, runners: RunnerSet, trust: TrustScores) -> pb.RegisterToolResponse:
+def register_response(
+    registration: Registration, runners: RunnerSet, trust: TrustScores, health: VersionHealths
+) -> pb.RegisterToolResponse:
     return pb.RegisterToolResponse(
-        version=tool_version(registration.version, trust, runners),
+        version=tool_version(registration.version, trust, runners, health),
         created=registration.created,
         warnings=[pb.ScanFinding(path=w.path, rule=w.rule, message=w.message) for w in registration.warnings],
     )
@@ -90,13 +95,15 @@ def states_of(request: pb.ListToolVersionsRequest) -> frozenset[LifecycleState]:
     return frozenset(LifecycleState[name] for name in names)
 
 
-def versions_response(page: VersionPage, trust: TrustScores) -> pb.ListToolVersionsResponse:
-    versions = [tool_version(version, trust) for version in page.versions]
+def versions_response(page: VersionPage, trust: TrustScores, health: VersionHealths) -> pb.ListToolVersionsResponse:
+    versions = [tool_version(version, trust, None, health) for version in page.versions]
     return pb.ListToolVersionsResponse(versions=versions, next_page_token=page.next_token)
 
 
-def list_response(page: ToolPage, runners: RunnerSet, trust: TrustScores) -> pb.ListToolsResponse:
-    tools = [_listed_tool(item, runners, trust) for item in page.tools]
+def list_response(
+    page: ToolPage, runners: RunnerSet, trust: TrustScores, health: VersionHealths
+) -> pb.ListToolsResponse:
+    tools = [_listed_tool(item, runners, trust, health) for item in page.tools]
     return pb.ListToolsResponse(tools=tools, next_page_token=page.next_token)
 
 
@@ -122,9 +129,13 @@ def response_expiry(versions: Iterable[ToolVersion | None]) -> float:
 
 
 def tool_version(
-    version: ToolVersion, trust: TrustScores | None = None, runners: RunnerSet | None = None
+    version: ToolVersion,
+    trust: TrustScores | None = None,
+    runners: RunnerSet | None = None,
+    health: VersionHealths | None = None,
 ) -> tool_version_pb2.ToolVersion:
-    """Convert a version; `trust` and `no_runner` are set only where the scores and the runners are given."""
+    """Convert a version; `trust`, `no_runner` and `health` are set only where the scores, the runners and the health
+    are given."""
     head, standing = version.head, version.head.standing
     missing = runners.missing(need_of(version.manifest)) if runners is not None and version.manifest else None
     return tool_version_pb2.ToolVersion(
@@ -133,7 +144,7 @@ def tool_version(
         digest=head.digest,
         state=state_of(standing.state),
         state_reason=standing.state_reason,
-        deprecation=_deprecation(standing.deprecation) if standing.deprecation else None,
+        deprecation=deprecation_of(standing),
         create_time=timestamp(head.create_time),
         update_time=timestamp(standing.update_time),
         etag=standing.etag,
@@ -141,7 +152,13 @@ def tool_version(
         aliases=tool_version_pb2.AliasSet(tool_ids=version.aliases) if version.aliases is not None else None,
         no_runner=missing.message if missing else "",
         trust=version_trust(head, trust) if trust is not None else None,
+        health=version_health(health.health_of(version)) if health is not None else None,
     )
+
+
+def version_health(health: VersionHealth) -> tool_health_pb2.VersionHealth:
+    value = tool_health_pb2.ToolHealth.Value(f"TOOL_HEALTH_{health.health.name}")
+    return tool_health_pb2.VersionHealth(version=health.name, health=value, reason=health.reason)
 
 
 def version_trust(head: VersionHead, trust: TrustScores) -> tool_trust_pb2.ToolTrust:
@@ -158,16 +175,24 @@ def tool_trust(trust: ToolTrust) -> tool_trust_pb2.ToolTrust:
         compute_time=timestamp(trust.compute_time) if trust.compute_time else None,
         stage=ContributionStage.Value(f"CONTRIBUTION_STAGE_{trust.stage.name}"),
         publisher_verified=trust.publisher_verified,
+        look_alikes=look_alikes(trust),
     )
 
 
-def watch_response(event: Event, trust: TrustScores) -> pb.WatchToolsResponse:
+def look_alikes(trust: ToolTrust) -> list[tool_trust_pb2.LookAlike]:
+    return [tool_trust_pb2.LookAlike(name=each.name, kind=each.kind, older=each.older) for each in trust.look_alikes]
+
+
+def watch_response(event: Event, trust: TrustScores, health: VersionHealths) -> pb.WatchToolsResponse:
     token = event.at.token() if event.at else ""
     if isinstance(event, VersionUpserted):
-        return pb.WatchToolsResponse(upserted=tool_version(event.version, trust), resume_token=token)
+        return pb.WatchToolsResponse(upserted=tool_version(event.version, trust, None, health), resume_token=token)
     if isinstance(event, TrustChanged):
         trusts = tool_trust_pb2.ToolTrusts(tools=[tool_trust(changed) for changed in event.trusts])
         return pb.WatchToolsResponse(trusts=trusts, resume_token=token)
+    if isinstance(event, HealthChanged):
+        healths = tool_health_pb2.VersionHealths(versions=map(version_health, event.healths))
+        return pb.WatchToolsResponse(healths=healths, resume_token=token)
     if isinstance(event, VersionRemoved):
         return pb.WatchToolsResponse(removed=event.name, resume_token=token)
     if isinstance(event, Heartbeat):
@@ -180,12 +205,16 @@ def _difference(difference: Difference) -> pb.CompatibilityFinding:
     return pb.CompatibilityFinding(path=difference.path, rule=difference.rule, kind=kind, message=difference.message)
 
 
-def _listed_tool(item: ListedTool, runners: RunnerSet, trust: TrustScores) -> pb.ListedTool:
-    version = tool_version(item.version, trust, runners) if item.version else None
+def _listed_tool(item: ListedTool, runners: RunnerSet, trust: TrustScores, health: VersionHealths) -> pb.ListedTool:
+    version = tool_version(item.version, trust, runners, health) if item.version else None
     return pb.ListedTool(tool=tool(item.tool), version=version)
 
 
-def _deprecation(deprecation: Deprecation) -> tool_version_pb2.Deprecation:
+def deprecation_of(standing: Standing) -> tool_version_pb2.Deprecation | None:
+    """Convert the announced end of a version; None if there is none."""
+    deprecation = standing.deprecation
+    if deprecation is None:
+        return None
     return tool_version_pb2.Deprecation(
         deprecate_time=timestamp(deprecation.deprecate_time),
         sunset_time=timestamp(deprecation.sunset_time) if deprecation.sunset_time else None,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, timedelta
 
 from google.protobuf.duration_pb2 import Duration
 from toolmesh.registry.v1 import runner_service_pb2 as pb
 from toolmesh.registry.v1 import tool_manifest_pb2
 
-from services.registry.domain.runners.announcement import Announcement
+from services.registry.domain.runners.announcement import Announcement, Circuit, CircuitState
 
 
 def announcement_of(request: pb.AnnounceRunnersRequest) -> Announcement:
@@ -23,7 +23,13 @@ def announcement_of(request: pb.AnnounceRunnersRequest) -> Announcement:
             (_tier(each.sandbox_tier), limits.Name(each.limit).removeprefix("LIMIT_KIND_").lower())
             for each in request.unkept_limits
         ),
+        circuits=tuple(map(_circuit, request.circuits)),
     )
+
+
+def _circuit(message: pb.AnnouncedCircuit) -> Circuit:
+    state = pb.CircuitState.Name(message.state).removeprefix("CIRCUIT_STATE_").lower()
+    return Circuit(message.name, CircuitState(state), message.change_time.ToDatetime(tzinfo=UTC))
 
 
 def _tier(tier: tool_manifest_pb2.SandboxTier.ValueType) -> str:

@@ -53,6 +53,7 @@ def endpoint_of(message: upstream_pb2.UpstreamEndpoint) -> Endpoint:
         return OpenApiEndpoint(
             url=message.openapi.url,
             path=message.openapi.path,
+            content=message.openapi.content.decode(errors="replace"),
             server=message.openapi.server.rstrip("/"),
             operations=tuple(message.openapi.operations),
             secrets=tuple((each.scheme, each.secret) for each in message.openapi.secrets),
@@ -215,6 +216,8 @@ def _openapi(endpoint: OpenApiEndpoint) -> upstream_pb2.OpenApiEndpoint:
     )
     if endpoint.url:
         message.url = endpoint.url
+    elif endpoint.content:
+        message.content = endpoint.content.encode()
     else:
         message.path = endpoint.path
     return message

@@ -17,6 +17,7 @@ from services.registry.domain.model import Tool, ToolVersion, Usability, Version
 from services.registry.domain.namespaces.ownership import Namespace
 from services.registry.domain.publishing.manifest import Manifest
 from services.registry.domain.publishing.scan.lookalikes import CandidateNames, KnownName
+from services.registry.domain.trust.look_alikes import AlikePair
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,20 @@ class SchemaChecker(Protocol):
         ...
 
 
-class Ledger(Protocol):
+class KnownNames(Protocol):
+    """The names of all tools."""
+
+    async def tool(self, name: ToolName) -> Tool | None:
+        """Return the tool of a name."""
+        ...
+
+    async def similar_names(self, candidate: CandidateNames, *, since: int = 0) -> Sequence[KnownName]:
+        """Return the names that may resemble the candidate's; a superset of those that do. With `since`, only those of
+        tools that changed after this change number, and all namespaces."""
+        ...
+
+
+class Ledger(KnownNames, Protocol):
     """The registry under the writer lock: data that is read here does not change before the commit."""
 
     async def tool(self, name: ToolName) -> Tool | None:
@@ -77,6 +91,10 @@ class Ledger(Protocol):
 
     async def add_warnings(self, head: VersionHead, warnings: Sequence[Violation]) -> None:
         """Store the scan warnings of a version."""
+        ...
+
+    async def add_alike_pairs(self, pairs: Iterable[AlikePair]) -> None:
+        """Store pairs of names that are alike; a pair that is stored stays as it is."""
         ...
 
     async def manifest(self, head: VersionHead) -> Manifest:
@@ -116,8 +134,12 @@ class Ledger(Protocol):
         ...
 
 
-class Catalogue(Protocol):
+class Catalogue(KnownNames, Protocol):
     """All admitted tools and versions."""
+
+    async def last_change(self) -> int:
+        """Return the number of the last committed change."""
+        ...
 
     def writing(self) -> AbstractAsyncContextManager[Ledger]:
         """Lock the registry for one change across all replicas, and commit it at the end or not at all."""
@@ -145,10 +167,6 @@ class Catalogue(Protocol):
 
     async def owner_of(self, namespace: str) -> str | None:
         """Return the owner of a namespace; None if it has none."""
-        ...
-
-    async def similar_names(self, candidate: CandidateNames) -> Sequence[KnownName]:
-        """Return the names that may resemble the candidate's; a superset of those that do."""
         ...
 
 

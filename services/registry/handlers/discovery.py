@@ -19,6 +19,7 @@ from services.registry.domain.discovery.spelling import Spelling
 from services.registry.domain.discovery.tokens import TokenCounter
 from services.registry.domain.ports import CallPolicy, Catalogue
 from services.registry.domain.runners.ports import Announcements
+from services.registry.domain.trust.ports import TrustScores
 
 
 class Directory(Protocol):
@@ -41,9 +42,10 @@ class DiscoveryHandlers(rpc.DiscoveryServiceServicer):
         catalogue: Catalogue,
         policy: CallPolicy,
         runners: Announcements,
+        trust: TrustScores,
         clock: Clock,
     ) -> None:
-        self._runners, self._policy = runners, policy
+        self._runners, self._policy, self._trust = runners, policy, trust
         self._directory, self._language, self._catalogue, self._clock = directory, language, catalogue, clock
         self._embeddings, self._counter = QueryEmbeddings(language, spelling), TokenCounter(language)
 
@@ -58,7 +60,7 @@ class DiscoveryHandlers(rpc.DiscoveryServiceServicer):
             policy=self._caller_policy(),
             now=self._clock.now(),
         )
-        return convert.search_response(answer, self._language.model, self._runners.current())
+        return convert.search_response(answer, self._language.model, self._runners.current(), self._trust)
 
     async def CompileSurface(self, request: pb.CompileSurfaceRequest, context: Any) -> pb.CompileSurfaceResponse:
         outcome = await compile_surface(
@@ -68,6 +70,7 @@ class DiscoveryHandlers(rpc.DiscoveryServiceServicer):
             counter=self._counter,
             catalogue=self._catalogue,
             policy=self._caller_policy(),
+            trust=self._trust,
             clock=self._clock,
         )
         return convert.surface_response(outcome, serving())
@@ -77,10 +80,11 @@ class DiscoveryHandlers(rpc.DiscoveryServiceServicer):
             convert.schema_request_of(request, serving()),
             catalogue=self._catalogue,
             policy=self._caller_policy(),
+            trust=self._trust,
             counter=self._counter,
             now=self._clock.now(),
         )
-        return convert.schemas_response(answer)
+        return convert.schemas_response(answer, self._trust)
 
     def _caller_policy(self) -> CallPolicy | None:
         """Return the policy, if this call is made for a caller."""

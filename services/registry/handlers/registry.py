@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
@@ -10,6 +10,7 @@ from toolmesh.registry.v1 import registry_service_pb2 as pb
 from toolmesh.registry.v1 import registry_service_pb2_grpc as rpc
 
 from libs.common.call_context import serving
+from libs.common.rpc.stream_slots import StreamSlots, stream_holder
 from libs.common.runtime.clock import Clock
 from libs.common.telemetry.log import Log
 from services.registry.convert import registry as convert
@@ -18,10 +19,12 @@ from services.registry.domain.catalog.get_tool import get_tool
 from services.registry.domain.catalog.list_tool_versions import list_tool_versions
 from services.registry.domain.catalog.list_tools import ToolPage, list_tools, only_usable
 from services.registry.domain.catalog.resolve_tool import resolve_tool
-from services.registry.domain.catalog.watch_tools import watch_tools
+from services.registry.domain.catalog.watch_tools import Event, watch_tools
+from services.registry.domain.catalog.watch_usable import watch_usable
 from services.registry.domain.compatibility.check_compatibility import check_compatibility
 from services.registry.domain.compatibility.negotiate_schema import negotiate_schema
 from services.registry.domain.errors import caller_required
+from services.registry.domain.health.ports import VersionHealths
 from services.registry.domain.ports import CallPolicy, Catalogue, ChangeFeed, ChangeLog, SchemaChecker, Wakeup
 from services.registry.domain.publishing.register_tool import register_tool
 from services.registry.domain.publishing.scan.policy import DEFAULT_POLICY, ScanPolicy
@@ -44,13 +47,16 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
         policy: CallPolicy,
         runners: Announcements,
         trust: TrustScores,
+        health: VersionHealths,
         wakeup: Wakeup,
         clock: Clock,
         journal: Log,
+        slots: StreamSlots,
         scan_policy: ScanPolicy = DEFAULT_POLICY,
     ) -> None:
+        self._slots = slots
         self._scan_policy = scan_policy
-        self._journal, self._runners, self._trust = journal, runners, trust
+        self._journal, self._runners, self._trust, self._health = journal, runners, trust, health
         self._catalogue, self._cache, self._log, self._feed = catalogue, cache, log, feed
         self._schemas, self._policy, self._wakeup, self._clock = schemas, policy, wakeup, clock
 
@@ -68,12 +74,12 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
         )
         head, created = registration.version.head, registration.created
         self._journal.info("registered", version=head.name, created=created, request_id=request.request_id)
-        return convert.register_response(registration, self._runners.current(), self._trust)
+        return convert.register_response(registration, self._runners.current(), self._trust, self._health)
 
     async def GetTool(self, request: pb.GetToolRequest, context: Any) -> pb.GetToolResponse:
         tool, versions = await get_tool(request.name, catalogue=self._catalogue)
         runners = self._runners.current()
-        shown = [convert.tool_version(version, self._trust, runners) for version in versions]
+        shown = [convert.tool_version(version, self._trust, runners, self._health) for version in versions]
         return pb.GetToolResponse(tool=convert.tool(tool), versions=shown)
 
     async def ListTools(self, request: pb.ListToolsRequest, context: Any) -> Any:
@@ -81,12 +87,12 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
             if serving().identity is None:
                 raise caller_required()
             usable = await only_usable(await self._page(request), self._policy)
-            return convert.list_response(usable, self._runners.current(), self._trust)
+            return convert.list_response(usable, self._runners.current(), self._trust, self._health)
         return await self._cache.get_or_create("ListTools", request, lambda: self._create_list(request))
 
     async def _create_list(self, request: pb.ListToolsRequest) -> tuple[pb.ListToolsResponse, float]:
         page = await self._page(request)
-        response = convert.list_response(page, self._runners.current(), self._trust)
+        response = convert.list_response(page, self._runners.current(), self._trust, self._health)
         return response, convert.response_expiry(listed.version for listed in page.tools)
 
     async def _page(self, request: pb.ListToolsRequest) -> ToolPage:
@@ -105,14 +111,14 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
         version = await resolve_tool(
             request.tool, request.version_constraint, catalogue=self._catalogue, clock=self._clock
         )
-        shown = convert.tool_version(version, self._trust, self._runners.current())
+        shown = convert.tool_version(version, self._trust, self._runners.current(), self._health)
         return pb.ResolveToolResponse(version=shown), convert.response_expiry([version])
 
     async def ListToolVersions(self, request: pb.ListToolVersionsRequest, context: Any) -> pb.ListToolVersionsResponse:
         page = await list_tool_versions(
             request.tool, convert.states_of(request), request.page_size, request.page_token, catalogue=self._catalogue
         )
-        return convert.versions_response(page, self._trust)
+        return convert.versions_response(page, self._trust, self._health)
 
     async def CheckCompatibility(
         self, request: pb.CheckCompatibilityRequest, context: Any
@@ -134,7 +140,17 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
         return convert.negotiation_response(negotiation)
 
     async def WatchTools(self, request: pb.WatchToolsRequest, context: Any) -> AsyncIterator[pb.WatchToolsResponse]:
-        watch = watch_tools(request.resume_token, log=self._log, feed=self._feed, trust=self._trust)
-        async with aclosing(watch) as events:
-            async for event in events:
-                yield convert.watch_response(event, self._trust)
+        with self._slots.hold(*stream_holder()):
+            async with aclosing(self._watch(request.resume_token)) as events:
+                async for event in events:
+                    yield convert.watch_response(event, self._trust, self._health)
+
+    def _watch(self, resume_token: str) -> AsyncGenerator[Event, None]:
+        if serving().identity is None:
+            return self._all_events(resume_token)
+        # What the caller may see may have changed meanwhile, so its watch always begins with a snapshot.
+        everything = self._all_events("")
+        return watch_usable(everything, catalogue=self._catalogue, policy=self._policy, clock=self._clock)
+
+    def _all_events(self, resume_token: str) -> AsyncGenerator[Event, None]:
+        return watch_tools(resume_token, log=self._log, feed=self._feed, trust=self._trust, health=self._health)

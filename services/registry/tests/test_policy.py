@@ -63,7 +63,9 @@ def test_who_may_read(method: str) -> None:
 
 
 def test_who_may_watch() -> None:
-    assert row("WatchTools") == dict.fromkeys((*SERVICES, OPERATOR), AS_PEER)
+    carried = for_caller("tools:read")
+    own = dict.fromkeys((*SERVICES, OPERATOR), AS_PEER)
+    assert row("WatchTools") == own | {EDGE: carried, ORCHESTRATOR: carried}
 
 
 ADMIN = {OPERATOR: AS_PEER, EDGE: for_caller("tools:admin")} | {

@@ -16,9 +16,11 @@ class WatchClient:
     versions: dict[str, Any] = field(default_factory=dict)
     token: str = ""
     kinds: list[str] = field(default_factory=list)
-    """The kind of every event of the current watch, including heartbeats, but for trust."""
+    """The kind of every event of the current watch, including heartbeats, but for trust and health."""
     trusts: dict[str, Any] = field(default_factory=dict)
     """The trust in each tool that was reported by itself."""
+    healths: dict[str, Any] = field(default_factory=dict)
+    """The health of each version that was reported by itself."""
     applied: list[str] = field(default_factory=list)
     """The names of all versions from changes, not from snapshots."""
     aliases: dict[str, list[str]] = field(default_factory=dict)
@@ -43,13 +45,16 @@ class WatchClient:
         if kind == "trusts":
             self.trusts |= {trust.tool: trust for trust in step.trusts.tools}
             return
+        if kind == "healths":
+            self.healths |= {health.version: health for health in step.healths.versions}
+            return
         self.kinds.append(kind)
         if kind == "upserted":
-            # Only watches carry aliases, and trust changes with time, so both are kept separately; the rest equals
-            # other responses.
+            # Only watches carry aliases, and trust and health change with time; the rest equals other responses.
             self.aliases[step.upserted.name] = list(step.upserted.aliases.tool_ids)
             step.upserted.ClearField("aliases")
             step.upserted.ClearField("trust")
+            step.upserted.ClearField("health")
             self.versions[step.upserted.name] = step.upserted
             self._mentioned.add(step.upserted.name)
             if step.resume_token:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import timedelta
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
 
 from sqlalchemy import delete, func, select
 from sqlalchemy.dialects.postgresql import insert as upsert
@@ -14,7 +14,7 @@ from libs.common.runtime.tasks import PeriodicTask
 from libs.common.sql.engine import separately
 from libs.common.telemetry.log import Log
 from services.registry.adapters.postgres.tables import executors
-from services.registry.domain.runners.announcement import Announcement, RunnerSet
+from services.registry.domain.runners.announcement import Announcement, Circuit, CircuitState, RunnerSet
 
 POLL_SECONDS = 1.0
 
@@ -57,6 +57,7 @@ class PostgresAnnouncements:
                     frozenset(row.tiers),
                     frozenset(row.packs),
                     frozenset((tier, limit) for tier, _, limit in (each.partition(":") for each in row.unkept)),
+                    tuple(_circuit(each) for each in row.circuits),
                 )
                 for row in rows
             )
@@ -74,6 +75,7 @@ class PostgresAnnouncements:
             "tiers": sorted(announcement.tiers),
             "packs": sorted(announcement.packs),
             "unkept": sorted(f"{tier}:{limit}" for tier, limit in announcement.unkept),
+            "circuits": [[each.name, each.state.value, each.change_time.isoformat()] for each in announcement.circuits],
             "expire_time": func.now() + lease,
         }
         statement = upsert(executors).values(instance=announcement.instance, **row)
@@ -95,3 +97,8 @@ class PostgresAnnouncements:
             await self.read()
         except MeshError as error:
             self._log.warning("announcements cannot be read", reason=error.reason.name)
+
+
+def _circuit(row: Sequence[str]) -> Circuit:
+    name, state, changed = row
+    return Circuit(name, CircuitState(state), datetime.fromisoformat(changed))

@@ -16,7 +16,14 @@ from libs.common.tool_names import ToolName
 from services.registry.adapters.postgres.ledger import KEPT_CHANGES, PostgresLedger
 from services.registry.adapters.postgres.lookalikes import similar_names
 from services.registry.adapters.postgres.rows import HEAD, head_of, manifest_of, tool_of
-from services.registry.adapters.postgres.tables import namespaces, tool_names, tool_versions, tools, version_warnings
+from services.registry.adapters.postgres.tables import (
+    change_counter,
+    namespaces,
+    tool_names,
+    tool_versions,
+    tools,
+    version_warnings,
+)
 from services.registry.domain.model import Tool, ToolVersion, VersionHead
 from services.registry.domain.ports import Ledger
 from services.registry.domain.publishing.scan.lookalikes import CandidateNames, KnownName
@@ -92,7 +99,12 @@ class PostgresCatalogue:
             )
         return owner
 
-    async def similar_names(self, candidate: CandidateNames) -> Sequence[KnownName]:
+    async def last_change(self) -> int:
+        """Return the number of the last committed change."""
+        async with separately(self._engine) as connection:
+            return int(await connection.scalar(select(change_counter.c.last)) or 0)
+
+    async def similar_names(self, candidate: CandidateNames, *, since: int = 0) -> Sequence[KnownName]:
         """Return the names that may resemble the candidate's."""
         async with separately(self._engine) as connection:
-            return await similar_names(connection, candidate)
+            return await similar_names(connection, candidate, since)

@@ -20,6 +20,7 @@ from services.registry.adapters.postgres.acts import (
     trust_revoked,
     version_changed,
 )
+from services.registry.adapters.postgres.lookalikes import similar_names
 from services.registry.adapters.postgres.rows import (
     HEAD,
     deprecation_row,
@@ -30,6 +31,7 @@ from services.registry.adapters.postgres.rows import (
     version_without_build,
 )
 from services.registry.adapters.postgres.tables import (
+    alike_names,
     change_counter,
     changes,
     namespace_delegates,
@@ -45,6 +47,8 @@ from services.registry.domain.lifecycle.transitions import REGISTER, Transition
 from services.registry.domain.model import Standing, Tool, ToolVersion, VersionHead
 from services.registry.domain.namespaces.ownership import Namespace
 from services.registry.domain.publishing.manifest import Manifest
+from services.registry.domain.publishing.scan.lookalikes import CandidateNames, KnownName
+from services.registry.domain.trust.look_alikes import AlikePair
 
 Write = Insert | Update | Delete
 # The retention of the change log. A watcher with an older token gets a snapshot.
@@ -147,6 +151,16 @@ class PostgresLedger:
         if warnings:
             row = {"tool": head.tool.qualified, "version": str(head.version), "warnings": [asdict(w) for w in warnings]}
             await self._connection.execute(insert(version_warnings).values(row))
+
+    async def similar_names(self, candidate: CandidateNames, *, since: int = 0) -> Sequence[KnownName]:
+        """Return the names that may resemble the candidate's."""
+        return await similar_names(self._connection, candidate, since)
+
+    async def add_alike_pairs(self, pairs: Iterable[AlikePair]) -> None:
+        """Store pairs of names that are alike."""
+        rows = [asdict(pair) for pair in pairs]
+        if rows:
+            await self._connection.execute(insert(alike_names).on_conflict_do_nothing(), rows)
 
     async def manifest(self, head: VersionHead) -> Manifest:
         """Return the manifest of a version."""

@@ -10,7 +10,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from libs.common.tool_names import ToolName
-from services.registry.adapters.postgres.tables import namespaces, tool_names
+from services.registry.adapters.postgres.tables import namespaces, tool_names, tool_versions
 from services.registry.domain.publishing.scan.confusables import name_skeleton
 from services.registry.domain.publishing.scan.lookalikes import CandidateNames, KnownName
 
@@ -18,9 +18,10 @@ from services.registry.domain.publishing.scan.lookalikes import CandidateNames, 
 _MOST = 1_000
 
 
-async def similar_names(connection: AsyncConnection, candidate: CandidateNames) -> Sequence[KnownName]:
+async def similar_names(connection: AsyncConnection, candidate: CandidateNames, since: int = 0) -> Sequence[KnownName]:
     """Return existing names and aliases that look like the candidate's, and foreign names that are one edit away; a
-    superset. A claimed namespace without tools has an empty tool id."""
+    superset. A claimed namespace without tools has an empty tool id. With `since`, only names of tools that changed
+    after this change number, because other writers wait for the lock meanwhile."""
     spaces = sorted({name.namespace for name in candidate.names})
     ids = [name.tool_id for name in candidate.names]
     others = (namespaces.c.provider != candidate.provider) | (namespaces.c.owner != candidate.owner)
@@ -28,12 +29,12 @@ async def similar_names(connection: AsyncConnection, candidate: CandidateNames) 
     near = or_(*(_is_one_edit_away(tool_names.c.tool_id, tool_id) for tool_id in ids))
     # Separate queries, because a combined one could not use the index on skeletons.
     kinds = [
-        _existing_names(candidate).where(alike),
-        _existing_names(candidate).where(others, near),
+        _existing_names(candidate, since).where(alike),
+        _existing_names(candidate, since).where(others, near),
         _claimed_namespaces().where(others, or_(*map(_resembles, spaces))),
     ]
     rows = await connection.execute(union_all(*(kind.limit(_MOST) for kind in kinds)))
-    return [KnownName(ToolName(row.namespace, row.tool_id), row.provider, row.owner) for row in rows]
+    return [KnownName(ToolName(row.namespace, row.tool_id), row.provider, row.owner, row.tool) for row in rows]
 
 
 def skeleton(column: ColumnElement[Any]) -> ColumnElement[Any]:
@@ -41,15 +42,20 @@ def skeleton(column: ColumnElement[Any]) -> ColumnElement[Any]:
     return func.translate(func.replace(func.replace(column, "rn", "m"), "vv", "w"), "01", "ol")
 
 
-def _existing_names(candidate: CandidateNames) -> Select[Any]:
+def _existing_names(candidate: CandidateNames, since: int) -> Select[Any]:
     """Select the names of other tools."""
     whose = tool_names.join(namespaces, namespaces.c.namespace == tool_names.c.namespace)
-    named = select(tool_names.c.namespace, tool_names.c.tool_id, namespaces.c.provider, namespaces.c.owner)
-    return named.select_from(whose).where(tool_names.c.tool != candidate.tool.qualified)
+    held = (namespaces.c.provider, namespaces.c.owner, tool_names.c.tool)
+    named = select(tool_names.c.namespace, tool_names.c.tool_id, *held)
+    existing = named.select_from(whose).where(tool_names.c.tool != candidate.tool.qualified)
+    changed = select(tool_versions.c.tool).where(tool_versions.c.sequence > since)
+    return existing.where(tool_names.c.tool.in_(changed)) if since else existing
 
 
 def _claimed_namespaces() -> Select[Any]:
-    return select(namespaces.c.namespace, literal("", Text).label("tool_id"), namespaces.c.provider, namespaces.c.owner)
+    none = literal("", Text)
+    held = (namespaces.c.provider, namespaces.c.owner, none.label("tool"))
+    return select(namespaces.c.namespace, none.label("tool_id"), *held)
 
 
 def _resembles(space: str) -> ColumnElement[bool]:

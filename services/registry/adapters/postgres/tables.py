@@ -104,6 +104,7 @@ executors = Table(
     Column("tiers", ARRAY(Text), nullable=False),
     Column("packs", ARRAY(Text), nullable=False),
     Column("unkept", ARRAY(Text), nullable=False),
+    Column("circuits", JSONB, nullable=False),
     Column("expire_time", _MOMENT, nullable=False),
 )
 
@@ -114,6 +115,17 @@ version_warnings = Table(
     Column("tool", _NAME, primary_key=True),
     Column("version", Text, primary_key=True),
     Column("warnings", JSONB, nullable=False),
+)
+
+# Pairs of names that are alike: of two tools, or of two namespaces. Sequences become visible in order, because
+# they are given under the writer lock.
+alike_names = Table(
+    "alike_names",
+    metadata,
+    Column("sequence", BigInteger, FetchedValue()),
+    Column("newer", _NAME, primary_key=True),
+    Column("older", _NAME, primary_key=True),
+    Column("kind", Text, nullable=False),
 )
 
 # The standing after each change. A change without a state removed the version.

@@ -21,6 +21,7 @@ from services.registry.domain.catalog.watch_tools import (
 )
 from services.registry.domain.discovery.listing import index_entry, listed_version
 from services.registry.domain.discovery.ports import Vectors
+from services.registry.domain.health.ports import VersionHealths
 from services.registry.domain.model import ToolVersion, VersionHead
 from services.registry.domain.ports import Catalogue, ChangeFeed, ChangeLog
 from services.registry.domain.trust.ports import TrustScores
@@ -48,11 +49,12 @@ class ToolDirectory:
         feed: ChangeFeed,
         vectors: Vectors,
         trust: TrustScores,
+        health: VersionHealths,
         clock: Clock,
         journal: Log,
     ) -> None:
         self._catalogue, self._log, self._feed, self._vectors = catalogue, log, feed, vectors
-        self._trust, self._clock, self._journal = trust, clock, journal
+        self._trust, self._health, self._clock, self._journal = trust, health, clock, journal
         self._heads: dict[ToolName, dict[str, VersionHead]] = {}
         self._mentioned: set[str] = set()
         self._index: SearchEngine | None = None
@@ -104,7 +106,8 @@ class ToolDirectory:
             try:
                 applied = 0
                 self._mentioned.clear()
-                async with aclosing(watch_tools(token, log=self._log, feed=self._feed, trust=self._trust)) as events:
+                watch = watch_tools(token, log=self._log, feed=self._feed, trust=self._trust, health=self._health)
+                async with aclosing(watch) as events:
                     async for event in events:
                         await self._apply(event)
                         token = event.at.token() if event.at else token

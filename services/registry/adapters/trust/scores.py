@@ -15,8 +15,10 @@ from libs.common.sql.engine import separately
 from libs.common.telemetry.log import Log
 from libs.common.tool_names import ToolName
 from services.registry.adapters.postgres.tables import namespaces
+from services.registry.adapters.trust.alike_names import AlikeNames
 from services.registry.adapters.trust.tables import tool_stages, trust_scores, verifications
 from services.registry.domain.trust.facts import VerificationKind
+from services.registry.domain.trust.look_alikes import Holder
 from services.registry.domain.trust.score import UNPROVEN
 from services.registry.domain.trust.stages import Stage
 from services.registry.domain.trust.tool_trust import ToolTrust, is_known_publisher, percent
@@ -25,6 +27,7 @@ REFRESH_SECONDS = 5.0
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 # Replicas use their own clocks, so scores may arrive with an earlier time than the newest one seen.
 _OVERLAP = timedelta(minutes=1)
+_HOLDERS = select(namespaces.c.namespace, namespaces.c.provider, namespaces.c.owner)
 # The oldest first, so that the newest one of a namespace is read last.
 _IDENTITY_VERIFICATIONS = (
     select(verifications.c.tool, verifications.c.passed)
@@ -51,6 +54,7 @@ class CachedTrustScores:
         self._stages: Mapping[ToolName, Stage] = {}
         self._known_publishers: frozenset[str] = frozenset()
         self._trusts: dict[ToolName, tuple[int, ToolTrust]] = {}
+        self._alike_names = AlikeNames()
         self._revision = 0
         self._seen = _BEGINNING
 
@@ -84,9 +88,11 @@ class CachedTrustScores:
         async with separately(self._engine) as connection:
             rows = (await connection.execute(query.where(trust_scores.c.compute_time >= self._seen - _OVERLAP))).all()
             stages = (await connection.execute(select(tool_stages.c.tool, tool_stages.c.stage))).all()
-            owners = (await connection.execute(select(namespaces.c.namespace, namespaces.c.owner))).all()
+            owners = (await connection.execute(_HOLDERS)).all()
+            holders = {row.namespace: Holder(row.provider, row.owner) for row in owners}
+            resembling = await self._alike_names.refresh(connection, holders)
             verified = (await connection.execute(_IDENTITY_VERIFICATIONS)).all()
-        touched = set[ToolName]()
+        touched = resembling
         for row in rows:
             tool = ToolName.parse(row.tool)
             self._scores[tool], self._times[tool] = row.score, row.compute_time
@@ -131,6 +137,7 @@ class CachedTrustScores:
             self._times.get(tool),
             self._stages.get(tool, Stage.SUBMITTED),
             tool.namespace in self._known_publishers,
+            self._alike_names.of(tool),
         )
 
     async def _refresh_or_warn(self) -> None:

@@ -12,13 +12,15 @@ from dataclasses import dataclass
 
 from services.registry.domain.catalog.changes import Change, Position
 from services.registry.domain.errors import watch_fell_behind
+from services.registry.domain.health.health import VersionHealth
+from services.registry.domain.health.ports import VersionHealths
 from services.registry.domain.model import ToolVersion
 from services.registry.domain.ports import ChangeFeed, ChangeLog
 from services.registry.domain.trust.ports import TrustScores
 from services.registry.domain.trust.tool_trust import ToolTrust
 
 PAGE = 100
-TRUST_PAGE = 1_000
+TRUST_PAGE = HEALTH_PAGE = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +62,24 @@ class TrustChanged:
     at: Position
 
 
-Event = VersionUpserted | VersionRemoved | SnapshotComplete | Heartbeat | TrustChanged
+@dataclass(frozen=True, slots=True)
+class HealthChanged:
+    """The health of versions is new or changed."""
+
+    healths: Sequence[VersionHealth]
+    at: Position
+
+
+Event = VersionUpserted | VersionRemoved | SnapshotComplete | Heartbeat | TrustChanged | HealthChanged
 
 
 async def watch_tools(
-    resume_token: str, *, log: ChangeLog, feed: ChangeFeed, trust: TrustScores
+    resume_token: str, *, log: ChangeLog, feed: ChangeFeed, trust: TrustScores, health: VersionHealths
 ) -> AsyncGenerator[Event, None]:
     """Yield events indefinitely. A token outside the range of the log starts a snapshot. A watcher that falls behind
     the range of the log is disconnected, because clients expect a snapshot only at the start of a watch. The trust in
-    tools has no log: a watch begins with all of it."""
-    revision = 0
+    tools and the health of versions have no log: a watch begins with all of them."""
+    revision = health_revision = 0
     position = Position.of_token(resume_token)
     if position is None or not (await log.horizon()).reaches(position):
         async for event in _snapshot(log):
@@ -79,6 +89,9 @@ async def watch_tools(
         revision, changed = trust.changed_since(revision)
         for start in range(0, len(changed), TRUST_PAGE):
             yield TrustChanged(changed[start : start + TRUST_PAGE], position)
+        health_revision, healths = health.changed_since(health_revision)
+        for start in range(0, len(healths), HEALTH_PAGE):
+            yield HealthChanged(healths[start : start + HEALTH_PAGE], position)
         changes = await feed.changes_after(position)
         for change in changes:
             position = Position(position.epoch, change.sequence)

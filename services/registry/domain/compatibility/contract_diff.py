@@ -40,6 +40,7 @@ GROWING_BREAKS = (
     "permission.result_labels",
     "side_effects",
     "execution.network_policy.allowed_domains",
+    "execution.secrets",
     "output.media_types",
     "interface.availability.feature_gates",
     "interface.availability.required_credentials",

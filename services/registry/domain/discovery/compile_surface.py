@@ -23,6 +23,7 @@ from services.registry.domain.discovery.query_embeddings import QueryEmbeddings
 from services.registry.domain.discovery.results import Hit, Listing
 from services.registry.domain.discovery.tokens import TokenCounter
 from services.registry.domain.ports import CallPolicy, Catalogue
+from services.registry.domain.trust.ports import TrustScores
 
 # Schemas with less than this share of the best utility are not shown, even if there is room.
 _WORTH_SHOWING = 0.2
@@ -118,6 +119,7 @@ async def compile_surface(
     counter: TokenCounter,
     catalogue: Catalogue,
     policy: CallPolicy | None,
+    trust: TrustScores,
     clock: Clock,
 ) -> Surface | BudgetTooSmall:
     """Return a surface within the budget, or the minimum budget that is needed. Without a policy, nothing is forbidden
@@ -132,7 +134,7 @@ async def compile_surface(
         return BudgetTooSmall(request.budget, counts[-1], tokenizer)
     form, used = next((f, n) for f, n in zip(forms, counts, strict=True) if n <= request.budget * f.share)
     schemas, possible, offered = await _schemas(
-        eligibility, request.budget - used, tokenizer, searcher, counter, catalogue
+        eligibility, request.budget - used, tokenizer, searcher, counter, catalogue, trust
     )
     blocks = [SurfaceBlock(Tier.INDEX, form.text, used), *schemas]
     blocks, total = await _fit_budget(blocks, request.budget, tokenizer, counter)
@@ -246,6 +248,7 @@ async def _schemas(
     searcher: Searcher,
     counter: TokenCounter,
     catalogue: Catalogue,
+    trust: TrustScores,
 ) -> tuple[list[SurfaceBlock], float, int]:
     """Return the schema blocks, the utility of all useful schemas, and their number."""
     top = eligibility.useful[0].score.utility if eligibility.useful else 0.0
@@ -253,16 +256,17 @@ async def _schemas(
     hits = hits[: count_fitting(hit.head.size for hit in hits)]
     possible = sum(hit.score.utility for hit in hits)
     manifests = [version.manifest for version in await catalogue.with_manifests([hit.head for hit in hits])]
+    alike = [trust.trust_in(hit.listing.name).look_alikes for hit in hits]
     texts = [
-        rendering.schema_text(manifest, needs_approval=hit.needs_approval)
-        for hit, manifest in zip(hits, manifests, strict=True)
+        rendering.schema_text(manifest, needs_approval=hit.needs_approval, look_alikes=names)
+        for hit, manifest, names in zip(hits, manifests, alike, strict=True)
         if manifest is not None
     ]
     tokens = await counter.count(texts, tokenizer)
     chosen = searcher.select_within_budget([hit.score.utility for hit in hits], tokens, max(budget, 0))
     left = budget - sum(tokens[at] for at in chosen)
     whole = {
-        at: rendering.detail_text(m, needs_approval=hits[at].needs_approval)
+        at: rendering.detail_text(m, needs_approval=hits[at].needs_approval, look_alikes=alike[at])
         for at in chosen
         if (m := manifests[at]) is not None and _is_truncated(texts[at])
     }

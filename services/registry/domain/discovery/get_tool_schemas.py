@@ -18,6 +18,7 @@ from services.registry.domain.discovery.tokens import TokenCounter
 from services.registry.domain.model import ToolVersion, Usability, VersionHead
 from services.registry.domain.ports import CallPolicy, Catalogue
 from services.registry.domain.publishing.manifest import Manifest
+from services.registry.domain.trust.ports import TrustScores
 
 
 class UnloadedReason(StrEnum):
@@ -73,7 +74,13 @@ class SchemaRequest:
 
 
 async def get_tool_schemas(
-    request: SchemaRequest, *, catalogue: Catalogue, policy: CallPolicy | None, counter: TokenCounter, now: datetime
+    request: SchemaRequest,
+    *,
+    catalogue: Catalogue,
+    policy: CallPolicy | None,
+    trust: TrustScores,
+    counter: TokenCounter,
+    now: datetime,
 ) -> ToolSchemas:
     """Return the schemas in the requested order while the budget lasts. Tools that the caller may not call are not
     shown."""
@@ -92,7 +99,8 @@ async def get_tool_schemas(
         if manifest is None or not _permitted(head, manifest, request.caller):
             unloaded.append(UnloadedTool(reference, UnloadedReason.NOT_PERMITTED))
             continue
-        text = render(manifest, needs_approval=needs_approval)
+        alike = trust.trust_in(head.tool).look_alikes
+        text = render(manifest, needs_approval=needs_approval, look_alikes=alike)
         [tokens] = await counter.count([text], tokenizer)
         # The message size is a budget, too.
         if (request.budget and spent + tokens > request.budget) or (loaded and size + version.head.size > ANSWER_BYTES):

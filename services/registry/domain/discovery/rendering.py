@@ -11,6 +11,7 @@ from libs.common.json.jsonio import dump
 from libs.common.tool_names import ToolName
 from services.registry.domain.discovery.results import Listing
 from services.registry.domain.publishing.manifest import Manifest, MutationClass
+from services.registry.domain.trust.look_alikes import LookAlike
 
 # The suffix of a tool name for its mutation class.
 MARKS: Mapping[MutationClass, str] = {
@@ -52,17 +53,17 @@ def category_line(category: str, tools: int) -> str:
     return f"{_flat(category)} ({tools})\n"
 
 
-def schema_text(manifest: Manifest, *, needs_approval: bool = False) -> str:
+def schema_text(manifest: Manifest, *, needs_approval: bool = False, look_alikes: Sequence[LookAlike] = ()) -> str:
     """Return the schema tier: description and the top levels of the input schema."""
-    shown = _heading_fields(manifest, needs_approval)
+    shown = _heading_fields(manifest, needs_approval, look_alikes)
     return _json({**shown, "input_schema": _shallow(manifest.input.get("schema", {}), _SHOWN_DEPTH)})
 
 
-def detail_text(manifest: Manifest, *, needs_approval: bool = False) -> str:
+def detail_text(manifest: Manifest, *, needs_approval: bool = False, look_alikes: Sequence[LookAlike] = ()) -> str:
     """Return the detail tier: the whole input and output schema, examples and the mutation class."""
     examples = [example.arguments for example in manifest.examples[:_EXAMPLES]]
     shown: dict[str, Any] = {
-        **_heading_fields(manifest, needs_approval),
+        **_heading_fields(manifest, needs_approval, look_alikes),
         "mutation_class": manifest.mutation_class.value,
         "input_schema": manifest.input.get("schema", {}),
         "output_schema": manifest.output.get("schema", {}),
@@ -70,9 +71,13 @@ def detail_text(manifest: Manifest, *, needs_approval: bool = False) -> str:
     return _json({**shown, "examples": examples} if examples else shown)
 
 
-def _heading_fields(manifest: Manifest, needs_approval: bool) -> dict[str, Any]:
-    named = {"name": manifest.name.qualified, "description": manifest.text("description")}
-    return {**named, "needs_approval": True} if needs_approval else named
+def _heading_fields(manifest: Manifest, needs_approval: bool, look_alikes: Sequence[LookAlike]) -> dict[str, Any]:
+    shown: dict[str, Any] = {"name": manifest.name.qualified, "description": manifest.text("description")}
+    if needs_approval:
+        shown["needs_approval"] = True
+    if look_alikes:
+        shown["not_to_be_confused_with"] = [alike.name.partition("/")[2] for alike in look_alikes]
+    return shown
 
 
 def _line(listing: Listing, titles: bool, needs_approval: bool) -> str:

@@ -20,6 +20,7 @@ from services.registry.domain.publishing.rules import (
     http_endpoint,
     provenance,
     schemas,
+    secrets,
     timing,
 )
 
@@ -41,6 +42,7 @@ RULES: tuple[AdmissionRule, ...] = (
     honoured.refuse_unhonoured,
     honoured.check_entry_point,
     http_endpoint.check_http_endpoint,
+    secrets.check_secrets,
     honoured.check_upstream_entry_point,
     effects.check_side_effects,
     effects.check_safety_claims,

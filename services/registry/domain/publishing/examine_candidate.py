@@ -18,13 +18,14 @@ from services.registry.domain.compatibility.version_bumps import (
     previous_release,
 )
 from services.registry.domain.model import Actor, VersionHead
-from services.registry.domain.ports import Catalogue, SchemaChecker
+from services.registry.domain.ports import Catalogue, KnownNames, SchemaChecker
 from services.registry.domain.publishing.admission import violations
+from services.registry.domain.publishing.examine_references import examine_references
 from services.registry.domain.publishing.manifest import Manifest
 from services.registry.domain.publishing.rules.schemas import check_schemas
 from services.registry.domain.publishing.scan.lookalikes import CandidateNames
 from services.registry.domain.publishing.scan.policy import ScanPolicy
-from services.registry.domain.publishing.scan.scan import scan
+from services.registry.domain.publishing.scan.scan import NameScanResult, scan_names, scan_texts
 
 ManifestReader: TypeAlias = Callable[[VersionHead], Awaitable[Manifest]]
 
@@ -44,11 +45,15 @@ class Neighbours:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """The violations and warnings, and the neighbours that the candidate was compared with."""
+    """The violations, the warnings about texts, what the names resemble, and the neighbours that the candidate was
+    compared with."""
 
     violations: tuple[Violation, ...]
-    warnings: tuple[Violation, ...]
+    text_warnings: tuple[Violation, ...]
     neighbours: Neighbours
+    names: NameScanResult = NameScanResult()
+    last_change: int = 0
+    """The last change before the names were compared."""
 
 
 def neighbours_of(manifest: Manifest, heads: Sequence[VersionHead]) -> Neighbours:
@@ -66,15 +71,17 @@ async def examine_candidate(
     policy: ScanPolicy,
 ) -> Examination:
     """Check a candidate against the versions of its tool. Reports all findings and decides nothing."""
-    owner = await catalogue.owner_of(manifest.name.namespace) or registrar.recorded_name
-    names = await _new_names(manifest, heads, catalogue)
-    candidate = CandidateNames(manifest.name, tuple(names), manifest.provider, owner)
-    known = await catalogue.similar_names(candidate) if names else ()
+    last_change = await catalogue.last_change()
+    owner = await catalogue.owner_of(manifest.name.namespace)
+    names = await examine_names(manifest, heads, owner, registrar, names=catalogue, policy=policy)
     # Off the event loop, because a large or hostile manifest takes a while.
     rule_violations = await asyncio.to_thread(violations, manifest, schemas)
-    scan_result = await asyncio.to_thread(scan, manifest, known, policy, owner)
+    texts = await asyncio.to_thread(scan_texts, manifest, policy)
+    blocked = (*texts.blocked, *names.blocked)
     if any(violation.rule.startswith("version.") for violation in rule_violations):
-        return Examination((*rule_violations, *scan_result.blocked), scan_result.warned, Neighbours(None, None))
+        return Examination((*rule_violations, *blocked), texts.warned, Neighbours(None, None), names, last_change)
+    references = await examine_references(manifest, catalogue)
+    blocked, warned = (*blocked, *references.blocked), (*texts.warned, *references.warned)
     neighbours = neighbours_of(manifest, heads)
 
     async def read(head: VersionHead) -> Manifest:
@@ -84,14 +91,34 @@ async def examine_candidate(
         return version.manifest
 
     line = await line_violations(manifest, neighbours, read, schemas)
-    return Examination((*rule_violations, *scan_result.blocked, *line), scan_result.warned, neighbours)
+    return Examination((*rule_violations, *blocked, *line), warned, neighbours, names, last_change)
 
 
-async def _new_names(manifest: Manifest, heads: Sequence[VersionHead], catalogue: Catalogue) -> Sequence[ToolName]:
+async def examine_names(
+    manifest: Manifest,
+    heads: Sequence[VersionHead],
+    owner: str | None,
+    registrar: Actor,
+    *,
+    names: KnownNames,
+    policy: ScanPolicy,
+    since: int = 0,
+) -> NameScanResult:
+    """Compare the names that the candidate adds with all others, or with those that changed since a change number."""
+    own = owner or registrar.recorded_name
+    new = await _new_names(manifest, heads, names)
+    if not new:
+        return NameScanResult()
+    candidate = CandidateNames(manifest.name, tuple(new), manifest.provider, own)
+    known = await names.similar_names(candidate, since=since)
+    return await asyncio.to_thread(scan_names, manifest, known, policy, own)
+
+
+async def _new_names(manifest: Manifest, heads: Sequence[VersionHead], names: KnownNames) -> Sequence[ToolName]:
     """Return the names that the candidate adds. Existing names of its tool were checked before."""
     if not heads:
         return [manifest.name, *manifest.aliases]
-    tool = await catalogue.tool(manifest.name) if manifest.aliases else None
+    tool = await names.tool(manifest.name) if manifest.aliases else None
     return [alias for alias in manifest.aliases if tool is None or alias.tool_id not in tool.aliases]
 
 

@@ -27,11 +27,13 @@ from services.registry.domain.ports import Catalogue, Ledger, SchemaChecker, Wak
 from services.registry.domain.publishing.examine_candidate import (
     Examination,
     examine_candidate,
+    examine_names,
     line_violations,
     neighbours_of,
 )
 from services.registry.domain.publishing.manifest import Manifest
 from services.registry.domain.publishing.scan.policy import DEFAULT_POLICY, ScanPolicy
+from services.registry.domain.publishing.scan.scan import NameScanResult
 from services.registry.domain.runners.need import need_of
 from services.registry.domain.runners.ports import Announcements
 
@@ -72,10 +74,12 @@ async def register_tool(
             manifest, heads, registrar, catalogue=catalogue, schemas=schemas, policy=scan_policy
         )
         await _refuse_unrunnable(manifest, examination, runners)
-        added, head = await _add(manifest, registrar, catalogue, clock, schemas, examination, draft=draft)
+        added, head = await _add(
+            manifest, registrar, catalogue, clock, schemas, examination, draft=draft, scan_policy=scan_policy
+        )
         if added is not None:
             wakeup.notify()
-            return Registration(added, True, examination.warnings)
+            return added
     [stored] = await catalogue.with_manifests([head])
     return Registration(stored, False, await catalogue.warnings(head))
 
@@ -101,8 +105,10 @@ async def _add(
     examination: Examination,
     *,
     draft: bool,
-) -> tuple[ToolVersion | None, VersionHead]:
-    """Store the version unless another replica did. Return the version if this call stored it, and the stored head."""
+    scan_policy: ScanPolicy,
+) -> tuple[Registration | None, VersionHead]:
+    """Store the version unless another replica did. Return the registration if this call stored it, and the stored
+    head."""
     async with catalogue.writing() as ledger:
         heads = await ledger.heads(manifest.name)
         head = _find_registered(manifest, heads)
@@ -110,9 +116,12 @@ async def _add(
             return None, head
         await _refuse_taken_names(manifest, registrar, ledger)
         await _refuse_new_neighbours(manifest, heads, examination, ledger, schemas)
+        names = await _refuse_new_resemblances(manifest, registrar, heads, examination, ledger, scan_policy)
         version = await _store(manifest, registrar, heads, ledger, clock, draft=draft)
-        await ledger.add_warnings(version.head, examination.warnings)
-    return version, version.head
+        warnings = (*examination.text_warnings, *names.warned)
+        await ledger.add_warnings(version.head, warnings)
+        await ledger.add_alike_pairs(names.pairs)
+    return Registration(version, True, warnings), version.head
 
 
 async def _refuse_new_neighbours(
@@ -125,6 +134,23 @@ async def _refuse_new_neighbours(
     violations = await line_violations(manifest, neighbours, ledger.manifest, schemas)
     if violations:
         raise manifest_invalid(violations)
+
+
+async def _refuse_new_resemblances(
+    manifest: Manifest,
+    registrar: Actor,
+    heads: Sequence[VersionHead],
+    examination: Examination,
+    ledger: Ledger,
+    policy: ScanPolicy,
+) -> NameScanResult:
+    """Compare the names with those that were registered since the examination: two that are alike may come at once."""
+    namespace = await ledger.namespace(manifest.name.namespace)
+    owner, since = namespace.owner if namespace else None, examination.last_change
+    names = await examine_names(manifest, heads, owner, registrar, names=ledger, policy=policy, since=since)
+    if names.blocked:
+        raise manifest_invalid(names.blocked)
+    return examination.names.joined(names)
 
 
 def _find_registered(manifest: Manifest, heads: Sequence[VersionHead]) -> VersionHead | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
 
 from libs.common.errors import Violation
 from services.registry.domain.runners.need import LIMIT_FIELDS, RunnerNeed
@@ -14,6 +16,24 @@ _SHOWN_NAMES = 10
 
 _RUNNER, _TIER = "manifest.execution.runner", "manifest.interface.safety.sandbox_tier"
 _ENTRY_POINT, _LIMITS = "manifest.execution.entry_point", "manifest.execution.resource_limits"
+
+
+class CircuitState(StrEnum):
+    """Whether calls of an external service pass."""
+
+    CLOSED = "closed"
+    HALF_OPEN = "half_open"
+    OPEN = "open"
+
+
+@dataclass(frozen=True, slots=True)
+class Circuit:
+    """The circuit of an external service, as one executor saw it."""
+
+    name: str
+    """The namespace of its tools and the service, such as `acme/https://api.example.com`."""
+    state: CircuitState
+    change_time: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +47,8 @@ class Announcement:
     packs: frozenset[str]
     unkept: frozenset[tuple[str, str]] = frozenset()
     """The limits that its sandboxes do not keep, each as tier and limit."""
+    circuits: tuple[Circuit, ...] = ()
+    """The circuits that it saw change lately."""
 
     def runs(self, need: RunnerNeed) -> bool:
         """Return whether this executor can run a tool with this need."""
@@ -49,6 +71,11 @@ class RunnerSet:
     """The announcements whose lease has not ended."""
 
     announcements: tuple[Announcement, ...] = ()
+
+    def circuits(self) -> Mapping[str, CircuitState]:
+        """Return the state of every circuit that an executor saw change lately, by name. The last change counts."""
+        seen = sorted((each for one in self.announcements for each in one.circuits), key=lambda each: each.change_time)
+        return {circuit.name: circuit.state for circuit in seen}
 
     def missing(self, need: RunnerNeed) -> Violation | None:
         """Return what no executor has for a tool; None if one can run it."""
@@ -81,10 +108,12 @@ def _unkept(need: RunnerNeed, holding: Iterable[Announcement]) -> Violation:
         limit for limit in sorted(together) if not any(each.confines(need.tier, frozenset({limit})) for each in holding)
     ]
     fields = [LIMIT_FIELDS[limit] for limit in alone or sorted(together)]
+    names = [field.rpartition(".")[2] for field in fields]
     return Violation(
-        f"{_LIMITS}.{fields[0]}" if len(fields) == 1 else _LIMITS,
+        fields[0] if len(fields) == 1 else _LIMITS,
         "runner.limit",
-        f"no executor that could run it keeps {' and '.join(fields)}: give an executor control groups, or leave it out",
+        f"no executor that could run it keeps {' and '.join(names)}: give an executor control groups or a sandbox with"
+        " volumes, or leave it out",
     )
 
 

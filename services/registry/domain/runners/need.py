@@ -13,7 +13,14 @@ CONFINED = frozenset({"python", "command"})
 
 
 # The field of each limit that a sandbox may be unable to keep, by the name of the limit in announcements.
-LIMIT_FIELDS = {"memory": "memory", "processes": "max_processes", "cpu_share": "cpu"}
+_RESOURCES = "manifest.execution.resource_limits"
+LIMIT_FIELDS = {
+    "memory": f"{_RESOURCES}.memory",
+    "processes": f"{_RESOURCES}.max_processes",
+    "cpu_share": f"{_RESOURCES}.cpu",
+    "volumes": "manifest.permission.required_permissions",
+}
+_VOLUMES = "filesystem:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +44,13 @@ def need_of(manifest: Manifest) -> RunnerNeed:
 
 def _limits(manifest: Manifest) -> frozenset[str]:
     declared = manifest.execution.get("resource_limits") or {}
-    return frozenset(limit for limit, field in LIMIT_FIELDS.items() if declared.get(field))
+    limits = {limit for limit, field in LIMIT_FIELDS.items() if declared.get(field.removeprefix(f"{_RESOURCES}."))}
+    permissions = manifest.part("permission").get("required_permissions") or ()
+    # Without an access tier a tool gets none of its volumes.
+    reads = manifest.execution.get("access_tier", "pure") != "pure"
+    if reads and any(str(permission).startswith(_VOLUMES) for permission in permissions):
+        limits.add("volumes")
+    return frozenset(limits)
 
 
 def _pack(manifest: Manifest, kind: str) -> str:

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from libs.common.auth.peers import OPERATOR, SERVICES
 from libs.common.tool_names import ToolName
+from services.registry.domain.trust.look_alikes import LookAlike
 from services.registry.domain.trust.stages import Stage
 
 
@@ -20,6 +21,8 @@ class ToolTrust:
     compute_time: datetime | None = None
     stage: Stage = Stage.SUBMITTED
     publisher_verified: bool = False
+    look_alikes: tuple[LookAlike, ...] = ()
+    """Names of other owners that are easily taken for the tool's."""
 
 
 def percent(score: float) -> int:

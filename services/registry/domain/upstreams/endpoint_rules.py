@@ -59,6 +59,8 @@ def _openapi_violations(endpoint: OpenApiEndpoint) -> Iterator[Violation]:
     for path, url in (("endpoint.openapi.url", endpoint.url), ("endpoint.openapi.server", endpoint.server)):
         if url:
             yield from _url_violations(path, url)
+    if endpoint.content and not _is_object(endpoint.content):
+        yield Violation("endpoint.openapi.content", "openapi.json", "is not a JSON object")
     for index, origin in enumerate(endpoint.failover):
         yield from _url_violations(f"endpoint.openapi.failover_origins[{index}]", origin)
     schemes = [scheme for scheme, _ in endpoint.secrets]

@@ -69,10 +69,11 @@ class HttpEndpoint(Struct, frozen=True, tag="mcp_http"):
 
 
 class OpenApiEndpoint(Struct, frozen=True, tag="openapi"):
-    """A REST API, by its OpenAPI document at a URL or a path of the executors' machines."""
+    """A REST API, by its OpenAPI document: at a URL, at a path of the executors' machines, or the document itself."""
 
     url: str = ""
     path: str = ""
+    content: str = ""
     server: str = ""
     """Replaces the servers of the document."""
     operations: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from toolmesh.registry.v1 import tool_version_pb2
+from toolmesh.registry.v1.tool_health_pb2 import TOOL_HEALTH_DEGRADED
 from toolmesh.registry.v1.trust_service_pb2 import CONTRIBUTION_STAGE_BETA
 
 from libs.common.auth.identity import Identity
@@ -20,12 +21,14 @@ from services.registry.convert.manifest import manifest_of
 from services.registry.domain.catalog.changes import Position
 from services.registry.domain.catalog.watch_tools import (
     Event,
+    HealthChanged,
     Heartbeat,
     SnapshotComplete,
     TrustChanged,
     VersionRemoved,
     VersionUpserted,
 )
+from services.registry.domain.health.health import Health, VersionHealth
 from services.registry.domain.model import Deprecation, LifecycleState, Standing, ToolVersion, VersionHead
 from services.registry.domain.trust.stages import Stage
 from services.registry.domain.trust.tool_trust import ToolTrust
@@ -55,6 +58,26 @@ class Trusts:
 
     def changed_since(self, revision: int) -> tuple[int, Sequence[ToolTrust]]:
         return revision, ()
+
+
+class Healths:
+    """Holds every version degraded."""
+
+    def health_of(self, version: ToolVersion) -> VersionHealth:
+        return self.health_named(version.head.name)
+
+    def health_named(self, name: str) -> VersionHealth:
+        return VersionHealth(name, Health.DEGRADED, "because")
+
+    def changed_since(self, revision: int) -> tuple[int, Sequence[VersionHealth]]:
+        return revision, ()
+
+
+def test_a_version_has_its_health_where_it_is_known() -> None:
+    health = convert.tool_version(version(), None, None, Healths()).health
+    assert (health.version, health.reason) == (version().head.name, "because")
+    assert health.health == TOOL_HEALTH_DEGRADED
+    assert not convert.tool_version(version()).HasField("health")
 
 
 def test_a_version_has_the_trust_in_its_tool() -> None:
@@ -108,13 +131,14 @@ def test_the_subject_of_the_token_is_the_actor() -> None:
         (SnapshotComplete(Position("e", 1)), "snapshot_complete"),
         (Heartbeat(Position("e", 1)), "heartbeat"),
         (TrustChanged([ToolTrust(version().head.tool)], Position("e", 1)), "trusts"),
+        (HealthChanged([VersionHealth(version().head.name)], Position("e", 1)), "healths"),
     ],
 )
 def test_every_event_has_its_kind_and_its_token(event: Event, kind: str) -> None:
-    step = convert.watch_response(event, Trusts())
+    step = convert.watch_response(event, Trusts(), Healths())
     assert step.WhichOneof("event") == kind
     assert Position.of_token(step.resume_token) == Position("e", 1)
 
 
 def test_inside_a_snapshot_there_is_no_token() -> None:
-    assert convert.watch_response(VersionUpserted(version(), None), Trusts()).resume_token == ""
+    assert convert.watch_response(VersionUpserted(version(), None), Trusts(), Healths()).resume_token == ""

@@ -13,6 +13,8 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 from toolmesh.audit.v1 import usage_service_pb2 as usage_pb
+from toolmesh.registry.v1 import discovery_service_pb2 as discovery_pb
+from toolmesh.registry.v1 import discovery_service_pb2_grpc as discovery_rpc
 from toolmesh.registry.v1 import lifecycle_service_pb2 as pb
 from toolmesh.registry.v1 import namespace_service_pb2 as namespace_pb
 from toolmesh.registry.v1 import registry_service_pb2 as registry_pb
@@ -29,6 +31,7 @@ from services.registry.domain.lifecycle.sweep_lifecycle import sweep_lifecycle
 from services.registry.tests.calls import PATIENCE, bearer, refusal
 from services.registry.tests.conftest import Replica, Start
 from services.registry.tests.manifests import reader
+from services.registry.tests.polling import until
 from services.registry.tests.service_stubs import (
     ONE,
     TOOL,
@@ -83,6 +86,24 @@ async def test_a_deprecation_carries_dates_a_successor_and_a_guide(two: Replica)
     assert version.deprecation.remove_time == stamp(sunset.ToDatetime(tzinfo=UTC) + timedelta(days=30))
     resolved = await two.stub().ResolveTool(registry_pb.ResolveToolRequest(tool=TOOL, version_constraint="1.0.0"))
     assert resolved.version.deprecation == version.deprecation
+
+
+async def test_discovery_shows_when_a_deprecated_version_ends_and_what_to_use_instead(two: Replica) -> None:
+    sunset = ahead(days=10)
+    await ask(lifecycle(two), "DeprecateVersion", ONE, sunset_time=sunset, successor=TWO)
+    stub = two.stub("operator", discovery_rpc.DiscoveryServiceStub)
+    older = discovery_pb.SearchFilter(version_constraint="1.0.0")
+    search = discovery_pb.SearchToolsRequest(names=[TOOL], mode=discovery_pb.SEARCH_MODE_LEXICAL, filter=older)
+
+    async def found() -> Any:
+        return (await stub.SearchTools(search, timeout=PATIENCE)).tools
+
+    [tool] = await until(found, lambda tools: tools and tools[0].HasField("deprecation"))
+    loaded = await stub.GetToolSchemas(discovery_pb.GetToolSchemasRequest(tools=[ONE, TWO]), timeout=PATIENCE)
+    schemas = {schema.version: schema for schema in loaded.schemas}
+    for shown in (tool, schemas[ONE]):
+        assert (shown.deprecation.successor, shown.deprecation.sunset_time) == (TWO, sunset)
+    assert not schemas[TWO].HasField("deprecation")
 
 
 async def test_a_deprecation_that_cannot_be_kept_names_everything_that_is_wrong(two: Replica) -> None:

@@ -325,11 +325,19 @@ async def test_operations_of_a_document_become_http_tools(mesh: Mesh) -> None:
     assert manifest.mutation_class == mpb.MUTATION_CLASS_READ_ONLY
 
 
+async def test_a_document_of_the_request_is_stored_as_it_was_added(mesh: Mesh) -> None:
+    openapi = upb.OpenApiEndpoint(
+        content='{"openapi": "3.1.0", "info": "größer"}'.encode(), server="https://api.example"
+    )
+    assert (await mesh.add(endpoint=upb.UpstreamEndpoint(openapi=openapi))).endpoint.openapi == openapi
+
+
 @pytest.mark.parametrize(
     "fields",
     [
         {"url": "https://:0/o.json"},
         {"path": "/o.json", "server": "https://:0"},
+        {"content": b"no JSON"},
         {"path": "/o.json", "secrets": [upb.SchemeSecret(scheme="a", secret=f"secret://{name}") for name in "bc"]},
     ],
 )

@@ -9,9 +9,11 @@ from libs.common.tool_names import ToolName
 from services.registry.domain.publishing.manifest import Manifest
 from services.registry.domain.publishing.scan.confusables import name_skeleton
 from services.registry.domain.publishing.scan.policy import ScanClass
+from services.registry.domain.trust.look_alikes import AlikePair
 
 # Short names are often one edit apart by chance.
 _SHORTEST_ID, _SHORTEST_NAMESPACE = 6, 5
+_NAMESPACE = "manifest.namespace"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,8 @@ class KnownName:
     name: ToolName
     provider: str
     owner: str
+    tool: str = ""
+    """The qualified name of the tool that an alias leads to; empty for the name of a tool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,14 @@ class Resemblance:
     path: str
     kind: ScanClass
     other: str
+    known: KnownName
+
+    def pair(self, newer: ToolName) -> AlikePair:
+        """Return the two namespaces, or the two tools, whose names are alike."""
+        name = self.known.name
+        if self.path == _NAMESPACE:
+            return AlikePair(newer.namespace, name.namespace, self.kind)
+        return AlikePair(newer.qualified, self.known.tool or name.qualified, self.kind)
 
 
 def resemblances(manifest: Manifest, known: Iterable[KnownName], owner: str) -> Iterator[Resemblance]:
@@ -51,19 +63,24 @@ def resemblances(manifest: Manifest, known: Iterable[KnownName], owner: str) -> 
     for existing in known:
         foreign = existing.provider != manifest.provider or existing.owner != owner
         if foreign:
-            yield from _compared("manifest.namespace", namespace, existing.name.namespace, _SHORTEST_NAMESPACE)
+            kind = _likeness(namespace, existing.name.namespace, _SHORTEST_NAMESPACE)
+            if kind:
+                yield Resemblance(_NAMESPACE, kind, existing.name.namespace, existing)
         for path, tool_id in own.items():
             if foreign or existing.name.namespace == namespace:
-                yield from _compared(path, tool_id, existing.name.tool_id, _SHORTEST_ID if foreign else 1 << 30)
+                kind = _likeness(tool_id, existing.name.tool_id, _SHORTEST_ID if foreign else 1 << 30)
+                if kind:
+                    yield Resemblance(path, kind, existing.name.tool_id, existing)
 
 
-def _compared(path: str, mine: str, theirs: str, shortest: int) -> Iterator[Resemblance]:
+def _likeness(mine: str, theirs: str, shortest: int) -> ScanClass | None:
     if mine == theirs:
-        return
+        return None
     if name_skeleton(mine) == name_skeleton(theirs):
-        yield Resemblance(path, ScanClass.HOMOGLYPH, theirs)
-    elif min(len(mine), len(theirs)) >= shortest and is_one_edit_apart(mine, theirs) and not _numbered(mine, theirs):
-        yield Resemblance(path, ScanClass.LOOKALIKE, theirs)
+        return ScanClass.HOMOGLYPH
+    if min(len(mine), len(theirs)) >= shortest and is_one_edit_apart(mine, theirs) and not _numbered(mine, theirs):
+        return ScanClass.LOOKALIKE
+    return None
 
 
 def is_one_edit_apart(a: str, b: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from libs.common.errors import Violation
 from services.registry.domain.publishing.manifest import Manifest
@@ -15,9 +16,10 @@ from services.registry.domain.publishing.scan.instructions import (
     has_steering,
 )
 from services.registry.domain.publishing.scan.invisible import find_invisible
-from services.registry.domain.publishing.scan.lookalikes import KnownName, resemblances
+from services.registry.domain.publishing.scan.lookalikes import KnownName, Resemblance, resemblances
 from services.registry.domain.publishing.scan.policy import FindingAction, ScanClass, ScanPolicy
 from services.registry.domain.publishing.scan.texts import Text, texts_of
+from services.registry.domain.trust.look_alikes import AlikePair
 
 # Limits the size of the response to a hostile manifest.
 _MOST_FINDINGS = 50
@@ -31,14 +33,46 @@ class ScanResult:
     warned: tuple[Violation, ...] = ()
 
 
-def scan(manifest: Manifest, known: Iterable[KnownName], policy: ScanPolicy, owner: str) -> ScanResult:
-    """Scan every text and name of a manifest against existing names. `owner` owns, or will own, its namespace."""
+@dataclass(frozen=True, slots=True)
+class NameScanResult(ScanResult):
+    """The findings about names, and the pairs of names that are alike and not blocked."""
+
+    pairs: tuple[AlikePair, ...] = ()
+
+    def joined(self, later: NameScanResult) -> NameScanResult:
+        """Return both results as one, each finding once."""
+        return NameScanResult(
+            tuple(dict.fromkeys((*self.blocked, *later.blocked))),
+            tuple(dict.fromkeys((*self.warned, *later.warned))),
+            tuple(dict.fromkeys((*self.pairs, *later.pairs))),
+        )
+
+
+def scan_texts(manifest: Manifest, policy: ScanPolicy) -> ScanResult:
+    """Scan every text of a manifest. Takes a while for a large or hostile one."""
+    return ScanResult(*_by_action(_texts(manifest), policy))
+
+
+def scan_names(manifest: Manifest, known: Iterable[KnownName], policy: ScanPolicy, owner: str) -> NameScanResult:
+    """Compare the names of a manifest with existing names. `owner` owns, or will own, its namespace."""
+    # One namespace resembles another once, however many tools it has.
+    found = {(each.path, each.pair(manifest.name)): each for each in resemblances(manifest, known, owner)}
+    named = list(islice(found.items(), _MOST_FINDINGS))
+    pairs = dict.fromkeys(pair for (_, pair), each in named if policy.actions[each.kind] is FindingAction.WARN)
+    violations = _by_action(((each.kind, _name_violation(each)) for _, each in named), policy)
+    return NameScanResult(*violations, tuple(pairs))
+
+
+def _by_action(
+    findings: Iterable[tuple[ScanClass, Violation]], policy: ScanPolicy
+) -> tuple[tuple[Violation, ...], tuple[Violation, ...]]:
+    """Return the findings that block and those that warn."""
     by_action: dict[FindingAction, dict[Violation, None]] = {FindingAction.BLOCK: {}, FindingAction.WARN: {}}
-    for kind, violation in (*_texts(manifest), *_names(manifest, known, owner)):
+    for kind, violation in findings:
         reported = by_action[policy.actions[kind]]
         if len(reported) < _MOST_FINDINGS:
             reported[violation] = None
-    return ScanResult(tuple(by_action[FindingAction.BLOCK]), tuple(by_action[FindingAction.WARN]))
+    return tuple(by_action[FindingAction.BLOCK]), tuple(by_action[FindingAction.WARN])
 
 
 def _texts(manifest: Manifest) -> Iterator[tuple[ScanClass, Violation]]:
@@ -67,10 +101,6 @@ def _suspicions(text: Text) -> Iterator[tuple[ScanClass, str]]:
         yield ScanClass.ENCODED, "holds an encoded blob"
 
 
-def _names(manifest: Manifest, known: Iterable[KnownName], owner: str) -> Iterator[tuple[ScanClass, Violation]]:
-    for resemblance in resemblances(manifest, known, owner):
-        words = "looks like" if resemblance.kind is ScanClass.HOMOGLYPH else "is one edit away from"
-        yield (
-            resemblance.kind,
-            Violation(resemblance.path, f"scan.{resemblance.kind}", f"{words} `{resemblance.other}` of another owner"),
-        )
+def _name_violation(resemblance: Resemblance) -> Violation:
+    words = "looks like" if resemblance.kind is ScanClass.HOMOGLYPH else "is one edit away from"
+    return Violation(resemblance.path, f"scan.{resemblance.kind}", f"{words} `{resemblance.other}` of another owner")

@@ -36,6 +36,7 @@ async def register(stub: Any, *versions: str) -> dict[str, Any]:
     registered = [answer.version for answer in await asyncio.gather(*calls)]
     for version in registered:
         version.ClearField("trust")
+        version.ClearField("health")
     return {version.name: version for version in registered}
 
 
@@ -218,12 +219,11 @@ async def test_without_a_bus_the_own_watchers_still_hear_at_once(start: Start) -
     await view.follow(watch, holds(1))
 
 
-async def test_only_the_mesh_itself_watches(registry: Replica, signer: Any) -> None:
-    for peer in ("edge", "orchestrator"):
-        watch = registry.stub(peer).WatchTools(
-            pb.WatchToolsRequest(), metadata=bearer(signer.mint(scope="tools:read tools:register"))
-        )
-        assert (await refusal(watch.read())).reason is Reason.PEER_NOT_ALLOWED
+@pytest.mark.parametrize("peer", ["edge", "orchestrator"])
+async def test_who_is_not_of_the_mesh_watches_with_a_token_alone(registry: Replica, signer: Any, peer: str) -> None:
+    for metadata, reason in ((None, Reason.UNAUTHENTICATED), (bearer(signer.mint(scope="")), Reason.SCOPE_MISSING)):
+        watch = registry.stub(peer).WatchTools(pb.WatchToolsRequest(), metadata=metadata)
+        assert (await refusal(watch.read())).reason is reason
 
 
 async def test_a_stopping_registry_sends_its_watchers_away_and_they_resume_elsewhere(start: Start) -> None:

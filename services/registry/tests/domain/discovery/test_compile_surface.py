@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from libs.common.errors import MeshError, Reason
 from libs.common.testing.clock import ManualClock
+from libs.common.tool_names import ToolName
 from services.registry.domain.discovery import tokens
 from services.registry.domain.discovery.compile_surface import (
     BudgetTooSmall,
@@ -31,6 +32,8 @@ from services.registry.domain.discovery.spelling import Spelling
 from services.registry.domain.discovery.tokens import TokenCounter
 from services.registry.domain.model import ToolVersion, VersionHead
 from services.registry.domain.publishing.manifest import Manifest
+from services.registry.domain.trust.look_alikes import LookAlike
+from services.registry.domain.trust.tool_trust import ToolTrust
 from services.registry.tests.domain.discovery import discovery_corpus
 from services.registry.tests.domain.discovery.discovery_corpus import document, entry_of, version
 
@@ -70,10 +73,14 @@ class World:
 
     def __init__(self, tools: Sequence[Any], *, joins: bool = False) -> None:
         self.index, self.shelf, self.language = SearchEngine(), Shelf(), Pieces(joins=joins)
+        self.look_alikes: tuple[LookAlike, ...] = ()
         for tool in tools:
             made = version(tool)
             self.index.put(entry_of(made))
             self.shelf.manifests[made.head.digest] = Manifest(document(tool))
+
+    def trust_in(self, tool: ToolName) -> ToolTrust:
+        return ToolTrust(tool, look_alikes=self.look_alikes)
 
     async def compile(self, budget: int, task: str = "send mail", **request: Any) -> Surface | BudgetTooSmall:
         return await compile_surface(
@@ -83,6 +90,7 @@ class World:
             counter=TokenCounter(self.language),
             catalogue=self.shelf,  # type: ignore[arg-type]
             policy=None,
+            trust=self,  # type: ignore[arg-type]
             clock=ManualClock(),
         )
 
@@ -116,6 +124,17 @@ async def test_no_surface_exceeds_its_budget(budget: int, count: int, task: str,
         assert block.tokens == world.language.tokens(block.text)
     assert surface.blocks[0].tier is Tier.INDEX
     assert surface.utility <= surface.utility_possible + 1e-9
+
+
+async def test_the_model_reads_which_names_are_easily_taken_for_a_tool_within_the_budget() -> None:
+    world = World(TOOLS[:8])
+    plain = await world.compile(2000)
+    world.look_alikes = (LookAlike("tools/initech.send_emai", "lookalike", True),)
+    warned = await world.compile(2000)
+    assert isinstance(plain, Surface)
+    assert isinstance(warned, Surface)
+    assert "initech.send_emai" in text_of(warned)
+    assert plain.token_count < warned.token_count == world.language.tokens(text_of(warned)) <= 2000
 
 
 async def test_detail_is_lost_step_by_step() -> None:

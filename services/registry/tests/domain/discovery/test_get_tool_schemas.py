@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 from libs.common.tool_names import ToolName
@@ -17,6 +18,7 @@ from services.registry.domain.discovery.get_tool_schemas import (
 )
 from services.registry.domain.discovery.tokens import TokenCounter
 from services.registry.domain.model import LifecycleState, Standing, Tool, ToolVersion, VersionHead
+from services.registry.domain.trust.tool_trust import ToolTrust
 from services.registry.tests.manifests import reader
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -51,7 +53,10 @@ async def test_what_is_dropped_to_keep_the_budget_is_named_as_it_was_asked_for()
     wanted = SchemaRequest(("acme.find_order", "tools/acme.find_more"), Tier.SCHEMA, "", 20, None)
     shelf: Any = Shelf()
     language: Any = Dear()
-    found = await get_tool_schemas(wanted, catalogue=shelf, policy=None, counter=TokenCounter(language), now=NOW)
+    trust: Any = SimpleNamespace(trust_in=lambda tool: ToolTrust(tool))
+    found = await get_tool_schemas(
+        wanted, catalogue=shelf, policy=None, trust=trust, counter=TokenCounter(language), now=NOW
+    )
     assert [each.version.head.tool.qualified for each in found.loaded] == ["acme.find_order"]
     assert found.unloaded == [UnloadedTool("tools/acme.find_more", UnloadedReason.OVER_BUDGET, 10)]
     assert found.tokens == 10

@@ -65,6 +65,16 @@ def test_a_limit_that_no_executor_keeps_is_named(need: RunnerNeed, path: str) ->
     assert RunnerSet((LOOSE, STRONG)).missing(need) is None
 
 
+def test_a_tool_with_volumes_needs_a_sandbox_that_has_them() -> None:
+    pods = Announcement(
+        "c", "1", frozenset({"command"}), frozenset({"machine"}), frozenset(), frozenset({("machine", "volumes")})
+    )
+    assert RunnerSet((pods,)).missing(RunnerNeed("command", "machine")) is None
+    missing = RunnerSet((pods,)).missing(RunnerNeed("command", "machine", limits=frozenset({"volumes"})))
+    assert missing is not None
+    assert (missing.rule, missing.path) == ("runner.limit", "manifest.permission.required_permissions")
+
+
 def test_limits_that_no_single_executor_keeps_together_are_named_together() -> None:
     tiers, unkept = frozenset({"kernel"}), [frozenset({("kernel", "cpu_share")}), frozenset({("kernel", "memory")})]
     apart = [
@@ -98,6 +108,10 @@ def test_a_need_holds_the_limits_that_the_manifest_sets() -> None:
     message.execution.runner, message.execution.entry_point = pb.RUNNER_KIND_COMMAND, '["/usr/bin/wc"]'
     message.execution.resource_limits.CopyFrom(pb.ResourceLimits(cpu="500m", max_processes=3, ephemeral_storage="1Mi"))
     assert need_of(manifest_of(message)).limits == {"cpu_share", "processes"}
+    message.permission.required_permissions.append("filesystem:read:reports")
+    assert "volumes" not in need_of(manifest_of(message)).limits
+    message.execution.access_tier = pb.ACCESS_TIER_FILES
+    assert "volumes" in need_of(manifest_of(message)).limits
     # Executors confine no HTTP endpoint.
     message.execution.runner = pb.RUNNER_KIND_HTTP
     assert need_of(manifest_of(message)).limits == frozenset()

@@ -26,8 +26,9 @@ from services.registry.convert.manifest import manifest_of
 from services.registry.domain.publishing.scan.confusables import name_skeleton
 from services.registry.domain.publishing.scan.lookalikes import CandidateNames, KnownName, is_one_edit_apart
 from services.registry.domain.publishing.scan.policy import DEFAULT_POLICY, FindingAction, ScanClass, ScanPolicy
-from services.registry.domain.publishing.scan.scan import ScanResult, scan
+from services.registry.domain.publishing.scan.scan import ScanResult, scan_names, scan_texts
 from services.registry.domain.publishing.scan.texts import texts_of
+from services.registry.domain.trust.look_alikes import AlikePair
 from services.registry.tests.calls import PATIENCE, bearer, refusal
 from services.registry.tests.conftest import Replica, Start
 from services.registry.tests.manifests import reader, writer
@@ -35,7 +36,9 @@ from services.registry.tests.service_stubs import namespaces
 
 
 def scanned(message: mpb.ToolManifest, *known: KnownName, policy: ScanPolicy = DEFAULT_POLICY) -> ScanResult:
-    return scan(manifest_of(message), known, policy, "did:web:acme")
+    manifest = manifest_of(message)
+    texts, names = scan_texts(manifest, policy), scan_names(manifest, known, policy, "did:web:acme")
+    return ScanResult((*texts.blocked, *names.blocked), (*texts.warned, *names.warned))
 
 
 def classes(message: mpb.ToolManifest, *known: KnownName) -> set[str]:
@@ -211,7 +214,21 @@ def test_the_name_of_another_provider_is_no_disguise() -> None:
     message = reader("g1obex.send_emai1")
     message.provider = "globex"
     assert classes(message, GLOBEX) == {"homoglyph"}
-    assert scan(manifest_of(message), [GLOBEX], DEFAULT_POLICY, GLOBEX.owner).blocked == ()
+    assert scan_names(manifest_of(message), [GLOBEX], DEFAULT_POLICY, GLOBEX.owner).blocked == ()
+
+
+def test_names_that_are_alike_and_pass_are_paired_with_the_tool_or_the_namespace() -> None:
+    aliased = KnownName(ToolName("globex", "find_orders"), "globex", "did:web:globex", "globex.seek_parcels")
+    alike = scan_names(manifest_of(reader()), [aliased], DEFAULT_POLICY, "did:web:acme")
+    assert alike.pairs == (AlikePair("acme.find_order", "globex.seek_parcels", "lookalike"),)
+    crowd = [KnownName(ToolName("globex", f"tool_{number}"), "globex", "did:web:globex") for number in range(60)]
+    near = scan_names(manifest_of(reader("globexx.find_order")), [*crowd, aliased], DEFAULT_POLICY, "did:web:acme")
+    assert set(near.pairs) == {
+        AlikePair("globexx", "globex", "lookalike"),
+        AlikePair("globexx.find_order", "globex.seek_parcels", "lookalike"),
+    }
+    blocked = scan_names(manifest_of(reader("acme.send_emai1")), [GLOBEX], DEFAULT_POLICY, "did:web:acme")
+    assert (len(blocked.blocked), blocked.pairs) == (1, ())
 
 
 def test_an_alias_is_a_name_too() -> None:
@@ -352,6 +369,13 @@ async def test_every_name_that_resembles_a_new_one_is_found_among_many_that_begi
             assert new not in found
             # Hardly more than those, because a registration must not read all names.
             assert len(found) < len(crowd) / 5
+
+
+async def test_under_the_lock_only_what_changed_since_is_compared_again(engine: AsyncEngine) -> None:
+    async with engine.begin() as connection:
+        await _registered(connection, "globex", ["send_email"])
+        assert await similar_names(connection, _newcomer("send_emails"))
+        assert not await similar_names(connection, _newcomer("send_emails"), since=1)
 
 
 async def test_a_crowd_of_ones_own_is_not_read_for_slips(engine: AsyncEngine) -> None:

@@ -1,0 +1,1 @@
+"""Whether versions can do their work at present."""
