@@ -209,6 +209,29 @@ class Settings(ProcessSettings):
         description="Folders that every sandbox shows read-only, beside programs and libraries of the system: what a"
         " program of `/usr/bin` needs, such as `/usr/lib/jvm`.",
     )
+    pod_namespace: str = Field(
+        "",
+        max_length=63,
+        pattern=r"^([a-z0-9]([a-z0-9-]*[a-z0-9])?)?$",
+        description="Namespace of Kubernetes in which tools of the tier `machine` run as pods. Empty: none do.",
+    )
+    pod_image: str = Field(
+        "",
+        max_length=512,
+        description="Image of these pods, with Python: that of the executor. Needed with a namespace.",
+    )
+    pod_python: str = Field(
+        "", max_length=512, description="Path of Python in this image. Empty: the path of the executor's own."
+    )
+    pod_runtime_class: str = Field(
+        "",
+        max_length=253,
+        pattern=r"^([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?$",
+        description="RuntimeClass of these pods, such as one of gVisor. Empty: the default, in a user namespace.",
+    )
+    pod_kubeconfig: FilePath | None = Field(
+        None, description="Credentials for that cluster. Empty: the service account of the executor's own pod."
+    )
     tool_concurrency: int = Field(
         16, ge=1, le=10_000, description="Concurrent calls of one tool whose manifest sets no limit."
     )
@@ -265,6 +288,12 @@ class Settings(ProcessSettings):
     claim_lease_seconds: float = Field(
         10.0, ge=0.5, le=300, description="Lease of an idempotency claim. A running call renews it."
     )
+
+    @model_validator(mode="after")
+    def _check_pods(self) -> Settings:
+        if self.pod_namespace and not self.pod_image:
+            raise ValueError("TOOLMESH_POD_NAMESPACE needs TOOLMESH_POD_IMAGE, the image of the pods")
+        return self
 
     @model_validator(mode="after")
     def _check_vault(self) -> Settings:

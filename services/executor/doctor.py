@@ -19,13 +19,18 @@ from dataclasses import asdict, dataclass
 from datetime import date, datetime, timedelta
 from pathlib import Path
 
+from libs.common.telemetry.log import Log
 from services.executor.adapters.sandbox.bounds import bounds_with
 from services.executor.adapters.sandbox.bubblewrap.sandbox import BubblewrapSandbox
 from services.executor.adapters.sandbox.gvisor.runsc import BUILT, HOW_TO_GET, find_runsc
 from services.executor.adapters.sandbox.gvisor.sandbox import GvisorSandbox
 from services.executor.adapters.sandbox.host_checks import INSIDE_GVISOR, runs_inside_gvisor
 from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import CgroupHierarchy, CgroupPolicy
+from services.executor.adapters.sandbox.pods.kubernetes_api import KubernetesPodApi
+from services.executor.adapters.sandbox.pods.pod_manifest import PodConfig
+from services.executor.adapters.sandbox.pods.sandbox import PodSandbox
 from services.executor.adapters.sandbox.port import Sandbox
+from services.executor.adapters.sandbox.rootfs import interpreter_path
 from services.executor.adapters.sandbox.seccomp import bpf
 
 OK, WARN, FAIL = "ok", "warn", "fail"
@@ -60,6 +65,8 @@ def run_checks() -> Iterator[DoctorCheck]:
     yield check_cgroups()
     yield check_bubblewrap()
     yield check_gvisor()
+    if os.environ.get("TOOLMESH_POD_NAMESPACE"):
+        yield check_pods()
 
 
 def check_host() -> DoctorCheck:
@@ -132,6 +139,22 @@ def check_gvisor() -> DoctorCheck:
     return DoctorCheck("sandbox:gvisor", OK, detail)
 
 
+def check_pods() -> DoctorCheck:
+    """Check pods, which tools of the tier `machine` need, where a namespace for them is named."""
+    environment = os.environ
+    kubeconfig = environment.get("TOOLMESH_POD_KUBECONFIG")
+    namespace, image = environment["TOOLMESH_POD_NAMESPACE"], environment.get("TOOLMESH_POD_IMAGE", "")
+    python = environment.get("TOOLMESH_POD_PYTHON") or interpreter_path()
+    config = PodConfig(namespace, image, python, environment.get("TOOLMESH_POD_RUNTIME_CLASS", ""))
+    reason = asyncio.run(_probe_pods(config, Path(kubeconfig) if kubeconfig else None))
+    if not reason:
+        return DoctorCheck("sandbox:pods", OK, f"a pod in namespace {namespace} works")
+    advice = (
+        "Tools that demand pods are refused here. deploy/k8s/components/tool-pods has the namespace and the rights."
+    )
+    return DoctorCheck("sandbox:pods", WARN, reason, advice)
+
+
 def release_date(version: str) -> date | None:
     """Return the day of a gVisor release, which its version holds; None if it does not."""
     for digits in _DATE.findall(version):
@@ -178,6 +201,16 @@ async def _probe_gvisor(program: Path) -> tuple[str, str]:
         return reason, sandbox.platform
     finally:
         await sandbox.close()
+
+
+async def _probe_pods(config: PodConfig, kubeconfig: Path | None) -> str:
+    api = KubernetesPodApi(config.namespace, kubeconfig)
+    pods = PodSandbox(api, config, f"doctor-{os.getpid()}", Log("doctor", descriptor=sys.stderr.fileno()))
+    try:
+        await pods.probe()
+        return pods.unavailable_reason()
+    finally:
+        await pods.close()
 
 
 def _age(released: date | None) -> str:

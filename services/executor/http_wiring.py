@@ -10,6 +10,7 @@ import grpc.aio
 from libs.common.rpc.application import Resource
 from libs.common.runtime.clock import Clock
 from libs.common.telemetry.log import Log
+from services.executor.adapters.circuits.recent_changes import RecentChanges
 from services.executor.adapters.circuits.shared_circuits import SharedCircuits
 from services.executor.adapters.circuits.transition_records import TransitionRecords
 from services.executor.adapters.circuits.valkey_circuits import ValkeyCircuits
@@ -21,7 +22,6 @@ from services.executor.adapters.secrets.oauth.oauth_secrets import OAuthSecrets
 from services.executor.adapters.secrets.oauth.token_connections import TokenConnections
 from services.executor.config import Settings
 from services.executor.domain.ports import AuditTrail, Runner, SecretStore
-from services.executor.domain.resilience.circuit import Circuits
 from services.executor.domain.scheduling.heavy_work import HeavyWork
 from services.executor.secret_wiring import build_secret_folders
 
@@ -32,8 +32,9 @@ class HttpParts:
 
     runner: Runner
     secrets: SecretStore
-    circuits: Circuits
+    circuits: SharedCircuits
     """What other runners of external services share with it."""
+    circuit_changes: RecentChanges
     resources: Sequence[Resource]
 
 
@@ -42,7 +43,8 @@ def build_http_runner(
 ) -> HttpParts:
     """Build the runner with its secrets."""
     records = TransitionRecords(trail, clock, log)
-    circuits = SharedCircuits(ValkeyCircuits(settings.redis_url), clock, log, records.record)
+    changes = RecentChanges(clock)
+    circuits = SharedCircuits(ValkeyCircuits(settings.redis_url), clock, log, records.record, changes)
     stored = FolderSecrets(build_secret_folders(settings, log), clock)
     connections = TokenConnections(settings.egress_internal)
     secrets = OAuthSecrets(stored, connections.request, AuthzAssertions(authz), log)
@@ -59,6 +61,7 @@ def build_http_runner(
         MetricsRunner(ErrorMappingRunner(runner, log), "http"),
         secrets,
         circuits,
+        changes,
         # Stopped in reverse order: the last changes of circuits are recorded after the last request.
         [
             Resource(stop=records.stop),

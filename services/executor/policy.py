@@ -15,6 +15,7 @@ _KEY_ADMINS = {OPERATOR: AS_PEER} | dict.fromkeys(_CALLERS, for_caller("keys:adm
 _INVOCATIONS = "/toolmesh.executor.v1.InvocationService/"
 _LOGS = "/toolmesh.executor.v1.ToolLogService/"
 _LOG_READERS = {OPERATOR: AS_PEER} | dict.fromkeys(_CALLERS, for_caller("tools:logs"))
+_CIRCUITS = "/toolmesh.executor.v1.CircuitService/"
 # The deadline of the longest synchronous timeout class; the limits of other tools are shorter.
 _MAX_SECONDS = 300.0
 
@@ -40,4 +41,6 @@ POLICY: Policy = {
     _PREFIX + "FetchResult": Row(_CALLERS, deadline=60.0, idempotent=True, tenancy=Tenancy.OWN),
     _PREFIX + "WatchResources": Row(_CALLERS, deadline=None, idempotent=True, tenancy=Tenancy.OWN),
     _LOGS + "ListToolLogs": Row(_LOG_READERS, deadline=10.0, idempotent=True, tenancy=Tenancy.OWN),
+    # Its names and limits show tenants.
+    _CIRCUITS + "ListCircuits": Row({OPERATOR: AS_PEER}, deadline=5.0, idempotent=True, tenancy=Tenancy.NO_CALLER),
 }

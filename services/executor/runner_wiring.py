@@ -11,6 +11,7 @@ from libs.common.rpc.application import Resource
 from libs.common.runtime.clock import Clock
 from libs.common.runtime.process import instance_id
 from libs.common.telemetry.log import Log
+from services.executor.adapters.circuits.recent_changes import RecentChanges
 from services.executor.adapters.registry.announce_runners import RunnerAnnouncer
 from services.executor.adapters.runners.capabilities import Capabilities
 from services.executor.adapters.runners.channel.cancellation import CancelGrace
@@ -22,12 +23,15 @@ from services.executor.adapters.sandbox.egress.proxy import EgressProxy
 from services.executor.adapters.sandbox.gvisor.sandbox import GvisorSandbox
 from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import CgroupPolicy
 from services.executor.adapters.sandbox.orphan_reaper import OrphanReaper
+from services.executor.adapters.sandbox.pods.sandbox import PodSandbox
 from services.executor.adapters.sandbox.port import Sandbox
 from services.executor.config import Settings
-from services.executor.domain.ports import AuditTrail, CommitLog, Runner
+from services.executor.domain.ports import AuditTrail, CommitLog, Runner, SecretStore
+from services.executor.domain.resilience.list_circuits import CircuitReader
 from services.executor.domain.resources.watch_resources import ResourceServers
 from services.executor.domain.scheduling.heavy_work import HeavyWork
 from services.executor.http_wiring import build_http_runner
+from services.executor.pod_wiring import build_pods
 from services.executor.upstream_wiring import build_upstreams
 
 
@@ -44,6 +48,8 @@ class Runners:
     resources: Sequence[Resource]
     watched: ResourceServers
     """The servers whose resources can be watched."""
+    circuits: CircuitReader
+    """The circuits of external services."""
 
 
 def build_runners(
@@ -58,10 +64,14 @@ def build_runners(
     builtin: Runner,
 ) -> Runners:
     """Build the runners. `builtin` runs the tools that ship with the executor."""
-    sandboxed = build_sandboxed_runners(settings, log, heavy_work)
     http = build_http_runner(settings, authz, clock, log, trail, heavy_work)
+    pods = build_pods(settings, log)
+    sandboxed = build_sandboxed_runners(settings, http.secrets, log, heavy_work, pods)
     upstreams = build_upstreams(settings, registry, sandboxed, http, heavy_work, log)
-    announcer, reaper = build_announcer(settings, registry, sandboxed, log), OrphanReaper(log)
+    announcer = build_announcer(settings, registry, sandboxed, http.circuit_changes, log)
+    reaper = OrphanReaper(log)
+    if pods is not None:
+        pods.listen(sandboxed.environment.refresh)
     return Runners(
         DispatchingRunner({"builtin": builtin, "http": http.runner, **upstreams.runners, **sandboxed.by_kind}),
         sandboxed.volumes,
@@ -69,22 +79,28 @@ def build_runners(
         sandboxed.environment.tiers.describe,
         [
             Resource(reaper.start, reaper.stop),
-            Resource(sandboxed.start, sandboxed.stop),
             *http.resources,
+            Resource(sandboxed.start, sandboxed.stop),
+            *([] if pods is None else [Resource(start=pods.open)]),
             *upstreams.resources,
             Resource(announcer.start, announcer.stop),
         ],
         upstreams.watched,
+        http.circuits,
     )
 
 
-def build_sandboxed_runners(settings: Settings, log: Log, heavy_work: HeavyWork) -> SandboxedRunners:
-    """Build the runners of untrusted tools."""
+def build_sandboxed_runners(
+    settings: Settings, secrets: SecretStore, log: Log, heavy_work: HeavyWork, pods: PodSandbox | None = None
+) -> SandboxedRunners:
+    """Build the runners of untrusted tools. `pods` is the sandbox of the tier `machine`."""
     instance, cgroups = instance_id(settings), CgroupPolicy(settings.sandbox_cgroups, settings.sandbox_cgroup_parent)
     sandboxes: dict[str, Sandbox] = {
         "process": BubblewrapSandbox(instance, cgroups=cgroups, folders=settings.sandbox_folders),
         "kernel": GvisorSandbox(instance, cgroups=cgroups, runsc=settings.runsc, folders=settings.sandbox_folders),
     }
+    if pods is not None:
+        sandboxes["machine"] = pods
     # One tenant has at most half of the workers, so that others are never without.
     workers = PoolLimits(
         max_workers=settings.workers,
@@ -102,12 +118,21 @@ def build_sandboxed_runners(settings: Settings, log: Log, heavy_work: HeavyWork)
         state_bytes=settings.checkpoint_state_bytes,
     )
     return SandboxedRunners(
-        sandboxes, config, log, egress=lambda: EgressProxy(settings.egress_internal), heavy_work=heavy_work
+        sandboxes,
+        config,
+        log,
+        egress=lambda: EgressProxy(settings.egress_internal),
+        heavy_work=heavy_work,
+        secrets=secrets,
     )
 
 
 def build_announcer(
-    settings: Settings, registry: grpc.aio.Channel, sandboxed: SandboxedRunners, log: Log
+    settings: Settings,
+    registry: grpc.aio.Channel,
+    sandboxed: SandboxedRunners,
+    circuits: RecentChanges,
+    log: Log,
 ) -> RunnerAnnouncer:
     """Build the announcer of the built-in tools, HTTP endpoints and the sandboxed runners."""
 
@@ -119,6 +144,9 @@ def build_announcer(
         for state in sandboxed.environment.tiers.describe().splitlines():
             log.info("sandbox", state=state)
 
-    announcer = RunnerAnnouncer(registry, instance_id(settings), capabilities, log, on_probed=describe)
+    announcer = RunnerAnnouncer(
+        registry, instance_id(settings), capabilities, log, on_probed=describe, circuits=circuits.current
+    )
     sandboxed.environment.listen(announcer.announce_again)
+    circuits.listen(announcer.announce_circuits)
     return announcer

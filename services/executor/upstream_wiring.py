@@ -63,7 +63,7 @@ def build_upstreams(
     )
     pool: WorkerPool[ConfinedServer] = WorkerPool(limits, log)
     monitor = UpstreamMonitor(directory, servers, registry, instance_id(settings), log)
-    mcp = McpRunner(directory, servers, pool, log, monitor.request_check)
+    mcp = McpRunner(directory, servers, pool, http.circuits, log, monitor.request_check)
     rpc = GrpcRunner(
         directory,
         servers,

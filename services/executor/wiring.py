@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import grpc.aio
+from toolmesh.executor.v1 import circuit_service_pb2_grpc as circuits_rpc
 from toolmesh.executor.v1 import executor_service_pb2_grpc as rpc
 from toolmesh.executor.v1 import invocation_service_pb2_grpc as invocation_rpc
 from toolmesh.executor.v1 import key_service_pb2_grpc as keys_rpc
@@ -51,6 +52,7 @@ from services.executor.domain.phases.pipeline import Pipeline, Ports
 from services.executor.domain.phases.supervise import InFlight, Supervisor
 from services.executor.domain.ports import Runner
 from services.executor.domain.preview.preview_invocation import PreviewInvocation
+from services.executor.domain.resilience.list_circuits import ListCircuits
 from services.executor.domain.resources.watch_resources import WatchResources
 from services.executor.domain.results.fetch_result import FetchResult
 from services.executor.domain.results.store import LargeResults
@@ -60,6 +62,7 @@ from services.executor.domain.scheduling.refused_calls import RefusedCalls
 from services.executor.domain.scheduling.scheduler import Bounds, Scheduler
 from services.executor.domain.scheduling.slots import SlotPool
 from services.executor.domain.tool_logs.list_tool_logs import ListToolLogs
+from services.executor.handlers.circuit import CircuitHandlers
 from services.executor.handlers.executor import ExecutorHandlers
 from services.executor.handlers.invocation import InvocationHandlers
 from services.executor.handlers.key import KeyHandlers
@@ -137,7 +140,13 @@ def compose(
         tracing,
         policy=POLICY,
         verifier=verifier,
-        services=rpc_services(calls, jobs.handlers, keys, ToolLogHandlers(ListToolLogs(storage.tool_logs))),
+        services=rpc_services(
+            calls,
+            jobs.handlers,
+            keys,
+            ToolLogHandlers(ListToolLogs(storage.tool_logs)),
+            CircuitHandlers(ListCircuits(runners.circuits)),
+        ),
         # Stopped in reverse order: the trail flushes before its channel and its database close.
         resources=[
             *(channel_resource(channel) for channel in channels),
@@ -218,7 +227,11 @@ def build_ports(
 
 
 def rpc_services(
-    calls: ExecutorHandlers, invocations: InvocationHandlers, keys: KeyHandlers, logs: ToolLogHandlers
+    calls: ExecutorHandlers,
+    invocations: InvocationHandlers,
+    keys: KeyHandlers,
+    logs: ToolLogHandlers,
+    circuits: CircuitHandlers,
 ) -> list[Service]:
     """Return the gRPC services with their handlers."""
     package = "toolmesh.executor.v1."
@@ -230,6 +243,7 @@ def rpc_services(
         ),
         Service(package + "KeyService", lambda s: keys_rpc.add_KeyServiceServicer_to_server(keys, s)),
         Service(package + "ToolLogService", lambda s: logs_rpc.add_ToolLogServiceServicer_to_server(logs, s)),
+        Service(package + "CircuitService", lambda s: circuits_rpc.add_CircuitServiceServicer_to_server(circuits, s)),
     ]
 
 

@@ -19,6 +19,7 @@ from services.executor.domain.argument_spec import Change
 from services.executor.domain.model import (
     PLAIN,
     Caller,
+    CallWarning,
     PreviewResult,
     RenderedResult,
     Request,
@@ -207,6 +208,8 @@ def _seldom(result: Result) -> dict[str, Any]:
         fields["compensation"] = {"tool": result.undone_by, "arguments": result.undo}
     if result.stored is not None:
         fields["persisted"] = [_persisted(result.stored)]
+    if result.warnings:
+        fields["warnings"] = [warning._asdict() for warning in result.warnings]
     return fields
 
 
@@ -282,6 +285,7 @@ def result_of(envelope: epb.ResultEnvelope) -> Result:
             envelope.model_facing_content, envelope.ui_facing_summary, envelope.transcript_search_text
         ),
         retrieved=None if retrieved == created else retrieved,
+        warnings=tuple(CallWarning(each.code, each.message, each.resource) for each in envelope.warnings),
     )
 
 
@@ -304,12 +308,15 @@ def _notice(deprecation: Deprecation) -> dict[str, Any]:
     }
     if deprecation.sunset_time is not None:
         notice["sunset_time"] = _stamp(deprecation.sunset_time)
+    if deprecation.deprecate_time is not None:
+        notice["deprecate_time"] = _stamp(deprecation.deprecate_time)
     return notice
 
 
 def _deprecation(notice: epb.DeprecationNotice) -> Deprecation:
     sunset = notice.sunset_time.ToDatetime(tzinfo=UTC) if notice.HasField("sunset_time") else None
-    return Deprecation(sunset, notice.successor, notice.migration_guide_url)
+    since = notice.deprecate_time.ToDatetime(tzinfo=UTC) if notice.HasField("deprecate_time") else None
+    return Deprecation(sunset, notice.successor, notice.migration_guide_url, since)
 
 
 def _stamp(moment: datetime) -> dict[str, int]:

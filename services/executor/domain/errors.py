@@ -279,7 +279,7 @@ def limits_not_kept(sandbox: str, limits: Sequence[str]) -> MeshError:
     """The manifest sets limits that the sandbox does not keep on this machine."""
     return MeshError(
         Reason.SANDBOX_UNAVAILABLE,
-        message=f"the sandbox {sandbox} does not keep {' and '.join(limits)} on this machine; it needs control groups",
+        message=f"the sandbox {sandbox} does not keep {' and '.join(limits)} on this machine",
         metadata={"sandbox": sandbox, "limit": ",".join(limits)},
     )
 

@@ -299,6 +299,14 @@ class PreviewResult:
     """Why a predicted result is omitted: needs_approval or too_large."""
 
 
+class CallWarning(NamedTuple):
+    """Something that a caller should know of a tool: a code, a sentence, and the resource that it names."""
+
+    code: str
+    message: str
+    resource: str
+
+
 class Result(Struct, frozen=True):
     """The verified result of a call, with its provenance and execution metadata."""
 
@@ -339,6 +347,7 @@ class Result(Struct, frozen=True):
     rendered: RenderedResult = PLAIN
     retrieved: datetime | None = None
     """When a cached result was computed; None if it was computed for this call."""
+    warnings: tuple[CallWarning, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)

@@ -51,6 +51,8 @@ class ToolTrust:
     stage: str = "submitted"
     """The contribution stage."""
     publisher_verified: bool = False
+    taken_for: tuple[str, ...] = ()
+    """Older tools and namespaces of other owners with a similar name, as resource names."""
 
 
 class Access(StrEnum):
@@ -105,6 +107,7 @@ class Deprecation:
     sunset_time: datetime | None
     successor: str
     migration_guide_url: str
+    deprecate_time: datetime | None = None
 
 
 class Limit(StrEnum):
@@ -113,6 +116,8 @@ class Limit(StrEnum):
     MEMORY = "memory"
     PROCESSES = "processes"
     CPU_SHARE = "cpu_share"
+    VOLUMES = "volumes"
+    """The volumes of its permissions, and no other files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +223,8 @@ class Tool:
     closed_world: bool = False
     """True if it accesses only the resources that its arguments name."""
     trust: ToolTrust = ToolTrust()
+    health: str = ""
+    """As the registry last reported it: `healthy`, `degraded` or `unavailable`; empty if it is not known."""
     result_labels: tuple[str, ...] = ()
     resources: Callable[[Any], tuple[str, ...]] | None = None
     """Extracts the resources that arguments name; None if the schema declares none."""
@@ -257,6 +264,8 @@ class Tool:
     argument_spec: ArgumentSpec | None = None
     """How arguments are prepared beyond their schema; None if only the schema applies."""
     confinement: Confinement = Confinement()
+    secrets: tuple[tuple[str, str], ...] = ()
+    """The credentials that its code reads: the name that the code has for it, and the name in the store."""
     placement: Placement = Placement()
     rendering: Rendering = Rendering()
     checkpoint: CheckpointConfig | None = None

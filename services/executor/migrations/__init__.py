@@ -4,4 +4,4 @@ from pathlib import Path
 
 from libs.common.sql.schema import ServiceSchema
 
-SCHEMA = ServiceSchema("executor", Path(__file__).parent)
+SCHEMA = ServiceSchema("executor", Path(__file__).parent, oldest="0012")

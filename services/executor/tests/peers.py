@@ -26,6 +26,7 @@ from toolmesh.registry.v1 import registry_service_pb2_grpc as registry_rpc
 from toolmesh.registry.v1 import runner_service_pb2 as runner_pb
 from toolmesh.registry.v1 import runner_service_pb2_grpc as runner_rpc
 from toolmesh.registry.v1 import tool_version_pb2 as vpb
+from toolmesh.registry.v1.tool_health_pb2 import VersionHealth, VersionHealths
 from toolmesh.registry.v1.tool_trust_pb2 import ToolTrust, ToolTrusts
 
 from libs.common.errors import MeshError, Reason
@@ -182,6 +183,9 @@ class RegistryPeer(registry_rpc.RegistryServiceServicer):
 
     async def trust(self, trust: ToolTrust) -> None:
         await self._announce(registry_pb.WatchToolsResponse(trusts=ToolTrusts(tools=[trust])))
+
+    async def health(self, health: VersionHealth) -> None:
+        await self._announce(registry_pb.WatchToolsResponse(healths=VersionHealths(versions=[health])))
 
     async def heartbeat(self) -> None:
         await self._announce(registry_pb.WatchToolsResponse(heartbeat=registry_pb.Heartbeat()))

@@ -68,6 +68,14 @@ def test_missing_cgroups_are_reported_with_advice(monkeypatch: pytest.MonkeyPatc
     assert "memory: watch" in result.detail
 
 
+def test_pods_are_checked_where_a_namespace_for_them_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert "sandbox:pods" not in {result.name for result in doctor.run_checks()}
+    monkeypatch.setenv("TOOLMESH_POD_NAMESPACE", "toolmesh-tools")
+    monkeypatch.setenv("TOOLMESH_POD_KUBECONFIG", str(tmp_path / "absent"))
+    pods = {result.name: result for result in doctor.run_checks()}["sandbox:pods"]
+    assert (pods.status, bool(pods.advice)) == ("warn", True)
+
+
 @pytest.mark.parametrize("actions", ["", "allow errno"])
 def test_missing_seccomp_is_a_failure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, actions: str) -> None:
     (tmp_path / "actions").write_text(actions)

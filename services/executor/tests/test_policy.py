@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from toolmesh.executor.v1 import circuit_service_pb2 as circuits_pb
 from toolmesh.executor.v1 import executor_service_pb2 as pb
 from toolmesh.executor.v1 import invocation_service_pb2 as jobs_pb
 from toolmesh.executor.v1 import key_service_pb2 as keys_pb
@@ -17,6 +18,7 @@ def test_every_rpc_has_exactly_one_row() -> None:
         jobs_pb.DESCRIPTOR.services_by_name["InvocationService"],
         keys_pb.DESCRIPTOR.services_by_name["KeyService"],
         logs_pb.DESCRIPTOR.services_by_name["ToolLogService"],
+        circuits_pb.DESCRIPTOR.services_by_name["CircuitService"],
     ]
     assert set(POLICY) == {f"/{each.full_name}/{method.name}" for each in services for method in each.methods}
 

@@ -29,8 +29,9 @@ from services.executor.adapters.sandbox.rootfs import interpreter_path
 from services.executor.adapters.secrets.folder_secrets import FolderSecrets
 from services.executor.adapters.upstreams.directory import UpstreamDirectory
 from services.executor.adapters.upstreams.servers import Servers
-from services.executor.domain.scheduling.heavy_work import HeavyWork
+from services.executor.domain.scheduling.heavy_work import HeavyWork, Principal
 from services.executor.domain.tool import Tool
+from services.executor.tests.adapters.runners.http.services import OwnCircuits
 from services.executor.tests.packing import MIB, work
 from services.executor.tests.samples import a_tool
 from services.executor.tests.waiting import until
@@ -60,7 +61,8 @@ async def served(application: Any) -> AsyncIterator[str]:
 class Upstreams:
     """A runner of MCP tools, with the upstream `fix`."""
 
-    def __init__(self, folder: Path, *, internal: Any = LOOPBACK) -> None:
+    def __init__(self, folder: Path, *, internal: Any = LOOPBACK, circuits: Any = None) -> None:
+        self.circuits: Any = circuits or OwnCircuits()
         # A sandbox is another user.
         folder.chmod(0o755)
         self.tools = folder / "tools.json"
@@ -76,7 +78,7 @@ class Upstreams:
         self._servers = Servers(self._environment, internal, store, max_bytes=MIB)
         self._directory = UpstreamDirectory(grpc.aio.insecure_channel("127.0.0.1:1"), LOG)
         self.pool: WorkerPool[Any] = WorkerPool(PoolLimits(start_seconds=300), LOG)
-        self.runner = McpRunner(self._directory, self._servers, self.pool, LOG, self.checks.append)
+        self.runner = McpRunner(self._directory, self._servers, self.pool, self.circuits, LOG, self.checks.append)
 
     def offer(self, *names: str, **changes: Any) -> None:
         self.tools.write_text(json.dumps([definition(name, **changes) for name in names]))
@@ -103,6 +105,17 @@ class Upstreams:
         found = digest(definition(name)) if accepted is None else accepted
         entry_point = json.dumps({"upstream": "fix", "tool": name, "definition": found})
         return a_tool(**{"qualified": f"fix.{name}", "runner": "mcp", "entry_point": entry_point, **changes})
+
+    async def remote_tool(self, url: str, name: str, **changes: Any) -> Tool:
+        """Add a server over HTTP, and return a tool under the definition that it has."""
+        self.add_remote(url)
+        config = self._directory.get("fix")
+        assert config is not None
+        server = self._servers.connect(config, Principal("", "test"))
+        await server.open()
+        accepted = server.session.definitions[name].digest
+        await server.close()
+        return self.tool(name, accepted, **changes)
 
     async def value(self, tool: Tool, **arguments: Any) -> Any:
         return (await self.runner.run(tool, work(**arguments))).value

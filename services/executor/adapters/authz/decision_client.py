@@ -43,7 +43,7 @@ _RELOAD_SECONDS, _RELOAD_PAUSE = 1.5, 0.05
 # Label lookup is the expensive part of a counter, so it is done once.
 _CACHED_DECISIONS, _REQUESTED_DECISIONS = decisions.labels("remembered"), decisions.labels("asked")
 
-CacheKey = tuple[str, str, str, str, str, ToolTrust]
+CacheKey = tuple[str, str, str, str, str, ToolTrust, str]
 
 
 class PolicySetStatus(Protocol):
@@ -85,7 +85,7 @@ class PolicyAuthorizer:
             self._version = version
             self._cache.clear()
         # Everything that a cacheable decision may depend on.
-        key = (version, caller.token_id, tool.name, tool.digest, caller.session_id, tool.trust)
+        key = (version, caller.token_id, tool.name, tool.digest, caller.session_id, tool.trust, tool.health)
         cached = self._cache.get(key)
         if cached is not None and self._policies.believed():
             if cached.expires_at > self._clock.now().timestamp():
@@ -196,6 +196,7 @@ def _facts(tool: Tool, caller: Caller, question: Question, now: float) -> pb.Cal
         tool_trust_age_hours=trust_age_hours(tool.trust.computed_at, now),
         tool_stage=tool.trust.stage,
         publisher_verified=tool.trust.publisher_verified,
+        tool_health=tool.health,
         result_labels=tool.result_labels,
         risk=dict(question.risk),
     )

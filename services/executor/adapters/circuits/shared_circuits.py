@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import timedelta
 
 from libs.common.runtime.bounded_cache import BoundedCache
 from libs.common.runtime.clock import Clock
 from libs.common.telemetry.log import Log
+from services.executor.adapters.circuits.recent_changes import RecentChanges
 from services.executor.adapters.circuits.valkey_circuits import ValkeyCircuits
 from services.executor.adapters.telemetry.http_metrics import (
     circuit_refusals,
@@ -16,6 +18,7 @@ from services.executor.adapters.telemetry.http_metrics import (
     rate_limit_refusals,
 )
 from services.executor.domain.resilience.circuit import Admission, CallOutcome, Circuit, CircuitConfig, Transition
+from services.executor.domain.resilience.list_circuits import CircuitView, RateLimit
 
 _CIRCUITS = 4096
 # How long the store is not asked again after a failure.
@@ -26,9 +29,15 @@ class SharedCircuits:
     """Asks the store; decides alone while it does not answer, and logs both changes."""
 
     def __init__(
-        self, store: ValkeyCircuits, clock: Clock, log: Log, on_transition: Callable[[str, Transition, bool], None]
+        self,
+        store: ValkeyCircuits,
+        clock: Clock,
+        log: Log,
+        on_transition: Callable[[str, Transition, bool], None],
+        changes: RecentChanges | None = None,
     ) -> None:
         """`on_transition` gets the circuit, the change, and whether all executors share it. It never waits."""
+        self._changes = changes
         self._store, self._clock, self._log, self._on_transition = store, clock, log, on_transition
         self._own: BoundedCache[str, Circuit] = BoundedCache(_CIRCUITS)
         self._limited: BoundedCache[tuple[str, str], float] = BoundedCache(_CIRCUITS)
@@ -41,7 +50,7 @@ class SharedCircuits:
         admission = await self._ask_store(name, config, party)
         if admission is None:
             admission = self._decide_alone(name, config, party)
-        self._observe(name, admission.transition, shared=admission.shared)
+        self._observe(name, admission.transition, config, shared=admission.shared)
         if admission.limited:
             rate_limit_refusals.inc()
         elif not admission.admitted:
@@ -59,7 +68,7 @@ class SharedCircuits:
                 transition = await self._store.report(name, config, admission.generation, outcome)
             except Exception as error:
                 self._lose_store(error)
-        self._observe(name, transition, shared=admission.shared)
+        self._observe(name, transition, config, shared=admission.shared)
 
     async def limit(self, name: str, party: str, seconds: float) -> None:
         """Hold the calls of a party back: here at once, everywhere once the store has it."""
@@ -70,11 +79,40 @@ class SharedCircuits:
             except Exception as error:
                 self._lose_store(error)
 
-    def abandon(self, name: str, config: CircuitConfig, admission: Admission) -> None:
+    def abandon(
+        self, name: str, config: CircuitConfig, admission: Admission, outcome: CallOutcome = CallOutcome.NONE
+    ) -> None:
         """Count an ended call in the background."""
-        task = asyncio.create_task(self.report(name, config, admission, CallOutcome.NONE), name="circuit-abandon")
+        task = asyncio.create_task(self.report(name, config, admission, outcome), name="circuit-abandon")
         self._reporting.add(task)
         task.add_done_callback(self._reporting.discard)
+
+    async def find(self, namespace: str, *, after: str, limit: int) -> list[CircuitView]:
+        """Implement CircuitReader: the circuits of all executors, or this one's own while it decides alone."""
+        if self._away_until is None or self._clock.monotonic() >= self._away_until:
+            try:
+                return await self._store.find(namespace, after=after, limit=limit)
+            except Exception as error:
+                self._lose_store(error)
+        names = sorted(name for name in self._own if after < name and name.startswith(f"{namespace}/"))
+        return [self._view(name) for name in names[:limit]]
+
+    def _view(self, name: str) -> CircuitView:
+        """Return a circuit of this executor alone. It remembers no changes."""
+        circuit, now, offset = self._own[name], self._clock.monotonic(), self._clock.now()
+        calls, failed, slow = (sum(each[column] for each in circuit.slices.values()) for column in range(3))
+        parties = [(party, until - now) for (limited, party), until in self._limited.items() if limited == name]
+        return CircuitView(
+            name=name,
+            state=circuit.state,
+            since=offset - timedelta(seconds=now - circuit.since) if circuit.generation else None,
+            retry_at=None,
+            calls=calls,
+            failed=failed,
+            slow=slow,
+            shared=False,
+            limits=tuple(RateLimit(party, offset + timedelta(seconds=left)) for party, left in parties if left > 0),
+        )
 
     async def close(self) -> None:
         """Close the connections."""
@@ -113,9 +151,11 @@ class SharedCircuits:
     def _circuit(self, name: str) -> Circuit:
         return self._own[name] if name in self._own else self._own.put(name, Circuit())
 
-    def _observe(self, name: str, transition: Transition | None, *, shared: bool) -> None:
+    def _observe(self, name: str, transition: Transition | None, config: CircuitConfig, *, shared: bool) -> None:
         if transition is None:
             return
         circuit_transitions.labels(transition.after).inc()
         self._log.info("circuit changed", circuit=name, before=transition.before, state=transition.after, shared=shared)
         self._on_transition(name, transition, shared)
+        if self._changes is not None:
+            self._changes.note(name, transition.after, config.open_seconds)

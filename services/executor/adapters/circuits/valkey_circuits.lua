@@ -1,12 +1,14 @@
 -- Decides about the calls of one circuit for all executors: the decisions of `domain/resilience/circuit.py`.
 --
--- KEYS   1: the circuit, a JSON document; 2: exists while the service limits the rate of the caller's party.
+-- KEYS   1: the circuit, a JSON document; 2: exists while the service limits the rate of the caller's party; 3: the
+--        circuits of the namespace, by the time of their last write; 4: the last changes of the circuit, a JSON list.
 -- ARGV   1: admit or report; 2: now in milliseconds, empty for the server's own clock; 3..9: failures, failure rate,
---        slow rate, window (ms), open time (ms), successes, most canaries; 10: generation; 11: outcome.
+--        slow rate, window (ms), open time (ms), successes, most canaries; 10: generation; 11: outcome; 12: the name.
 --
 -- Returns {admitted, generation, wait (ms), state before, state after, limited}; the states are empty where nothing changed.
 
 local SLICES, CANARY_SHARE, HALF_OPEN_WAIT = 10, 10, 1000
+local REMEMBERED, CHANGES = 7 * 86400000, 10
 
 local verb, now = ARGV[1], tonumber(ARGV[2])
 local failures, failure_rate, slow_rate = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -24,11 +26,24 @@ local before, after = '', ''
 local function save()
   local keep = math.ceil(window + 10 * open_time + 60000)
   redis.call('SET', KEYS[1], cjson.encode(c), 'PX', string.format('%.0f', keep))
+  redis.call('ZADD', KEYS[3], string.format('%.0f', now), ARGV[12])
+  redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', string.format('%.0f', now - REMEMBERED))
+  redis.call('PEXPIRE', KEYS[3], REMEMBERED)
+end
+
+local function remember_change()
+  local remembered = redis.call('GET', KEYS[4])
+  local changes = remembered and cjson.decode(remembered) or {}
+  table.insert(changes, 1, {now, before, after})
+  while #changes > CHANGES do table.remove(changes) end
+  redis.call('SET', KEYS[4], cjson.encode(changes), 'PX', REMEMBERED)
 end
 
 local function enter(state)
   before, after = c.state, state
   c = {state = state, generation = c.generation + 1, since = now, arrivals = 0, passed = 0, under_way = 0, succeeded = 0}
+  if state == 'open' then c.until_time = now + open_time end
+  remember_change()
 end
 
 local function answer(admitted, wait, limited)
@@ -76,7 +91,7 @@ local function count(outcome)
   for _, slice in ipairs(kept) do
     for column = 1, 3 do total[column] = total[column] + slice[column + 1] end
   end
-  c.slices = kept
+  c.slices, c.window = kept, window
   local calls, failed, slow = total[1], total[2], total[3]
   if (failed >= failures and failed >= failure_rate * calls) or (slow >= failures and slow >= slow_rate * calls) then
     enter('open')

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from libs.common.runtime.clock import Clock
+from services.executor.adapters.circuits.stored_circuit import read_circuit
 from services.executor.domain.resilience.circuit import Admission, CallOutcome, CircuitConfig, CircuitState, Transition
+from services.executor.domain.resilience.list_circuits import CircuitView
 
 if TYPE_CHECKING:
     import redis.asyncio
@@ -20,6 +22,8 @@ PREFIX = "toolmesh:executor:circuits:"
 _CONNECTIONS = 32
 # The store is near, and a replica can decide alone.
 _RESPONSE_SECONDS = 0.5
+# How long the limits of a circuit are listed, in milliseconds, and how many are shown.
+_LIMITS_KEPT, _MAX_LIMITS = 86_400_000, 100
 
 
 class ValkeyCircuits:
@@ -46,9 +50,16 @@ class ValkeyCircuits:
 
     async def limit(self, name: str, party: str, seconds: float) -> None:
         """Hold the calls of a party back. Raises RedisError or OSError."""
-        self._connect()
-        assert self._client is not None
-        await self._client.set(_limit_key(name, party), 1, px=max(1, round(seconds * 1e3)))
+        client, milliseconds = self._connect(), max(1, round(seconds * 1e3))
+        now = await self._now(client)
+        async with client.pipeline(transaction=False) as pipeline:
+            pipeline.set(_limit_key(name, party), 1, px=milliseconds)
+            pipeline.zadd(_limits_key(name), {party: now + milliseconds})
+            pipeline.zremrangebyscore(_limits_key(name), "-inf", now)
+            # The longest limit is a day.
+            pipeline.pexpire(_limits_key(name), _LIMITS_KEPT)
+            pipeline.zadd(_index_key(name), {name: now})
+            await pipeline.execute()
 
     async def report(
         self, name: str, config: CircuitConfig, generation: int, outcome: CallOutcome
@@ -64,11 +75,36 @@ class ValkeyCircuits:
         limits = (config.failures, config.failure_rate, config.slow_rate)
         times = (round(config.window * 1e3), round(config.open_seconds * 1e3))
         arguments = [verb, now, *limits, *times, config.successes, config.max_canaries, generation, str(outcome)]
-        response: list[Any] = await self._connect()(keys=[PREFIX + name, _limit_key(name, party)], args=arguments)
+        keys = [PREFIX + name, _limit_key(name, party), _index_key(name), f"{PREFIX}changes:{name}"]
+        self._connect()
+        response: list[Any] = await self._script(keys=keys, args=[*arguments, name])
         return response
 
-    def _connect(self) -> Any:
-        if self._script is None:
+    async def find(self, namespace: str, *, after: str, limit: int) -> list[CircuitView]:
+        """Return the circuits of a namespace by name, from behind a name on. Raises RedisError or OSError."""
+        client = self._connect()
+        indexed: Any = await client.zrange(f"{PREFIX}of:{namespace}", 0, -1)
+        names = sorted(name.decode() for name in indexed)
+        page = [name for name in names if name > after][:limit]
+        now = await self._now(client)
+        async with client.pipeline(transaction=False) as pipeline:
+            for name in page:
+                pipeline.get(PREFIX + name)
+                pipeline.get(f"{PREFIX}changes:{name}")
+                pipeline.zrange(_limits_key(name), -_MAX_LIMITS, -1, withscores=True)
+            answers = await pipeline.execute()
+        rows = zip(page, answers[0::3], answers[1::3], answers[2::3], strict=True)
+        return [read_circuit(name, document, changes, limits, now) for name, document, changes, limits in rows]
+
+    async def _now(self, client: redis.asyncio.Redis) -> int:
+        """Return the time of the clock that decides, in milliseconds."""
+        if self._clock is not None:
+            return round(self._clock.now().timestamp() * 1e3)
+        seconds, microseconds = await client.time()
+        return int(seconds) * 1000 + int(microseconds) // 1000
+
+    def _connect(self) -> redis.asyncio.Redis:
+        if self._client is None:
             import redis.asyncio
             from redis.asyncio.retry import Retry
             from redis.backoff import NoBackoff
@@ -83,12 +119,20 @@ class ValkeyCircuits:
             )
             self._client = redis.asyncio.Redis(connection_pool=pool)
             self._script = self._client.register_script(SCRIPT)
-        return self._script
+        return self._client
 
 
 def _limit_key(name: str, party: str) -> str:
     # No namespace, and so no circuit, has a colon.
     return f"{PREFIX}limited:{quote(party, safe='')}:{name}"
+
+
+def _limits_key(name: str) -> str:
+    return f"{PREFIX}limits:{name}"
+
+
+def _index_key(name: str) -> str:
+    return f"{PREFIX}of:{name.partition('/')[0]}"
 
 
 def _transition(before: bytes, after: bytes) -> Transition | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import grpc
@@ -17,10 +17,12 @@ from libs.common.ids import new_id
 from libs.common.rpc.status import from_rpc_error
 from libs.common.runtime.backoff import Backoff
 from libs.common.telemetry.log import Log
+from services.executor.adapters.circuits.recent_changes import CircuitChange
 from services.executor.adapters.runners.capabilities import Capabilities
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 _CALL_SECONDS, _FAREWELL_SECONDS = 5.0, 1.0
+_MAX_CIRCUIT_NAME = 640
 
 
 class RunnerAnnouncer:
@@ -34,8 +36,10 @@ class RunnerAnnouncer:
         log: Log,
         *,
         on_probed: Callable[[], None] = lambda: None,
+        circuits: Callable[[], Sequence[CircuitChange]] = tuple,
     ) -> None:
         """`capabilities` may probe the machine, so it is called in a thread. `on_probed` is called after the first."""
+        self._circuits, self._capabilities_changed = circuits, False
         self._stub = rpc.RunnerServiceStub(channel)
         self._instance, self._process_id = instance, new_id()
         self._capabilities, self._on_probed, self._log = capabilities, on_probed, log
@@ -50,6 +54,11 @@ class RunnerAnnouncer:
 
     def announce_again(self) -> None:
         """Announce at once, because what this executor can run has changed."""
+        self._capabilities_changed = True
+        self._changed.set()
+
+    def announce_circuits(self) -> None:
+        """Announce at once, because a circuit has changed."""
         self._changed.set()
 
     async def wait(self) -> None:
@@ -77,7 +86,9 @@ class RunnerAnnouncer:
             if self._changed.is_set():
                 # Cleared first: a change amid the look at the capabilities is announced once more.
                 self._changed.clear()
-                capabilities = await self._probe_again()
+                if self._capabilities_changed:
+                    self._capabilities_changed = False
+                    capabilities = await self._probe_again()
             request = self._request(capabilities)
             try:
                 answer = await self._stub.AnnounceRunners(request, timeout=_CALL_SECONDS)
@@ -112,4 +123,11 @@ class RunnerAnnouncer:
                 )
                 for tier, limit in capabilities.unkept
             ],
+            circuits=[_circuit(change) for change in self._circuits() if len(change.name) <= _MAX_CIRCUIT_NAME],
         )
+
+
+def _circuit(change: CircuitChange) -> pb.AnnouncedCircuit:
+    circuit = pb.AnnouncedCircuit(name=change.name, state=pb.CircuitState.Value(f"CIRCUIT_STATE_{change.state.name}"))
+    circuit.change_time.FromDatetime(change.since)
+    return circuit

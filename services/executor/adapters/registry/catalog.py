@@ -69,9 +69,17 @@ class Catalog:
         """Set the trust in a tool, for every version of it. An unknown tool is ignored: it comes with its trust."""
         for entry in list(self._by_tool.get(tool_name, {}).values()):
             if entry.tool is not None and entry.tool.trust != trust:
-                changed = replace(entry, tool=replace(entry.tool, trust=trust))
-                self._entries[entry.name] = self._by_tool[tool_name][entry.name] = changed
-                self._resolved.clear()
+                self._replace_tool(entry, replace(entry.tool, trust=trust))
+
+    def set_health(self, name: str, health: str) -> None:
+        """Set the health of a version. An unknown one is ignored: it comes with its health."""
+        entry = self._entries.get(name)
+        if entry is not None and entry.tool is not None and entry.tool.health != health:
+            self._replace_tool(entry, replace(entry.tool, health=health))
+
+    def _replace_tool(self, entry: CatalogEntry, tool: Tool) -> None:
+        self._entries[entry.name] = self._by_tool[entry.tool_name][entry.name] = replace(entry, tool=tool)
+        self._resolved.clear()
 
     def remove(self, name: str) -> None:
         """Remove a version."""

@@ -10,8 +10,9 @@ from toolmesh.registry.v1 import tool_manifest_pb2 as mpb
 from toolmesh.registry.v1 import tool_trust_pb2 as tpb
 from toolmesh.registry.v1 import tool_version_pb2 as vpb
 
-from libs.authz_client.tool_attributes import computed_at, stage_name
+from libs.authz_client.tool_attributes import computed_at, health_name, stage_name
 from libs.common.errors import MeshError
+from libs.common.secret_store.secret import SCHEME
 from libs.common.semver import Version
 from libs.common.tool_names import ToolName, split_version_name
 from services.executor.adapters.registry.compile_arguments import compile_arguments
@@ -60,8 +61,13 @@ def compile_version(version: vpb.ToolVersion, former: CatalogEntry | None = None
     tool_name, number = split_version_name(version.name)
     deprecation = _deprecation(version)
     if former is not None and former.digest == version.digest:
-        trust, deferred = trust_of(version.trust), _deferred(version)
-        tool = former.tool and replace(former.tool, deprecation=deprecation, deferred=deferred, trust=trust)
+        tool = former.tool and replace(
+            former.tool,
+            deprecation=deprecation,
+            deferred=_deferred(version),
+            trust=trust_of(version.trust),
+            health=health_name(version.health),
+        )
     else:
         tool = _try_compile(version, tool_name, number, deprecation)
     sunset = deprecation.sunset_time if deprecation else None
@@ -81,7 +87,8 @@ def compile_version(version: vpb.ToolVersion, former: CatalogEntry | None = None
 
 def trust_of(trust: tpb.ToolTrust) -> ToolTrust:
     """Convert the trust in a tool."""
-    return ToolTrust(trust.score, computed_at(trust), stage_name(trust), trust.publisher_verified)
+    older = tuple(alike.name for alike in trust.look_alikes if alike.older)
+    return ToolTrust(trust.score, computed_at(trust), stage_name(trust), trust.publisher_verified, older)
 
 
 def _try_compile(version: vpb.ToolVersion, name: ToolName, number: str, deprecation: Deprecation | None) -> Tool | None:
@@ -122,6 +129,7 @@ def _compile(version: vpb.ToolVersion, name: ToolName, number: str, deprecation:
         impact_scope=manifest.permission.impact_scope,
         closed_world=manifest.interface.safety.closed_world,
         trust=trust_of(version.trust),
+        health=health_name(version.health),
         result_labels=tuple(manifest.permission.result_labels),
         resources=resources_of(manifest.input.schema),
         side_effects=tuple(_side_effect(effect) for effect in manifest.side_effects),
@@ -146,6 +154,7 @@ def _compile(version: vpb.ToolVersion, name: ToolName, number: str, deprecation:
         persists=not manifest.output.persistence_opt_out,
         argument_spec=compile_arguments(manifest, confinement),
         confinement=confinement,
+        secrets=tuple((use.name, use.secret.removeprefix(SCHEME)) for use in manifest.execution.secrets),
         placement=placement_of(manifest),
         rendering=rendering_of(manifest),
         checkpoint=checkpoint_of(manifest),
@@ -209,7 +218,8 @@ def _deprecation(version: vpb.ToolVersion) -> Deprecation | None:
         return None
     message = version.deprecation
     sunset = message.sunset_time.ToDatetime(tzinfo=UTC) if message.HasField("sunset_time") else None
-    return Deprecation(sunset, message.successor, message.migration_guide_url)
+    since = message.deprecate_time.ToDatetime(tzinfo=UTC) if message.HasField("deprecate_time") else None
+    return Deprecation(sunset, message.successor, message.migration_guide_url, since)
 
 
 def _aliases(version: vpb.ToolVersion) -> tuple[str, ...]:

@@ -50,7 +50,7 @@ def confinement_of(manifest: mpb.ToolManifest) -> Confinement:
         memory_bytes=_quantity(limits.memory, 512 << 20),
         scratch_bytes=_quantity(limits.ephemeral_storage, 1 << 30),
         processes=limits.max_processes,
-        declared=_declared(limits),
+        declared=_declared(limits) | ({Limit.VOLUMES} if named else frozenset()),
         hosts=tuple(name.lower() for name in network.allowed_domains) if reaches else (),
         ports=tuple(network.allowed_ports) or _DEFAULT_PORTS,
         reads=tuple(dict.fromkeys(volume for _, volume in named)),

@@ -11,6 +11,7 @@ from toolmesh.registry.v1 import registry_service_pb2 as pb
 from toolmesh.registry.v1 import registry_service_pb2_grpc as rpc
 from toolmesh.registry.v1 import tool_version_pb2 as vpb
 
+from libs.authz_client.tool_attributes import health_name
 from libs.common.errors import MeshError
 from libs.common.runtime.backoff import Backoff
 from libs.common.runtime.clock import Clock
@@ -113,6 +114,9 @@ class RegistryToolView:
         elif kind == "trusts":
             for trust in event.trusts.tools:
                 self._catalog.set_trust(ToolName.parse(trust.tool), trust_of(trust))
+        elif kind == "healths":
+            for health in event.healths.versions:
+                self._catalog.set_health(health.version, health_name(health))
         if event.resume_token:
             # Messages inside a snapshot have no token: the rest of the view may still be outdated then.
             self._token, self._last_message = event.resume_token, self._clock.monotonic()

@@ -48,7 +48,7 @@ class RunnerEnvironment:
         self.heavy_work = heavy_work or HeavyWork()
         self.tiers = Tiers(sandboxes)
         self.revision = 0
-        """Counts the changes of packs."""
+        """Counts the changes of packs and sandboxes."""
         self._scratch = BoundedScratch(self._volume_scratch)
         self.volumes = Volumes(volumes or {}, self._scratch)
         self._log = log
@@ -67,7 +67,7 @@ class RunnerEnvironment:
         return {} if self._catalog is None else self._catalog.packs
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Call the listener whenever packs were added, changed or removed."""
+        """Call the listener whenever packs were added, changed or removed, or a sandbox can be used or no longer."""
         self._listeners.append(listener)
 
     async def start(self) -> None:
@@ -119,10 +119,14 @@ class RunnerEnvironment:
         ended = time.monotonic()
         self._poll_after = ended + (ended - began) * (1 / _POLL_SHARE - 1) if not changed else 0.0
         if changed:
-            self.revision += 1
             export_packs(self._catalog.packs.values())
-            for listener in self._listeners:
-                listener()
+            self.refresh()
+
+    def refresh(self) -> None:
+        """Resolve the entry points of tools again, and tell the listeners: packs or sandboxes changed."""
+        self.revision += 1
+        for listener in self._listeners:
+            listener()
 
     def _own_path(self) -> Path:
         if self._folder is None:

@@ -19,7 +19,8 @@ from services.executor.adapters.runners.worker.worker import Worker
 from services.executor.adapters.runners.workspace.workspace import Volumes
 from services.executor.adapters.sandbox.egress.proxy import EgressProxy
 from services.executor.adapters.sandbox.port import Sandbox
-from services.executor.domain.ports import Runner
+from services.executor.adapters.secrets.call_secrets import EmptySecretStore
+from services.executor.domain.ports import Runner, SecretStore
 from services.executor.domain.scheduling.heavy_work import HeavyWork
 from services.executor.domain.volumes import Volume
 
@@ -50,7 +51,9 @@ class SandboxedRunners:
         log: Log,
         egress: Callable[[], EgressProxy] = EgressProxy,
         heavy_work: HeavyWork | None = None,
+        secrets: SecretStore | None = None,
     ) -> None:
+        """`secrets` has the credentials of Python tools; without it there are none."""
         throttled = {tier: ThrottledSandbox(sandbox, config.cold_starts) for tier, sandbox in sandboxes.items()}
         self._environment = RunnerEnvironment(
             throttled,
@@ -66,6 +69,7 @@ class SandboxedRunners:
         python = PythonRunner(
             self._environment,
             self._pool,
+            secrets or EmptySecretStore(),
             log,
             output_bytes=config.output_bytes,
             lifetime_calls=config.workers.max_calls,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -46,7 +47,9 @@ from services.executor.adapters.runners.worker.worker import Worker, WorkerBroke
 from services.executor.adapters.runners.workspace.workspace import Workspace
 from services.executor.adapters.sandbox.egress.proxy import refusal_error as egress_error
 from services.executor.adapters.sandbox.port import Sandbox
+from services.executor.adapters.secrets.call_secrets import CallSecrets, read_call_secrets
 from services.executor.domain import errors, run_errors
+from services.executor.domain.ports import SecretStore
 from services.executor.domain.run import RunRequest, RunResult
 from services.executor.domain.run_channel import RunChannel
 from services.executor.domain.tool import Tool
@@ -66,6 +69,7 @@ class PythonRunner:
         self,
         environment: RunnerEnvironment,
         pool: WorkerPool[Worker],
+        secrets: SecretStore,
         log: Log,
         *,
         output_bytes: int,
@@ -75,6 +79,7 @@ class PythonRunner:
     ) -> None:
         self._environment = environment
         self._pool = pool
+        self._secrets = secrets
         self._log = log
         self._output_bytes = output_bytes
         self._lifetime_calls = lifetime_calls
@@ -97,17 +102,18 @@ class PythonRunner:
         """Run the function in a worker that serves only this subject, or tenant, and this tool version."""
         sandbox = self._environment.tiers.require(tool)
         entry_point = self._entry_points.require(tool, work.code)
+        secrets = await read_call_secrets(tool, work.tenant, self._secrets)
         if tool.confinement.reads:
-            call = _OneShotCall(self, tool, work, entry_point, sandbox)
+            call = _OneShotCall(self, tool, work, entry_point, sandbox, secrets)
             return await run_one_shot(self._environment.volumes, tool, work, self._log, call.execute)
-        worker = await self._borrow_worker(tool, work, entry_point, sandbox)
+        worker = await self._borrow_worker(tool, work, entry_point, sandbox, secrets)
         try:
             seconds = begin_call(worker, work)
         except BaseException:
             self._pool.give_back(worker)
             raise
         try:
-            answer = await self.call_worker(worker, tool, work, seconds)
+            answer = await self.call_worker(worker, tool, work, seconds, secrets)
         except BaseException:
             await self._pool.discard(worker)
             raise
@@ -138,14 +144,14 @@ class PythonRunner:
         return ResolvedEntryPoint(message, label, pack)
 
     async def _borrow_worker(
-        self, tool: Tool, work: RunRequest, entry_point: PythonEntryPoint, sandbox: Sandbox
+        self, tool: Tool, work: RunRequest, entry_point: PythonEntryPoint, sandbox: Sandbox, secrets: CallSecrets
     ) -> Worker:
         """Return a ready worker. An idle worker that ended is replaced, because no call had started in it."""
         # A caller without a tenant shares workers with no other subject.
         tenant = f"tenant {work.tenant}" if work.tenant else f"subject {work.subject}"
         subject = "" if tool.confinement.shares_workers else work.subject
         code = "" if entry_point.pack is None else entry_point.pack.digest
-        key = WorkerKey(tool.digest, tenant, sandbox.name, subject, code)
+        key = WorkerKey(tool.digest, tenant, sandbox.name, subject, code, secrets.fingerprint)
         while True:
             try:
                 worker = await self._pool.take(key, partial(self._start_ready, tool, entry_point, sandbox))
@@ -211,7 +217,9 @@ class PythonRunner:
         log_failure(self._log, tool, work, error, detail)
         return error
 
-    async def call_worker(self, worker: Worker, tool: Tool, work: RunRequest, seconds: float) -> ToolAnswer:
+    async def call_worker(
+        self, worker: Worker, tool: Tool, work: RunRequest, seconds: float, secrets: CallSecrets
+    ) -> ToolAnswer:
         """Send the call to a ready worker and return its answer. Raises the error of one that ended or broke a rule.
 
         Raises INVOCATION_CANCELED for one that was canceled.
@@ -219,33 +227,37 @@ class PythonRunner:
         if work.channel is not None and work.channel.canceled.done():
             raise errors.canceled()
         steps = StopSteps(worker.request_stop, worker.terminate, worker.end)
-        run = self._call_worker(worker, tool, work, seconds)
+        run = self._call_worker(worker, tool, work, seconds, secrets)
         return await run_cancelable(run, work.channel, tool, steps, self._cancel_grace)
 
     def _reports(self, channel: RunChannel, worker: Worker, tool: Tool, work: RunRequest) -> ToolReports:
         return ToolReports(channel, tool, work, worker.send, self._log, state_bytes=self._state_bytes)
 
-    async def _call_worker(self, worker: Worker, tool: Tool, work: RunRequest, seconds: float) -> ToolAnswer:
+    async def _call_worker(
+        self, worker: Worker, tool: Tool, work: RunRequest, seconds: float, secrets: CallSecrets
+    ) -> ToolAnswer:
         limit = self._output_bytes if tool.persists else min(self._output_bytes, tool.max_result_bytes)
-        output, channel = OutputCollector(work.invocation_id), work.channel
+        output, channel = OutputCollector(work.invocation_id, secrets.remove_from_text), work.channel
         reports = None if channel is None else self._reports(channel, worker, tool, work)
-        early = CallFrames(work.invocation_id, output, reports)
+        early = CallFrames(work.invocation_id, output, reports, secrets)
         resume_state = None if channel is None else channel.resume_state
         try:
-            request = _request(tool, work, seconds, limit, self._state_bytes)
+            request = _request(tool, work, seconds, limit, self._state_bytes, secrets)
             share = self._environment.heavy_work.share_of(work)
-            frame = await worker.call(request, limit + _NOTES_BYTES, early, share, resume_state)
+            frame = await worker.call(request, limit + _NOTES_BYTES, early, share, resume_state, secrets.remove_from)
             answer = parse_answer(frame, work.invocation_id, limit)
+            answer = replace(answer, detail=secrets.remove_from_text(answer.detail))
         except FrameError as error:
             raise unreadable_result_error(error, limit) from None
         except MalformedAnswerError:
             raise run_errors.worker_lost() from None
         except WorkerGoneError as gone:
             output.fill(work.notes)
-            output = OutputCollector(work.invocation_id)
+            output = OutputCollector(work.invocation_id, secrets.remove_from_text)
             lost = process_lost_error(gone.ending, work)
             # A worker that served other calls may end with what their child processes wrote.
-            log_failure(self._log, tool, work, lost, gone.ending.stderr_tail if worker.calls == 1 else "")
+            tail = secrets.remove_from_text(gone.ending.stderr_tail) if worker.calls == 1 else ""
+            log_failure(self._log, tool, work, lost, tail)
             raise lost from None
         finally:
             if reports is not None:
@@ -261,10 +273,16 @@ class _OneShotCall:
     """One call in a worker that serves no other call."""
 
     def __init__(
-        self, runner: PythonRunner, tool: Tool, work: RunRequest, entry_point: PythonEntryPoint, sandbox: Sandbox
+        self,
+        runner: PythonRunner,
+        tool: Tool,
+        work: RunRequest,
+        entry_point: PythonEntryPoint,
+        sandbox: Sandbox,
+        secrets: CallSecrets,
     ) -> None:
         self._runner, self._tool, self._work = runner, tool, work
-        self._entry_point, self._sandbox = entry_point, sandbox
+        self._entry_point, self._sandbox, self._secrets = entry_point, sandbox, secrets
 
     async def execute(self, workspace: Workspace) -> ToolAnswer:
         """Start the worker, call it and end it."""
@@ -281,7 +299,7 @@ class _OneShotCall:
         except (WorkerBrokenError, WorkerGoneError) as failure:
             raise self._runner.load_error(failure, self._tool, self._work) from None
         seconds = begin_call(worker, self._work)
-        return await self._runner.call_worker(worker, self._tool, self._work, seconds)
+        return await self._runner.call_worker(worker, self._tool, self._work, seconds, self._secrets)
 
 
 def begin_call(worker: Worker, work: RunRequest) -> float:
@@ -292,8 +310,10 @@ def begin_call(worker: Worker, work: RunRequest) -> float:
     return seconds
 
 
-def _request(tool: Tool, work: RunRequest, seconds: float, limit: int, state_bytes: int) -> Mapping[str, Any]:
-    request = {
+def _request(
+    tool: Tool, work: RunRequest, seconds: float, limit: int, state_bytes: int, secrets: CallSecrets
+) -> Mapping[str, Any]:
+    request: dict[str, Any] = {
         "id": work.invocation_id,
         "key": work.idempotency_key,
         "arguments": work.arguments,
@@ -301,6 +321,7 @@ def _request(tool: Tool, work: RunRequest, seconds: float, limit: int, state_byt
         "preview": work.preview,
         "cpu": cpu_limit_seconds(tool, seconds),
         "limit": limit,
+        "secrets": dict(secrets.values),
     }
     if work.channel is not None:
         resumes = work.channel.resume_state is not None

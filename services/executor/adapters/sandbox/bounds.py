@@ -30,11 +30,14 @@ class Bounds:
     processes: Bound
     cpu_time: Bound
     cpu_share: Bound
+    has_volumes: bool = True
+    """Whether its processes can have volumes."""
 
     def unkept(self) -> frozenset[Limit]:
         """Return the limits that nothing keeps."""
         kept_by = {Limit.MEMORY: self.memory, Limit.PROCESSES: self.processes, Limit.CPU_SHARE: self.cpu_share}
-        return frozenset(limit for limit, bound in kept_by.items() if bound is Bound.NONE)
+        without = frozenset() if self.has_volumes else frozenset({Limit.VOLUMES})
+        return without | {limit for limit, bound in kept_by.items() if bound is Bound.NONE}
 
     def __str__(self) -> str:
         """Return one line for operators."""

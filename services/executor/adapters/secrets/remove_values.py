@@ -9,6 +9,8 @@ from libs.common.json.jsonio import dump
 _REDACTED = b"[redacted]"
 # A text inside JSON may be JSON itself, as the content of MCP tools often is.
 _LEVELS = 2
+# Fewer characters at an end of a text may stand there by chance, and tell little.
+_LEAST_EDGE = 6
 
 
 def remove_values(content: bytes, values: Iterable[str]) -> bytes:
@@ -19,3 +21,25 @@ def remove_values(content: bytes, values: Iterable[str]) -> bytes:
             content = content.replace(spelled.encode(), _REDACTED)
             spelled = dump(spelled)[1:-1].decode()
     return content
+
+
+def remove_cut_values(text: str, values: Iterable[str]) -> str:
+    """Return a text without the values, also where it was cut amid one: what is left of it there is removed too."""
+    for value in values:
+        spelled = value
+        for _ in range(_LEVELS + 1):
+            text = _remove_edges(text.replace(spelled, _REDACTED.decode()), spelled)
+            spelled = dump(spelled)[1:-1].decode()
+    return text
+
+
+def _remove_edges(text: str, value: str) -> str:
+    redacted = _REDACTED.decode()
+    for size in range(min(len(value) - 1, len(text)), _LEAST_EDGE - 1, -1):
+        if text.endswith(value[:size]):
+            text = text[:-size] + redacted
+            break
+    for size in range(min(len(value) - 1, len(text)), _LEAST_EDGE - 1, -1):
+        if text.startswith(value[-size:]):
+            return redacted + text[size:]
+    return text

@@ -35,6 +35,7 @@ from services.executor.domain.ports import ClaimStore, CommitLog, ToolView
 from services.executor.domain.results.check import VerifiedResult
 from services.executor.domain.results.size_limits import truncate_paths, truncate_texts
 from services.executor.domain.results.store import UNAVAILABLE
+from services.executor.domain.results.warnings import warnings_of
 from services.executor.domain.run import CommitState
 from services.executor.domain.tool import Mutation, Tool, UncertainOutcome
 
@@ -198,6 +199,7 @@ class UnknownOutcomes:
             changed=truncate_paths(invocation.changed),
             context=truncate_texts(invocation.context),
             deprecation=tool.deprecation,
+            warnings=warnings_of(tool),
             evidence=status.evidence,
             replayed=True,
             stored=verified.stored,

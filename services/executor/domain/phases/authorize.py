@@ -92,14 +92,15 @@ class Authorization:
     async def recheck_after_wait(self, invocation: Invocation, tool: Tool) -> None:
         """Return if a call that waited for its slot may still run.
 
-        Meanwhile the tool may be quarantined, removed or trusted less, and the policies replaced. A new decision is
-        recorded.
+        Meanwhile the tool may be quarantined, removed, trusted less or unable to work, and the policies replaced. A new
+        decision is recorded.
         """
         if invocation.state is not State.QUEUED:
             return
         current = self._tools.resolve(tool.qualified, tool.version)
         decision = invocation.decision
-        if decision is not None and (current.trust != tool.trust or self._authorizer.outdated(decision)):
+        differs = (current.trust, current.health) != (tool.trust, tool.health)
+        if decision is not None and (differs or self._authorizer.outdated(decision)):
             await self._decide_again(invocation, current)
             await self.record_decision(invocation)
 

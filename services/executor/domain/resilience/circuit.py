@@ -94,8 +94,10 @@ class Circuits(Protocol):
         """Report the outcome of an admitted call. Never raises."""
         ...
 
-    def abandon(self, name: str, config: CircuitConfig, admission: Admission) -> None:
-        """Report that an admitted call ended without an outcome. Never waits."""
+    def abandon(
+        self, name: str, config: CircuitConfig, admission: Admission, outcome: CallOutcome = CallOutcome.NONE
+    ) -> None:
+        """Report that an admitted call ended because its caller left or its time was over. Never waits."""
         ...
 
 

@@ -14,6 +14,7 @@ from services.executor.domain.results.size_limits import (
     truncate_paths,
     truncate_texts,
 )
+from services.executor.domain.results.warnings import warnings_of
 from services.executor.domain.tool import Tool
 
 
@@ -48,6 +49,7 @@ def build_result(invocation: Invocation, tool: Tool, verified: VerifiedResult, c
         stored=verified.stored,
         rendered=verified.rendered,
         retrieved=invocation.retrieved,
+        warnings=warnings_of(tool) if tool.trust.taken_for else (),
     )
 
 

@@ -15,7 +15,7 @@ from libs.common.call_context import Call
 from libs.common.trace_context import continue_trace
 from services.executor.convert.invocation import envelope_of, request_of, response_of, result_of
 from services.executor.domain.argument_spec import Change
-from services.executor.domain.model import Source
+from services.executor.domain.model import CallWarning, Source
 from services.executor.domain.tool import Deprecation
 from services.executor.tests.samples import a_result
 
@@ -74,6 +74,7 @@ def test_a_bound_token_stays_in_its_session(bound: str, named: str, session: str
         None,
         Deprecation(None, "", ""),
         Deprecation(datetime(2027, 1, 1, tzinfo=UTC), "tools/core.x/versions/2.0.0", "url"),
+        Deprecation(None, "", "", datetime(2026, 1, 1, tzinfo=UTC)),
     ],
 )
 def test_a_result_survives_its_envelope(deprecation: Deprecation | None) -> None:
@@ -84,6 +85,7 @@ def test_a_result_survives_its_envelope(deprecation: Deprecation | None) -> None
         replayed=True,
         source=Source.REPLAY,
         deprecation=deprecation,
+        warnings=(CallWarning("look_alike", "is easily taken for another", "tools/acme.x"),),
     )
     envelope = envelope_of(result)
     assert result_of(epb.ResultEnvelope.FromString(envelope.SerializeToString())) == result

@@ -61,6 +61,7 @@ class Call:
         """True if the call must only determine what it would do. Its changes are discarded."""
         self._ends: float = time.monotonic() + request["seconds"]
         self._log, self._channel = log, channel
+        self._secrets: dict[str, str] = request.get("secrets", {})
         self.resume_state: Any = resume_state
         """The state of the checkpoint that the call continues from; None if it starts from the beginning."""
         self.notes: dict[str, Any] = {"effects": [], "costs": [], "expects": []}
@@ -68,6 +69,15 @@ class Call:
     def remaining(self) -> float:
         """Return the seconds until the call is stopped."""
         return max(0.0, self._ends - time.monotonic())
+
+    def secret(self, name: str) -> str:
+        """Return a credential that the tool declares with `secrets`, as it is now. Do not keep it for later calls.
+
+        What the call prints, reports or returns of it is replaced by `[redacted]`. Raises KeyError for any other name.
+        """
+        if name not in self._secrets:
+            raise KeyError(f"the tool declares no secret {name}; name it in @tool(secrets=...)")
+        return self._secrets[name]
 
     def report_effect(self, resource: str, operation: str) -> None:
         """Report a change, or in a preview an expected change. The operation is create, update or delete."""

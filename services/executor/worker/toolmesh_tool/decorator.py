@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 OPTIONS = frozenset(
     {
         "namespace", "name", "title", "version", "mutation_class", "timeout_class", "timeout", "tier", "hosts", "ports",
-        "reads", "writes", "scopes", "side_effects", "compensation", "dry_run", "idempotency", "examples", "tags",
-        "memory", "progress", "checkpoint", "cancellation", "manifest",
+        "reads", "writes", "secrets", "scopes", "side_effects", "compensation", "dry_run", "idempotency", "examples",
+        "tags", "memory", "progress", "checkpoint", "cancellation", "manifest",
     }
 )  # fmt: skip
 

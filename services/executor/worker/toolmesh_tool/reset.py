@@ -39,9 +39,9 @@ class WorkerReset:
 
     @staticmethod
     def is_alone() -> bool:
-        """Return whether only an init process shares the PID namespace; otherwise killing all others would be
-        unsafe."""
-        return _processes() <= {1, os.getpid()}
+        """Return whether only an init process and the sandbox's own parent process share the PID namespace; otherwise
+        killing all others would be unsafe."""
+        return _processes() <= {1, os.getpid(), os.getppid()}
 
     def reset(self) -> None:
         """Kill processes of the call, remove its hooks and empty the scratch folder. Raises ResetError or OSError."""

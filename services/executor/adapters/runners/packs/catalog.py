@@ -17,9 +17,9 @@ from pathlib import Path
 
 from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.packs.libraries import Libraries
+from services.executor.adapters.runners.packs.package_lock import WheelError
 from services.executor.adapters.runners.packs.packs import DESCRIPTION, Pack, PackError, copy_pack
 from services.executor.adapters.runners.packs.signature import Signature, signature_of
-from services.executor.adapters.runners.packs.wheels import WheelError
 
 SETTLE_SECONDS = 0.1
 

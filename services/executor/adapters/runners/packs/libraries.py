@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from services.executor.adapters.runners.packs.wheels import FOLDER, unpack_wheels
+from services.executor.adapters.runners.packs.package_lock import FOLDER
+from services.executor.adapters.runners.packs.unpack_wheels import unpack_wheels
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)

@@ -18,9 +18,10 @@ from libs.common.entry_points import PACK_NAME, PROGRAM_PATH
 from libs.common.errors import MeshError
 from libs.common.json.canonical import digest
 from libs.common.json.jsonio import parse_object
+from services.executor.adapters.runners.packs.choose_wheels import choose_wheels
 from services.executor.adapters.runners.packs.libraries import Library
-from services.executor.adapters.runners.packs.wheels import FOLDER as WHEELS
-from services.executor.adapters.runners.packs.wheels import LOCK, WheelError, choose_wheels, read_lock
+from services.executor.adapters.runners.packs.package_lock import FOLDER as WHEELS
+from services.executor.adapters.runners.packs.package_lock import LOCK, WheelError, read_lock
 
 DESCRIPTION = "pack.json"
 MAX_FILES = 20_000

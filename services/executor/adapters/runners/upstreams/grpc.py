@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import grpc
@@ -19,7 +20,7 @@ from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.cancelable import run_cancelable
 from services.executor.adapters.runners.entry_point_resolver import sandbox_label
 from services.executor.adapters.runners.upstreams.entry_point import EntryPoint, UpstreamLookup, declared_forecast
-from services.executor.adapters.runners.upstreams.guarded_call import run_guarded
+from services.executor.adapters.runners.upstreams.guarded_call import CallGuard
 from services.executor.adapters.runners.worker.answer import log_failure
 from services.executor.adapters.secrets.binding import bind_metadata, reject_secrets
 from services.executor.adapters.upstreams.directory import UpstreamConfig, UpstreamDirectory
@@ -143,16 +144,9 @@ class GrpcRunner:
 
     async def _send_guarded(self, call: _Call, seconds: float) -> RunResult:
         """Send the call if the circuit of its server lets it pass."""
-        return RunResult(
-            await run_guarded(
-                self._circuits,
-                call.tool,
-                call.work,
-                call.origin,
-                seconds,
-                lambda: self._send_mapping_errors(call, seconds),
-            )
-        )
+        guard = CallGuard(self._circuits, call.tool, call.work, call.origin)
+        send = partial(self._send_mapping_errors, call, seconds)
+        return RunResult(await guard.run(send, fair=guard.is_fair(seconds)))
 
     async def _send_mapping_errors(self, call: _Call, seconds: float) -> Any:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,12 +15,15 @@ from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.entry_point_resolver import sandbox_label
 from services.executor.adapters.runners.middleware import process_starts
 from services.executor.adapters.runners.upstreams.entry_point import EntryPoint, UpstreamLookup, declared_forecast
+from services.executor.adapters.runners.upstreams.guarded_call import CallGuard, party_of
 from services.executor.adapters.runners.worker.answer import log_failure, printable
 from services.executor.adapters.runners.worker.pool import WorkerKey, WorkerPool
 from services.executor.adapters.sandbox.egress.proxy import refusal_error as egress_error
 from services.executor.adapters.upstreams.directory import UpstreamConfig, UpstreamDirectory
 from services.executor.adapters.upstreams.mcp.caller import CallerClient
 from services.executor.adapters.upstreams.mcp.remote_sessions import RemoteSessions
+from services.executor.adapters.upstreams.mcp.secrets import ServerSecrets
+from services.executor.adapters.upstreams.mcp.server_time import ServerTime
 from services.executor.adapters.upstreams.mcp.session import Definition, McpSession
 from services.executor.adapters.upstreams.mcp.stdio import ConfinedServer
 from services.executor.adapters.upstreams.mcp.transport import (
@@ -32,6 +36,7 @@ from services.executor.adapters.upstreams.mcp.transport import (
 from services.executor.adapters.upstreams.monitor import FAILURES, failure_reason
 from services.executor.adapters.upstreams.servers import Servers
 from services.executor.domain import errors
+from services.executor.domain.resilience.circuit import Circuits
 from services.executor.domain.run import RunRequest, RunResult
 from services.executor.domain.scheduling.heavy_work import Principal
 from services.executor.domain.tool import Tool, VersionIdentity
@@ -42,7 +47,25 @@ _MISSING_CAPABILITY = -32021
 # What a result says to a client of the protocol, not to the caller of a tool.
 _PROTOCOL_MEMBERS = ("_meta", "resultType", "ttlMs", "cacheScope")
 
-Call = Callable[[CallClient | None], Awaitable[dict[str, Any]]]
+Send = Callable[[CallClient | None], Awaitable[dict[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One call, for one caller."""
+
+    upstream: UpstreamConfig
+    entry_point: EntryPoint
+    tool: Tool
+    work: RunRequest
+    caller: Principal
+    secrets: ServerSecrets
+    server_time: ServerTime
+
+    def begin(self) -> None:
+        """Start the time of the tool."""
+        self.work.begin()
+        self.server_time.begin()
 
 
 class McpRunner:
@@ -53,11 +76,12 @@ class McpRunner:
         directory: UpstreamDirectory,
         servers: Servers,
         pool: WorkerPool[ConfinedServer],
+        circuits: Circuits,
         log: Log,
         request_check: Callable[[str], None],
     ) -> None:
         self._lookup = UpstreamLookup(directory, "mcp_http", "mcp_stdio")
-        self._servers, self._pool, self._log = servers, pool, log
+        self._servers, self._pool, self._circuits, self._log = servers, pool, circuits, log
         self._request_check = request_check
         self._remote = RemoteSessions(servers, log)
         directory.listen(self._forget)
@@ -87,26 +111,31 @@ class McpRunner:
         upstream, entry_point = self._lookup.require(tool)
         if work.preview:
             return declared_forecast(tool, work)
+        caller, server_time = Principal(work.tenant, work.subject), ServerTime()
+        secrets = await self._servers.read_secrets(upstream, caller)
+        call = _Call(upstream, entry_point, tool, work, caller, secrets, server_time)
         if upstream.endpoint.WhichOneof("kind") == "mcp_stdio":
-            return await self._run_confined(upstream, entry_point, tool, work)
-        return await self._run_remote(upstream, entry_point, tool, work)
+            # What happens to the processes of one caller says nothing about those of others.
+            guard = CallGuard(self._circuits, tool, work, upstream.upstream_id, owner=party_of(work))
+            send = partial(self._run_confined, call)
+        else:
+            guard = CallGuard(self._circuits, tool, work, _origin_of(upstream.endpoint.mcp_http.url))
+            send = partial(self._run_remote, call)
+        return await guard.run(send, was_silent=lambda: guard.is_fair(server_time.seconds))
 
     async def close(self) -> None:
         """Close the connections to remote servers."""
         await self._remote.close()
 
-    async def _run_confined(
-        self, upstream: UpstreamConfig, entry_point: EntryPoint, tool: Tool, work: RunRequest
-    ) -> RunResult:
-        server, begun = await self._borrow(upstream, work), False
+    async def _run_confined(self, call: _Call) -> RunResult:
+        server, begun = await self._borrow(call), False
         try:
             await server.refresh()
-            definition = self._require_definition(server.session, entry_point, tool)
-            work.begin()
+            definition = self._require_definition(server.session, call)
+            call.begin()
             begun = True
             server.calls += 1
-            call = partial(server.session.call, definition, work.arguments)
-            result = await self._call(call, tool, work)
+            result = await self._call(partial(server.session.call, definition, call.work.arguments), call)
             if server.gate is not None and (violation := egress_error(server.gate.take_refusals())):
                 raise violation
             value = result_value(result, definition)
@@ -117,21 +146,20 @@ class McpRunner:
                 raise
             await self._pool.discard(server)
             if isinstance(error, FAILURES) and not begun:
-                raise self._unavailable(error, upstream) from None
+                raise self._unavailable(error, call.upstream) from None
             raise
         self._pool.give_back(server)
         return RunResult(value)
 
-    async def _borrow(self, upstream: UpstreamConfig, work: RunRequest) -> ConfinedServer:
-        tenant = f"tenant {work.tenant}" if work.tenant else f"subject {work.subject}"
-        owner = Principal(work.tenant, work.subject)
-        secrets = await self._servers.read_secrets(upstream, owner)
+    async def _borrow(self, call: _Call) -> ConfinedServer:
+        upstream, work = call.upstream, call.work
         # A server with a former value of a secret is not used again.
-        code = f"{upstream.upstream_id} {upstream.endpoint_digest} {secrets.fingerprint}"
-        key = WorkerKey(code, tenant, "mcp", work.subject)
+        code = f"{upstream.upstream_id} {upstream.endpoint_digest} {call.secrets.fingerprint}"
+        key = WorkerKey(code, party_of(work), "mcp", work.subject)
         while True:
             try:
-                server = await self._pool.take(key, partial(self._servers.start, upstream, owner, secrets))
+                start = partial(self._servers.start, upstream, call.caller, call.secrets)
+                server = await self._pool.take(key, start)
             except FAILURES as error:
                 raise self._unavailable(error, upstream) from None
             process_starts.labels("mcp", "warm" if server.calls else "cold").inc()
@@ -139,28 +167,26 @@ class McpRunner:
                 return server
             await self._pool.discard(server)
 
-    async def _run_remote(
-        self, upstream: UpstreamConfig, entry_point: EntryPoint, tool: Tool, work: RunRequest
-    ) -> RunResult:
-        caller = Principal(work.tenant, work.subject)
-        secrets = await self._servers.read_secrets(upstream, caller)
-        async with self._remote.use(upstream, caller) as server:
-            server.transport.secrets = secrets
+    async def _run_remote(self, call: _Call) -> RunResult:
+        upstream = call.upstream
+        async with self._remote.use(upstream, call.caller) as server:
+            server.transport.secrets = call.secrets
             try:
                 await server.refresh()
             except CredentialRefusedError as error:
                 raise errors.credential_refused(error.name, error.status) from None
             except FAILURES as error:
                 raise self._unavailable(error, upstream) from None
-            definition = self._require_definition(server.session, entry_point, tool)
-            work.begin()
-            result = await self._call(partial(server.call, definition, work.arguments), tool, work)
+            definition = self._require_definition(server.session, call)
+            call.begin()
+            result = await self._call(partial(server.call, definition, call.work.arguments), call)
             if server.transport.list_changed.is_set():
                 self._request_check(upstream.upstream_id)
             return RunResult(result_value(result, definition))
 
-    def _require_definition(self, session: McpSession, entry_point: EntryPoint, tool: Tool) -> Definition:
+    def _require_definition(self, session: McpSession, call: _Call) -> Definition:
         """Return the definition on this connection. Raises TOOL_UNAVAILABLE if it is not the accepted one."""
+        entry_point, tool = call.entry_point, call.tool
         definition = session.definitions.get(entry_point.tool)
         if definition is None or definition.digest != entry_point.definition:
             self._request_check(entry_point.upstream)
@@ -168,11 +194,11 @@ class McpRunner:
             raise errors.tool_unavailable(VersionIdentity(tool.name, tool.digest), "quarantined", why)
         return definition
 
-    async def _call(self, call: Call, tool: Tool, work: RunRequest) -> dict[str, Any]:
+    async def _call(self, send: Send, call: _Call) -> dict[str, Any]:
         """Return the result of a call under way. Raises MeshError."""
-        channel = work.channel
-        client = None if channel is None else CallerClient(channel, work.caller_capabilities)
-        task: asyncio.Future[dict[str, Any]] = asyncio.ensure_future(call(client))
+        channel, capabilities = call.work.channel, call.work.caller_capabilities
+        client = None if channel is None else CallerClient(channel, capabilities, call.server_time)
+        task: asyncio.Future[dict[str, Any]] = asyncio.ensure_future(send(client))
         try:
             if channel is not None:
                 ends: set[asyncio.Future[Any]] = {task, channel.canceled}
@@ -190,7 +216,7 @@ class McpRunner:
             raise errors.credential_refused(error.name, error.status) from None
         except FAILURES as error:
             lost = MeshError(Reason.TOOL_CRASHED, message=failure_reason(error))
-            log_failure(self._log, tool, work, lost)
+            log_failure(self._log, call.tool, call.work, lost)
             raise lost from None
         finally:
             if not task.done():
@@ -208,6 +234,11 @@ class McpRunner:
     def _forget(self, upstream_id: str, _: UpstreamConfig | None) -> None:
         """Forget the sessions of an upstream that changed or is gone."""
         self._remote.forget(upstream_id)
+
+
+def _origin_of(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
 
 
 def result_value(result: Mapping[str, Any], definition: Definition) -> Any:

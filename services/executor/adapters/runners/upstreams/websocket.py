@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from toolmesh.registry.v1 import upstream_pb2
@@ -18,7 +19,7 @@ from libs.common.telemetry.log import Log
 from services.executor.adapters.runners.cancelable import run_cancelable
 from services.executor.adapters.runners.entry_point_resolver import sandbox_label
 from services.executor.adapters.runners.upstreams.entry_point import UpstreamLookup, declared_forecast
-from services.executor.adapters.runners.upstreams.guarded_call import run_guarded
+from services.executor.adapters.runners.upstreams.guarded_call import CallGuard
 from services.executor.adapters.runners.worker.answer import log_failure
 from services.executor.adapters.runners.worker.frames import MAX_VALUES
 from services.executor.adapters.secrets.binding import bind_metadata, reject_secrets
@@ -112,7 +113,8 @@ class WebSocketRunner:
             raise errors.tool_unavailable(VersionIdentity(tool.name, tool.digest), "quarantined", why)
         call = await self._prepare(upstream, service, operation, tool, work)
         seconds = work.begin()
-        guarded = run_guarded(self._circuits, tool, work, call.origin, seconds, lambda: self._send(call, seconds))
+        guard = CallGuard(self._circuits, tool, work, call.origin)
+        guarded = guard.run(partial(self._send, call, seconds), fair=guard.is_fair(seconds))
         return RunResult(await run_cancelable(guarded, work))
 
     def _service(self, upstream: UpstreamConfig) -> WebSocketService:

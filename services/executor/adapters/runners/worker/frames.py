@@ -9,6 +9,7 @@ A worker's output is untrusted. It is bounded while it is read, and parsed as st
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -46,11 +47,15 @@ def as_frame(body: bytes) -> bytes:
 
 
 async def read_frame(
-    stream: asyncio.StreamReader, limit: int, share: WorkShare | None = None
+    stream: asyncio.StreamReader,
+    limit: int,
+    share: WorkShare | None = None,
+    clean: Callable[[bytes], bytes] = bytes,
 ) -> tuple[bool, dict[str, Any]]:
     """Read the next frame, and return first whether it precedes an answer.
 
     A large one is parsed beside the event loop, in the share of the caller; without a share the limit must be small.
+    `clean` changes the text of an answer before it is parsed.
 
     Raises FrameError, and IncompleteReadError at the end of the stream.
     """
@@ -58,11 +63,15 @@ async def read_frame(
     is_early, size = bool(head & _EARLY), head & ~_EARLY
     if size > (limit := _EARLY_BYTES if is_early else limit):
         raise FrameError(size)
-    read = partial(read_json, await stream.readexactly(size), limit)
+    read = partial(_read_clean, await stream.readexactly(size), limit, bytes if is_early else clean)
     value = read() if share is None else await share.run_if_large(size, read)
     if not isinstance(value, dict):
         raise FrameError
     return is_early, value
+
+
+def _read_clean(payload: bytes, limit: int, clean: Callable[[bytes], bytes]) -> Any:
+    return read_json(clean(payload), limit)
 
 
 def read_json(payload: bytes, limit: int) -> Any:

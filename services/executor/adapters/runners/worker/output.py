@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from services.executor.adapters.runners.worker.answer import MalformedAnswerError, split_lines
@@ -18,8 +19,9 @@ _SOURCES = {source.value: source for source in (LogSource.STDOUT, LogSource.STDE
 class OutputCollector:
     """The output of one call, in the order it was written."""
 
-    def __init__(self, invocation_id: str) -> None:
-        self._invocation_id = invocation_id
+    def __init__(self, invocation_id: str, clean: Callable[[str], str] = str) -> None:
+        """`clean` removes what must not be in a text."""
+        self._invocation_id, self._clean = invocation_id, clean
         self._parts: list[tuple[LogSource, str]] = []
         self._omitted = 0
         self._left, self._frames_left = _MAX_CHARACTERS, _MAX_FRAMES
@@ -45,7 +47,7 @@ class OutputCollector:
     def fill(self, notes: RunNotes) -> None:
         """Add the lines to the notes of the run."""
         for source, text in _merge(self._parts):
-            notes.lines += split_lines(source, text)
+            notes.lines += split_lines(source, self._clean(text))
         notes.omitted += self._omitted
 
 

@@ -68,6 +68,8 @@ class WorkerKey:
     """Empty if the tool lets all subjects of a tenant share a worker."""
     code: str = ""
     """The digest of its pack."""
+    secrets: str = ""
+    """The fingerprint of the credentials that its calls had: a worker that had others serves no call with these."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -107,10 +107,11 @@ class Worker:
         early: EarlyFrames,
         share: WorkShare,
         resume_state: bytes | None = None,
+        clean: Callable[[bytes], bytes] = bytes,
     ) -> dict[str, Any]:
         """Send a call and return the answer frame. `early` gets the frames before it.
 
-        A large answer is parsed in the share of the caller.
+        A large answer is parsed in the share of the caller, after `clean` removed what must not be in it.
 
         Raises WorkerGoneError, and FrameError for an invalid frame.
         """
@@ -122,7 +123,7 @@ class Worker:
                 self._process.stdin.write(as_frame(resume_state))
             await self._process.stdin.drain()
         while True:
-            is_early, frame = await self._receive(limit, share)
+            is_early, frame = await self._receive(limit, share, clean)
             if not is_early:
                 return frame
             await early.take(frame, await self._receive_payload(early.payload_bytes(frame)))
@@ -156,9 +157,11 @@ class Worker:
         except (asyncio.IncompleteReadError, ConnectionError):
             raise WorkerGoneError(await self._end_after_exit()) from None
 
-    async def _receive(self, limit: int, share: WorkShare | None = None) -> tuple[bool, dict[str, Any]]:
+    async def _receive(
+        self, limit: int, share: WorkShare | None = None, clean: Callable[[bytes], bytes] = bytes
+    ) -> tuple[bool, dict[str, Any]]:
         try:
-            return await read_frame(self._process.stdout, limit, share)
+            return await read_frame(self._process.stdout, limit, share, clean)
         except (asyncio.IncompleteReadError, ConnectionError):
             raise WorkerGoneError(await self._end_after_exit()) from None
 

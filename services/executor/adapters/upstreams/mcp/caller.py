@@ -8,6 +8,7 @@ from typing import Any
 from libs.common.errors import MeshError
 from libs.common.json.jsonio import dump, parse_object
 from services.executor.adapters.runners.worker.answer import printable, printable_line
+from services.executor.adapters.upstreams.mcp.server_time import ServerTime
 from services.executor.adapters.upstreams.mcp.transport import Requests, RpcError
 from services.executor.domain.run_channel import ClientRequest, InputQuestion, ProgressReport, RunChannel
 
@@ -23,8 +24,9 @@ _ROOTS = "The server asks which folders you work in."
 class CallerClient:
     """Implements CallClient with the channel of a run."""
 
-    def __init__(self, channel: RunChannel, capabilities: Collection[str]) -> None:
-        self._channel, self._capabilities = channel, frozenset(capabilities)
+    def __init__(self, channel: RunChannel, capabilities: Collection[str], server_time: ServerTime) -> None:
+        """`server_time` stands still while the caller is asked."""
+        self._channel, self._capabilities, self._server_time = channel, frozenset(capabilities), server_time
 
     @property
     def capabilities(self) -> dict[str, Any]:
@@ -50,7 +52,8 @@ class CallerClient:
         asked = [self._checked(key, request) for key, request in requests.items()]
         if not asked or len(asked) > MAX_REQUESTS:
             raise RpcError(_INVALID_PARAMS, f"a client is asked for 1 to {MAX_REQUESTS} things at once")
-        answer = parse_object(await self._channel.ask(_question(asked)))
+        with self._server_time.waiting():
+            answer = parse_object(await self._channel.ask(_question(asked)))
         return {each.key: answer[each.key] for each in asked}
 
     def _checked(self, key: Any, request: Any) -> ClientRequest:

@@ -1,4 +1,4 @@
-"""An OpenAPI document at a URL or a path, as a source of tools. It is read again only when it changed."""
+"""An OpenAPI document at a URL, at a path or of the upstream itself. It is read again only when it changed."""
 
 from __future__ import annotations
 
@@ -41,14 +41,20 @@ class OpenApiSource:
         self._validators: list[tuple[bytes, bytes]] = []
         self._content_digest = b""
         self._discovery: pb.Discovery | None = None
-        self.poll_seconds = _URL_POLL_SECONDS if endpoint.url else _FILE_POLL_SECONDS
+        self.poll_seconds = _FILE_POLL_SECONDS if endpoint.path else _URL_POLL_SECONDS
 
     async def discover(self) -> pb.Discovery:
         """Implement `Source.discover`."""
-        payload = await self._fetch() if self._endpoint.url else await asyncio.to_thread(self._read)
+        payload = await self._payload()
         if payload is not None or self._discovery is None:
             self._discovery = await self._described(payload or b"")
         return self._discovery
+
+    async def _payload(self) -> bytes | None:
+        """Return the document; None if its server says that it did not change."""
+        if self._endpoint.WhichOneof("document") == "content":
+            return self._endpoint.content
+        return await self._fetch() if self._endpoint.url else await asyncio.to_thread(self._read)
 
     async def close(self) -> None:
         """Implement `Source.close`."""

@@ -62,6 +62,7 @@ async def test_a_check_carries_all_attributes_of_the_call(asking: Asking, authz:
         impact_scope=3,
         closed_world=True,
         trust=ToolTrust(70, asking.clock.now().timestamp() - 7300, "beta", publisher_verified=True),
+        health="degraded",
         result_labels=("secret",),
         resources=lambda arguments: (f"word:{arguments['text']}",),
     )
@@ -77,12 +78,19 @@ async def test_a_check_carries_all_attributes_of_the_call(asking: Asking, authz:
     assert (facts.closed_world, list(facts.result_labels)) == (True, ["secret"])
     assert (facts.tool_trust, facts.tool_trust_age_hours) == (70, 2)
     assert (facts.tool_stage, facts.publisher_verified) == ("beta", True)
+    assert facts.tool_health == "degraded"
 
 
 async def test_a_cached_decision_ends_with_the_trust_that_it_rests_on(asking: Asking, authz: AuthzPeer) -> None:
     for score in (70, 70, 40):
         await asking.ask(a_tool(trust=ToolTrust(score)))
     assert [facts.tool_trust for facts in authz.asked] == [70, 40]
+
+
+async def test_a_cached_decision_ends_with_the_health_that_it_rests_on(asking: Asking, authz: AuthzPeer) -> None:
+    for health in ("healthy", "healthy", "unavailable"):
+        await asking.ask(a_tool(health=health))
+    assert [facts.tool_health for facts in authz.asked] == ["healthy", "unavailable"]
 
 
 async def test_a_check_carries_the_risk_from_hooks(asking: Asking, authz: AuthzPeer) -> None:

@@ -13,6 +13,7 @@ from libs.common.json.jsonio import parse
 from libs.common.telemetry.log import Log
 from libs.common.testing.clock import ManualClock
 from services.executor.adapters.audit.record_encoder import decode_fragment
+from services.executor.adapters.circuits.recent_changes import RecentChanges
 from services.executor.adapters.circuits.shared_circuits import SharedCircuits
 from services.executor.adapters.circuits.transition_records import TransitionRecords
 from services.executor.adapters.circuits.valkey_circuits import ValkeyCircuits
@@ -83,6 +84,20 @@ async def test_without_its_store_an_executor_decides_alone_and_says_so(
     await circuits.close()
     await store.close()
     assert [count_lines(log, log_file, text) for text in ("decides alone", "shared again")] == [1, 1]
+
+
+async def test_changes_are_remembered_with_the_time_after_which_the_service_is_tried_again(log: Log) -> None:
+    clock = ManualClock()
+    recent = RecentChanges(clock)
+    store = ValkeyCircuits(f"redis://127.0.0.1:{free_port()}/0")
+    circuits = SharedCircuits(store, clock, log, lambda *change: None, recent)
+    await fail(circuits, "acme/a")
+    assert list(recent.current()) == []
+    await fail(circuits, "acme/a")
+    assert [(change.name, change.state) for change in recent.current()] == [("acme/a", CircuitState.OPEN)]
+    clock.advance(CONFIG.open_seconds)
+    assert [change.state for change in recent.current()] == [CircuitState.HALF_OPEN]
+    await circuits.close()
 
 
 async def test_a_limited_party_waits_at_every_executor_and_alone(valkey_url: str, log: Log) -> None:

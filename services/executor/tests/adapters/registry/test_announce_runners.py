@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC
 from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
@@ -10,8 +11,11 @@ from toolmesh.registry.v1 import runner_service_pb2 as pb
 from toolmesh.registry.v1 import tool_manifest_pb2 as mpb
 
 from libs.common.errors import Reason
+from libs.common.testing.clock import ManualClock
+from services.executor.adapters.circuits.recent_changes import RecentChanges
 from services.executor.adapters.registry.announce_runners import RunnerAnnouncer
 from services.executor.adapters.runners.capabilities import Capabilities
+from services.executor.domain.resilience.circuit import CircuitState
 from services.executor.tests.peers import RegistryPeer
 
 ABLE = Capabilities(("builtin", "python"), ("process",), (("kit", "sha256:1"),), (("process", "cpu_share"),))
@@ -72,4 +76,32 @@ async def test_a_change_is_announced_at_once(reach: Any, quiet: Any, registry: R
         announcer.announce_again()
         second = await registry.runners.announcements.get()
     assert [(pack.name, pack.digest) for pack in second.packs] == [("kit", "sha256:2"), ("other", "sha256:3")]
+    await announcer.stop()
+
+
+async def test_a_changed_circuit_is_announced_at_once_and_the_machine_is_not_probed_again(
+    reach: Any, quiet: Any, registry: RegistryPeer
+) -> None:
+    registry.runners.lease = Duration(seconds=3 * 3600)
+    clock, probes = ManualClock(), list[int]()
+    changes = RecentChanges(clock)
+
+    def probe() -> Capabilities:
+        probes.append(1)
+        return ABLE
+
+    channel = await reach("registry", registry.address)
+    announcer = RunnerAnnouncer(channel, "one", probe, quiet, circuits=changes.current)
+    changes.listen(announcer.announce_circuits)
+    await announcer.start()
+    async with asyncio.timeout(60):
+        await announcer.wait()
+        assert not (await registry.runners.announcements.get()).circuits
+        changes.note("acme/https://api.example.com", CircuitState.OPEN, 60.0)
+        # More than an announcement may carry.
+        changes.note("acme/" + "x" * 640, CircuitState.OPEN, 60.0)
+        [circuit] = (await registry.runners.announcements.get()).circuits
+    assert (circuit.name, circuit.state) == ("acme/https://api.example.com", pb.CIRCUIT_STATE_OPEN)
+    assert circuit.change_time.ToDatetime(tzinfo=UTC) == clock.now()
+    assert probes == [1]
     await announcer.stop()

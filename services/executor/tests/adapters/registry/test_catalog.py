@@ -182,3 +182,12 @@ def test_the_trust_in_a_tool_holds_for_every_version_at_once() -> None:
     catalog.set_trust(ToolName("core", "unknown"), trusted)
     assert {catalog.resolve("say", number).trust for number in ("1.0.0", "2.0.0")} == {trusted}
     assert len(catalog) == 2
+
+
+def test_the_health_of_one_version_says_nothing_about_another() -> None:
+    catalog = catalog_of(("1.0.0", "AVAILABLE"), ("2.0.0", "AVAILABLE"))
+    assert catalog.resolve("say", "1.0.0").health == ""
+    catalog.set_health("tools/core.say/versions/1.0.0", "unavailable")
+    catalog.set_health("tools/core.unknown/versions/1.0.0", "unavailable")
+    assert [catalog.resolve("say", number).health for number in ("1.0.0", "2.0.0")] == ["unavailable", ""]
+    assert len(catalog) == 2

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from toolmesh.registry.v1.tool_health_pb2 import TOOL_HEALTH_DEGRADED, TOOL_HEALTH_UNAVAILABLE, VersionHealth
+from toolmesh.registry.v1.tool_trust_pb2 import LookAlike
 from toolmesh.registry.v1.tool_trust_pb2 import ToolTrust as ToolTrustMessage
 from toolmesh.registry.v1.trust_service_pb2 import CONTRIBUTION_STAGE_BETA
 
@@ -65,13 +67,29 @@ async def test_the_view_applies_changes(view: RegistryToolView, registry: Regist
 
 async def test_the_view_applies_the_trust_in_tools(view: RegistryToolView, registry: RegistryPeer) -> None:
     assert view.resolve("say", "").trust == ToolTrust()
-    await registry.trust(ToolTrustMessage(tool="tools/core.say", score=61, stage=CONTRIBUTION_STAGE_BETA))
-    await until(lambda: view.resolve("say", "").trust == ToolTrust(61, None, "beta"))
+    alike = [LookAlike(name="tools/acme.says", older=True), LookAlike(name="tools/globex.sayy")]
+    changed = ToolTrustMessage(tool="tools/core.say", score=61, stage=CONTRIBUTION_STAGE_BETA, look_alikes=alike)
+    await registry.trust(changed)
+    expected = ToolTrust(61, None, "beta", taken_for=("tools/acme.says",))
+    await until(lambda: view.resolve("say", "").trust == expected)
     assert view.resolve("other", "").trust == ToolTrust()
     version = registered(a_manifest())
     version.trust.CopyFrom(ToolTrustMessage(score=12, publisher_verified=True))
     await registry.put(version)
     await until(lambda: view.resolve("say", "").trust == ToolTrust(12, publisher_verified=True))
+
+
+async def test_the_view_applies_the_health_of_versions(view: RegistryToolView, registry: RegistryPeer) -> None:
+    assert view.resolve("say", "").health == ""
+    name = "tools/core.say/versions/1.0.0"
+    await registry.health(VersionHealth(version=name, health=TOOL_HEALTH_UNAVAILABLE))
+    await until(lambda: view.resolve("say", "").health == "unavailable")
+    assert view.resolve("other", "").health == ""
+    # The same version again, as a snapshot sends it: its schemas are kept, its health is not.
+    version = registered(a_manifest())
+    version.health.health = TOOL_HEALTH_DEGRADED
+    await registry.put(version)
+    await until(lambda: view.resolve("say", "").health == "degraded")
 
 
 async def test_a_broken_watch_resumes_where_it_was(view: RegistryToolView, registry: RegistryPeer) -> None:

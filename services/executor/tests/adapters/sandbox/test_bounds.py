@@ -19,7 +19,7 @@ def test_cgroups_keep_what_their_controllers_limit() -> None:
     assert (counted.cpu_time, counted.cpu_share) == (Bound.GROUPS, Bound.NONE)
     assert every.unkept() == frozenset()
     assert counted.unkept() == {Limit.CPU_SHARE}
-    assert Bounds(Bound.NONE, Bound.NONE, Bound.NONE, Bound.NONE).unkept() == frozenset(Limit)
+    assert Bounds(Bound.NONE, Bound.NONE, Bound.NONE, Bound.NONE, has_volumes=False).unkept() == frozenset(Limit)
 
 
 @pytest.mark.parametrize("kind", ["bubblewrap", "gvisor"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from libs.common.errors import Reason
 from libs.common.ids import new_id
 from services.executor.adapters.sandbox.port import ExitKind, Plan, Sandbox
+from services.executor.adapters.sandbox.scratch.bounded_scratch import BoundedScratch
 from services.executor.tests.sandboxes import (
     MIB,
     Tried,
@@ -275,7 +277,7 @@ async def test_clone_cannot_create_namespaces(sandbox: Sandbox, flag: int) -> No
 
 
 async def test_outside_processes_cannot_be_killed(sandbox: Sandbox) -> None:
-    bystander = await asyncio.create_subprocess_exec("sleep", "600")
+    bystander = await asyncio.create_subprocess_exec(sys.executable, "-c", "import signal; signal.pause()")
     # Low PIDs exist inside too: an orphaned test process has PID 1 as its parent.
     outside = [pid for pid in (bystander.pid, os.getpid(), os.getppid()) if pid > 100]
     try:
@@ -365,6 +367,28 @@ async def test_concurrent_sandboxes_do_not_see_each_other(sandbox: Sandbox) -> N
     await process.kill()
 
 
+async def test_a_run_fills_its_own_copy_of_a_volume_and_no_other(sandbox: Sandbox, tmp_path: Path) -> None:
+    scratch = BoundedScratch(lambda: tmp_path)
+    try:
+        own, other = scratch.create(MIB, 100), scratch.create(MIB, 100)
+        (other.path / "secret").write_text("escaped")
+        code = (
+            "import itertools, os, sys; own, other = sys.argv[1:]\n"
+            "open(own + '/kept', 'w').write('kept')\n"
+            "if os.path.exists(other): print(open(other + '/secret').read())\n"
+            "for name in itertools.count(): open(f'{own}/{name}', 'wb').write(b'x' * 65536)"
+        )
+        writable = ((str(own.source), "/volumes/own"),)
+        limits = {"writable": writable, "mount_namespace": own.namespace}
+        tried = await try_to(sandbox, code, "/volumes/own", str(other.source), **limits)
+        assert tried.error.reason is Reason.RESOURCE_LIMIT_EXCEEDED
+        assert (own.path / "kept").read_text() == "kept"
+        assert own.used_bytes() <= MIB
+        assert [path.name for path in other.path.iterdir()] == ["secret"]
+    finally:
+        scratch.close()
+
+
 async def test_setuid_programs_give_no_privileges(sandbox: Sandbox) -> None:
     code = """
 import os, stat, subprocess, sys
@@ -386,10 +410,14 @@ sys.exit(3)
 
 
 async def test_a_setuid_bit_has_no_effect(sandbox: Sandbox) -> None:
+    # The interpreter is the only program that every place has.
     code = """
 import os, shutil, subprocess, sys
-shutil.copy('/usr/bin/id', '/tmp/id'); os.chmod('/tmp/id', 0o6755)
-if b'euid=0' in subprocess.run(['/tmp/id'], capture_output=True).stdout: print('escaped')
+shutil.copy(sys.executable, '/tmp/copy'); os.chmod('/tmp/copy', 0o6755)
+words = ['/tmp/copy', '-I', '-S', '-c', 'import os; print("ids", os.geteuid(), os.getegid())']
+done = subprocess.run(words, env={'PYTHONHOME': sys.base_prefix}, capture_output=True, text=True)
+assert done.stdout.startswith('ids'), done.stderr
+if '0' in done.stdout.split(): print('escaped')
 sys.exit(3)
 """
     assert (await try_to(sandbox, code)).report.code == 3

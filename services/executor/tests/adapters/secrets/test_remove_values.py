@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from services.executor.adapters.secrets.remove_values import remove_values
+from services.executor.adapters.secrets.remove_values import remove_cut_values, remove_values
 
 
 @pytest.mark.parametrize("value", ["plain", 'with "quotes"', "with \\ backslashes\\"])
@@ -16,3 +16,19 @@ def test_a_value_is_removed_as_it_is_in_json_and_in_json_inside_json(value: str)
     clean = json.loads(remove_values(content, ["other", value]))
     assert clean == {"whole": "[redacted]", "text": '{"key": "Bearer [redacted]"}'}
     assert remove_values(f"before {value} after".encode(), [value]) == b"before [redacted] after"
+
+
+@pytest.mark.parametrize(
+    ("text", "cleaned"),
+    [
+        ("key s3cr3t-value!", "key [redacted]!"),
+        ("key s3cr3t-v", "key [redacted]"),
+        ("t-value and more", "[redacted] and more"),
+        ("s3cr3t-value", "[redacted]"),
+        ("ends with s3c", "ends with s3c"),
+        ("", ""),
+        ('{"text": "{\\"key\\": \\"s3cr3t-value\\"}"}', '{"text": "{\\"key\\": \\"[redacted]\\"}"}'),
+    ],
+)
+def test_what_is_left_of_a_value_at_a_cut_is_removed(text: str, cleaned: str) -> None:
+    assert remove_cut_values(text, ["s3cr3t-value"]) == cleaned

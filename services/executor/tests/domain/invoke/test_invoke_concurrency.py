@@ -137,12 +137,15 @@ async def test_a_call_that_waits_for_its_turn_does_not_run_what_policy_forbids_b
     assert not (await made.invoke.execute(a_request(idempotency_key="k2"))).replayed
 
 
-async def test_a_call_that_waits_for_its_turn_is_decided_again_once_its_tool_is_trusted_less() -> None:
-    tool = a_tool(placement=SINGLE, trust=ToolTrust(90))
+@pytest.mark.parametrize("change", [{"trust": ToolTrust(10)}, {"health": "unavailable"}])
+async def test_a_call_that_waits_for_its_turn_is_decided_again_once_its_tool_is_trusted_less_or_cannot_work(
+    change: dict[str, Any],
+) -> None:
+    tool = a_tool(placement=SINGLE, trust=ToolTrust(90), health="healthy")
     made = world(tool)
     go = asyncio.Event()
     first, second = await one_behind_another(made, go, "k2")
-    made.tools.tools["say"] = replace(tool, trust=ToolTrust(10))
+    made.tools.tools["say"] = replace(tool, **change)
     made.policy.answer = a_decision(Verdict.DENY)
     go.set()
     await first

@@ -141,6 +141,8 @@ class OwnCircuits:
         """Count an outcome."""
         self.circuits[name].report(config, admission.generation, outcome, time.monotonic())
 
-    def abandon(self, name: str, config: CircuitConfig, admission: Admission) -> None:
+    def abandon(
+        self, name: str, config: CircuitConfig, admission: Admission, outcome: CallOutcome = CallOutcome.NONE
+    ) -> None:
         """Count an ended call."""
-        self.circuits[name].report(config, admission.generation, CallOutcome.NONE, time.monotonic())
+        self.circuits[name].report(config, admission.generation, outcome, time.monotonic())

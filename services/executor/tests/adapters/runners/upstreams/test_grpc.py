@@ -57,8 +57,11 @@ class Recorded:
     async def report(self, name: str, config: CircuitConfig, admission: Admission, outcome: CallOutcome) -> None:
         self.outcomes.append(outcome)
 
-    def abandon(self, name: str, config: CircuitConfig, admission: Admission) -> None:
+    def abandon(
+        self, name: str, config: CircuitConfig, admission: Admission, outcome: CallOutcome = CallOutcome.NONE
+    ) -> None:
         self.abandoned += 1
+        self.outcomes += [outcome] if outcome is not CallOutcome.NONE else []
 
 
 class Upstreams:

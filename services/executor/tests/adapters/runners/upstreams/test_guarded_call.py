@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from libs.common.errors import MeshError, Reason
-from services.executor.adapters.runners.upstreams.guarded_call import party_of, run_guarded
+from services.executor.adapters.runners.upstreams.guarded_call import CallGuard, party_of
 from services.executor.domain.resilience.circuit import CallOutcome
 from services.executor.tests.adapters.runners.http.services import OwnCircuits
 from services.executor.tests.adapters.runners.upstreams.test_grpc import Recorded
@@ -25,7 +25,8 @@ async def call(circuits: Any, error: BaseException | None = None, *, tenant: str
             raise error
         return "sent"
 
-    return await run_guarded(circuits, TOOL, replace(work(), tenant=tenant), "shop:443", seconds, send)
+    guard = CallGuard(circuits, TOOL, replace(work(), tenant=tenant), "shop:443")
+    return await guard.run(send, fair=guard.is_fair(seconds))
 
 
 @pytest.mark.parametrize(
@@ -37,6 +38,8 @@ async def call(circuits: Any, error: BaseException | None = None, *, tenant: str
         # The caller left less time than the tool declares.
         (Reason.EXTERNAL_TIMEOUT, 0.001, CallOutcome.NONE),
         (Reason.EXTERNAL_RATE_LIMITED, 1e6, CallOutcome.NONE),
+        (Reason.INVOCATION_CANCELED, 1e6, CallOutcome.NONE),
+        (Reason.SANDBOX_NOT_READY, 1e6, CallOutcome.NONE),
         (Reason.EXECUTION_FAILED, 1e6, CallOutcome.SUCCESS),
     ],
 )

@@ -15,8 +15,6 @@ from msgspec.structs import replace
 from libs.common.errors import MeshError, Reason
 from libs.common.json.canonical import digest
 from services.executor.adapters.upstreams import servers
-from services.executor.domain.scheduling.heavy_work import Principal
-from services.executor.domain.tool import Tool
 from services.executor.domain.validation_cost import INLINE_BYTES
 from services.executor.tests.held_thread import offloaded
 from services.executor.tests.memory_channel import MemoryChannel
@@ -203,22 +201,10 @@ async def test_a_confined_server_reaches_the_hosts_that_it_may_and_no_other(
         assert (await upstreams.failure(fetch, text=other)).reason is Reason.NETWORK_POLICY_VIOLATION
 
 
-async def remote_tool(upstreams: Upstreams, url: str) -> Tool:
-    """Return the tool `greet` under the definition that the server has."""
-    upstreams.add_remote(url)
-    config = upstreams._directory.get("fix")
-    assert config is not None
-    server = upstreams._servers.connect(config, Principal("", "test"))
-    await server.open()
-    accepted = server.session.definitions["greet"].digest
-    await server.close()
-    return upstreams.tool("greet", accepted)
-
-
 @pytest.mark.parametrize("revision", ["sessions", "stateless"])
 async def test_a_server_over_http_is_called(upstreams: Upstreams, revision: str) -> None:
     async with served(serving(revision)()) as url:
-        tool = await remote_tool(upstreams, url)
+        tool = await upstreams.remote_tool(url, "greet")
         for name in ("Ada", "Grace"):
             assert await upstreams.value(tool, name=name) == {"result": f"Hello {name}"}
         assert (await upstreams.failure(tool, name="absent")).reason is Reason.EXECUTION_FAILED
@@ -228,7 +214,7 @@ async def test_a_server_over_http_is_called(upstreams: Upstreams, revision: str)
 
 async def test_a_large_answer_over_http_is_parsed_beside_the_event_loop(upstreams: Upstreams) -> None:
     async with served(serving("stateless")()) as url:
-        tool, name = await remote_tool(upstreams, url), "x" * (INLINE_BYTES + 1)
+        tool, name = await upstreams.remote_tool(url, "greet"), "x" * (INLINE_BYTES + 1)
         await upstreams.value(tool, name="warm")
         result = await offloaded(upstreams.heavy_work, upstreams.value(tool, name=name))
         assert result == {"result": f"Hello {name}"}
@@ -268,7 +254,7 @@ class ModernOnly:
 async def test_a_server_of_the_newest_revision_is_called_without_a_handshake(upstreams: Upstreams) -> None:
     application = ModernOnly(serving("sessions")())
     async with served(application) as url:
-        tool = await remote_tool(upstreams, url)
+        tool = await upstreams.remote_tool(url, "greet")
         assert await upstreams.value(tool, name="Ada") == {"result": "Hello Ada"}
     assert "server/discover" in application.methods
     assert "notifications/initialized" not in application.methods

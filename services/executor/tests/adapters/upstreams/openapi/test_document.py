@@ -37,6 +37,12 @@ async def test_a_file_is_read_and_read_again_only_when_it_changed(tmp_path: Path
     await api.close()
 
 
+async def test_a_document_of_the_upstream_itself_is_read_without_a_file() -> None:
+    api = source(content=json.dumps(document()).encode(), server="https://library.example")
+    assert {tool.native_name for tool in (await api.discover()).tools} >= {"shelves/get", "search"}
+    await api.close()
+
+
 async def test_a_url_is_fetched_from_allowed_addresses_only() -> None:
     with rest_server() as server:
         url = f"{server.url}/openapi.json"
