@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from libs.common.auth.peers import EDGE, OPERATOR
-from services.gateway.domain.rate_limits import BATCHED_CALLS, LISTINGS, SEARCHES, SESSIONS, TOKENS, Rate
+from services.gateway.domain.rate_limits import BATCHED_CALLS, EXCHANGES, LISTINGS, SEARCHES, SESSIONS, TOKENS, Rate
 from services.gateway.forwarded.table import FORWARDED
 from services.gateway.mcp.tools.meta_tools import SEARCH
 from services.gateway.method import Row
@@ -17,6 +17,9 @@ PEERS = frozenset({EDGE, OPERATOR})
 
 # The row of AuthZEN evaluations, one and many.
 EVALUATIONS = Row(deadline=10.0, idempotent=True)
+
+# The row of the token endpoint. Each exchange makes another token.
+TOKEN_EXCHANGE = Row(deadline=10.0, idempotent=False, rate=EXCHANGES)
 
 # The row of the console's pages and forms; its streams have no deadline.
 CONSOLE = Row(deadline=10.0, idempotent=True)

@@ -47,6 +47,7 @@ from services.gateway.mcp.upstreams.subscribe import ResourceFollowers, Subscrib
 from services.gateway.mcp.views import read_views
 from services.gateway.policy import MCP_POLICY, PEERS, POLICY
 from services.gateway.streaming.streamed_call import StreamedCalls
+from services.gateway.token_exchange.endpoint import TokenExchangeEndpoint
 from services.gateway.transport.app import GatewayApplication
 from services.gateway.transport.call_pipeline import CallPipeline
 from services.gateway.transport.edge_log import EdgeLog
@@ -80,6 +81,12 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> GatewayApplic
     )
     evaluations = {EVALUATION: evaluate.one, EVALUATIONS_PATH: evaluate.many}
     authzen = AuthzenEndpoint(evaluations, in_flight, telemetry, log, dpop_check, settings.trace_sample_ratio)
+    exchange = TokenExchangeEndpoint(
+        *(peers.tokens, in_flight, telemetry, log, rates),
+        audience=settings.audience,
+        public_origins=settings.public_origins,
+        sample_ratio=settings.trace_sample_ratio,
+    )
     keys = JwksCache(peers.fetch_jwks, SystemClock())
     seal, changes = settings.console_keys or Seal([os.urandom(KEY_BYTES)]), SessionChanges()
     sessions = RedisSessions(settings.redis_url, seal, running.cancel, changes, log)
@@ -118,7 +125,7 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> GatewayApplic
         sample_ratio=settings.trace_sample_ratio,
     )
     app = Router(
-        *(endpoint, authzen, mcp, console, keys.get, in_flight, log),
+        *(endpoint, authzen, exchange, mcp, console, keys.get, in_flight, log),
         *(settings.public_origins, views, settings.mcp_authorization_servers),
     )
     server = HttpServer(settings, app, in_flight, PEERS, log)

@@ -24,6 +24,8 @@ class Rate(NamedTuple):
 
 # Making tokens signs and stores; searches rank the whole catalogue. The edge has the same rates for gRPC.
 TOKENS = Rate("tokens", 50, 200)
+# Exchanges of other tokens, by address: who asks has no token of the mesh yet. The edge has the same rate.
+EXCHANGES = Rate("exchanges", 5, 20)
 SEARCHES = Rate("searches", 200, 400)
 # Each tool of a listing is put to policy.
 LISTINGS = Rate("listings", 100, 400)

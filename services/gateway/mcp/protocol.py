@@ -26,6 +26,8 @@ INVOCATION_META_KEY = "dev.toolmesh/invocation"
 TRACE_META_KEY = "dev.toolmesh/trace"
 REPLAYED_META_KEY = "dev.toolmesh/replayed"
 STALE_META_KEY = "dev.toolmesh/staleSince"
+WARNINGS_META_KEY = "dev.toolmesh/warnings"
+LOOK_ALIKES_META_KEY = "dev.toolmesh/lookAlikes"
 ERROR_META_KEY = "dev.toolmesh/error"
 TOOL_META_KEY, DIGEST_META_KEY = "dev.toolmesh/tool", "dev.toolmesh/digest"
 

@@ -18,6 +18,7 @@ from services.gateway.authzen.endpoint import (
 from services.gateway.mcp.http.endpoint import McpEndpoint
 from services.gateway.mcp.http.protected_resource import MCP_PATH, METADATA_PATH, metadata
 from services.gateway.mcp.views import Views
+from services.gateway.token_exchange.endpoint import TOKEN_PATH
 from services.gateway.transport.asgi_types import Receive, Scope, Send
 from services.gateway.transport.in_flight import InFlightRequests
 from services.gateway.transport.reply import Reply, failure, respond
@@ -30,6 +31,7 @@ _POINTER = dump(
         "rpc": "/rpc",
         "mcp": "/mcp",
         "describe": {"jsonrpc": "2.0", "id": 1, "method": "rpc.discover"},
+        "token": TOKEN_PATH,
         "keys": "/.well-known/jwks.json",
         "authzen": "/.well-known/authzen-configuration",
         "console": "/console",
@@ -46,6 +48,7 @@ class Router:
         self,
         rpc: RpcEndpoint,
         authzen: AuthzenEndpoint,
+        token_exchange: Callable[[Scope, Receive, Send], Awaitable[None]],
         mcp: McpEndpoint,
         console: Callable[[Scope, Receive, Send], Awaitable[None]],
         keys: Callable[[], Awaitable[bytes]],
@@ -56,6 +59,7 @@ class Router:
         authorization_servers: Collection[str],
     ) -> None:
         self._public_origins, self._views, self._authorization_servers = public_origins, views, authorization_servers
+        self._token_exchange = token_exchange
         self._rpc, self._authzen, self._mcp, self._console, self._keys = rpc, authzen, mcp, console, keys
         self._in_flight, self._log = in_flight, log
         self._pages = {
@@ -74,6 +78,8 @@ class Router:
                 await self._mcp(scope, receive, send)
             elif path in (EVALUATION, EVALUATIONS_PATH):
                 await self._authzen(scope, receive, send)
+            elif path == TOKEN_PATH:
+                await self._token_exchange(scope, receive, send)
             elif path == CONSOLE_PATH or path.startswith(CONSOLE_PATH + "/"):
                 await self._console(scope, receive, send)
             else:

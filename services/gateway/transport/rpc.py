@@ -18,6 +18,7 @@ from services.gateway.streaming.event_ids import HEADER as LAST_EVENT_ID
 from services.gateway.streaming.streamed_call import StreamedCalls
 from services.gateway.transport.asgi_types import DisconnectedError, Header, Receive, Scope, Send
 from services.gateway.transport.call_pipeline import CallPipeline, begin_call, begin_entry_call
+from services.gateway.transport.deprecation_headers import deprecation_headers
 from services.gateway.transport.disconnect import while_connected
 from services.gateway.transport.edge_log import EdgeLog
 from services.gateway.transport.in_flight import InFlightRequests
@@ -112,7 +113,10 @@ class RpcEndpoint:
                 # Another replica goes on with the stream.
                 raise DisconnectedError from None
             responses = interrupted_responses(message.entries)
-        return rpc_reply(responses, batch=message.batch, trace_id=head.trace.trace_id)
+        reply = rpc_reply(responses, batch=message.batch, trace_id=head.trace.trace_id)
+        # A batch has results of several versions, each with its own notice.
+        notices = deprecation_headers(responses[0].result) if responses and not message.batch else []
+        return reply._replace(headers=[*reply.headers, *notices]) if notices else reply
 
     async def _refused_by_edge(
         self, error: MeshError, headers: Mapping[bytes, bytes], head: RequestHead, call: Call, receive: Receive

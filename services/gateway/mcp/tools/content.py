@@ -22,6 +22,7 @@ from services.gateway.mcp.protocol import (
     REPLAYED_META_KEY,
     STALE_META_KEY,
     TRACE_META_KEY,
+    WARNINGS_META_KEY,
 )
 
 RESULT_URI = "toolmesh://results/"
@@ -88,12 +89,17 @@ def _meta(result: ResultEnvelope) -> dict[str, Any]:
         meta[REPLAYED_META_KEY] = True
     if result.provenance.source == RESULT_SOURCE_STALE_CACHE:
         meta[STALE_META_KEY] = result.provenance.retrieve_time.ToJsonString()
+    if result.warnings:
+        meta[WARNINGS_META_KEY] = [
+            {"code": each.code, "message": each.message, "resource": each.resource} for each in result.warnings
+        ]
     return meta
 
 
 def _remarks(result: ResultEnvelope) -> list[dict[str, Any]]:
     """Return what the model reads beside the content of a result."""
     remarks = [_text(more) for more in result.additional_context]
+    remarks += [_text(f"Warning: {warning.message}") for warning in result.warnings]
     if result.provenance.source == RESULT_SOURCE_STALE_CACHE:
         read = result.provenance.retrieve_time.ToJsonString()
         remarks.append(_text(f"This result is from {read}: the service behind the tool does not answer now."))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -12,10 +13,12 @@ from toolmesh.registry.v1.discovery_service_pb2 import (
     SearchToolsRequest,
 )
 from toolmesh.registry.v1.tool_manifest_pb2 import MutationClass
+from toolmesh.registry.v1.tool_trust_pb2 import LookAlike
 
 from libs.common.tool_names import ToolName, split_version_name
 from services.gateway.mcp.context import McpContext, Result
 from services.gateway.mcp.tools.content import json_result
+from services.gateway.mcp.tools.tool_definition import look_alikes
 from services.gateway.protojson import words
 
 if TYPE_CHECKING:
@@ -50,7 +53,8 @@ class FindTools:
             if name and len(tools) < most:
                 kind = _MUTATION[found.mutation_class]
                 shown = {"name": name, "title": found.title, "description": found.description, "kind": kind}
-                tools.append(shown | _approval(found.usability == TOOL_USABILITY_NEEDS_APPROVAL))
+                remarks = _approval(found.usability == TOOL_USABILITY_NEEDS_APPROVAL) | _alike(found.look_alikes)
+                tools.append(shown | remarks)
         return json_result({"tools": tools, "matched": response.total_filtered})
 
     async def describe(self, arguments: dict[str, Any], context: McpContext) -> Result:
@@ -70,9 +74,13 @@ class FindTools:
                 "inputSchema": orjson.loads(schema.input_schema or b"{}"),
                 "outputSchema": orjson.loads(schema.output_schema or b"{}"),
             }
-            tools.append(shown | _approval(schema.needs_approval))
+            tools.append(shown | _approval(schema.needs_approval) | _alike(schema.look_alikes))
         return json_result({"tools": tools, "unknown": [names.get(each.tool, each.tool) for each in response.unloaded]})
 
 
 def _approval(needed: bool) -> dict[str, Any]:
     return {"needs_approval": True} if needed else {}
+
+
+def _alike(alike: Sequence[LookAlike]) -> dict[str, Any]:
+    return {"look_alikes": look_alikes(alike)} if alike else {}

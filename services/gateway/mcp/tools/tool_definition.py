@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import orjson
@@ -12,10 +13,17 @@ from toolmesh.registry.v1.tool_manifest_pb2 import (
     McpMapping,
     ToolManifest,
 )
+from toolmesh.registry.v1.tool_trust_pb2 import LookAlike
 from toolmesh.registry.v1.tool_version_pb2 import ToolVersion
 
 from libs.common.tool_names import ToolName
-from services.gateway.mcp.protocol import DIGEST_META_KEY, STATELESS_VERSIONS, TASKS_VERSION, TOOL_META_KEY
+from services.gateway.mcp.protocol import (
+    DIGEST_META_KEY,
+    LOOK_ALIKES_META_KEY,
+    STATELESS_VERSIONS,
+    TASKS_VERSION,
+    TOOL_META_KEY,
+)
 
 # A token of JSON has about four bytes, rarely less than three.
 _BYTES_PER_TOKEN = 3
@@ -36,6 +44,8 @@ def definition(version: ToolVersion, name: str, revision: str) -> dict[str, Any]
             DIGEST_META_KEY: version.digest,
         },
     }
+    if version.trust.look_alikes:
+        shown["_meta"][LOOK_ALIKES_META_KEY] = look_alikes(version.trust.look_alikes)
     if revision == TASKS_VERSION:
         shown["execution"] = {"taskSupport": "optional"}
     output = orjson.loads(manifest.output.schema or b"null")
@@ -46,6 +56,11 @@ def definition(version: ToolVersion, name: str, revision: str) -> dict[str, Any]
         # Revisions with sessions know structured results that are objects, and no others.
         shown["outputSchema"] = output
     return shown
+
+
+def look_alikes(alike: Iterable[LookAlike]) -> list[dict[str, Any]]:
+    """Return the names of other owners that are easily taken for a tool's."""
+    return [{"name": each.name, "kind": each.kind, "older": each.older} for each in alike]
 
 
 def native_mapping(manifest: ToolManifest) -> McpMapping:

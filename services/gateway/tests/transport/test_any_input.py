@@ -173,7 +173,9 @@ def ask() -> Ask:
     evaluations = {EVALUATION: evaluate.one, EVALUATIONS_PATH: evaluate.many}
     authzen = AuthzenEndpoint(evaluations, in_flight, telemetry, log, DpopCheck(()), 0.0)
     endpoint = RpcEndpoint(calls, StreamedCalls(absent), in_flight, DpopCheck(()), EdgeLog(NoTools()), limits, 0.0)
-    app = Router(endpoint, authzen, _mcp(telemetry, in_flight, log), no_console, no_keys, in_flight, log, (), {}, ())
+    app = Router(
+        endpoint, authzen, no_console, _mcp(telemetry, in_flight, log), no_console, no_keys, in_flight, log, (), {}, ()
+    )
 
     async def send_request(
         body: bytes, *, headers: list[tuple[bytes, bytes]] | None = None, path: str = "/rpc", method: str = "POST"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from toolmesh.executor.v1 import result_envelope_pb2 as pb
 
-from services.gateway.mcp.protocol import STALE_META_KEY
+from services.gateway.mcp.protocol import STALE_META_KEY, WARNINGS_META_KEY
 from services.gateway.mcp.tools.content import call_result, content_result
 
 READ = "2026-01-01T00:00:00Z"
@@ -30,3 +30,12 @@ def test_other_results_have_no_such_mark() -> None:
         shown = call_result(result(source), b'{"n":1}', stateless=True)
         assert STALE_META_KEY not in shown["_meta"]
         assert len(shown["content"]) == 1
+
+
+def test_warnings_reach_the_client_and_the_model() -> None:
+    warned = result(pb.RESULT_SOURCE_COMPUTED)
+    warned.warnings.add(code="look_alike", message="easily taken for another", resource="tools/acme.x")
+    shown = call_result(warned, b'{"n":1}', stateless=True)
+    expected = {"code": "look_alike", "message": "easily taken for another", "resource": "tools/acme.x"}
+    assert shown["_meta"][WARNINGS_META_KEY] == [expected]
+    assert expected["message"] in shown["content"][-1]["text"]
