@@ -21,6 +21,7 @@ from toolmesh.approval.v1 import approval_service_pb2_grpc
 from toolmesh.audit.v1 import audit_service_pb2_grpc, usage_service_pb2_grpc
 from toolmesh.authz.v1 import authz_service_pb2_grpc, policy_service_pb2_grpc, token_service_pb2_grpc
 from toolmesh.executor.v1 import (
+    circuit_service_pb2_grpc,
     executor_service_pb2_grpc,
     invocation_service_pb2_grpc,
     key_service_pb2_grpc,
@@ -32,6 +33,7 @@ from toolmesh.registry.v1 import (
     namespace_service_pb2_grpc,
     registry_service_pb2_grpc,
     trust_service_pb2_grpc,
+    upstream_service_pb2_grpc,
 )
 from toolmesh_sdk import AsyncClient, Client
 from toolmesh_sdk.cli.main import build
@@ -142,6 +144,12 @@ def serve(mesh: ScriptedMesh, pki: Any) -> Iterator[Callable[..., str]]:
             )
             invocation_service_pb2_grpc.add_InvocationServiceServicer_to_server(
                 servicer(invocation_service_pb2_grpc.InvocationServiceServicer, mesh), server
+            )
+            circuit_service_pb2_grpc.add_CircuitServiceServicer_to_server(
+                servicer(circuit_service_pb2_grpc.CircuitServiceServicer, mesh), server
+            )
+            upstream_service_pb2_grpc.add_UpstreamServiceServicer_to_server(
+                servicer(upstream_service_pb2_grpc.UpstreamServiceServicer, mesh), server
             )
             key_service_pb2_grpc.add_KeyServiceServicer_to_server(
                 servicer(key_service_pb2_grpc.KeyServiceServicer, mesh), server

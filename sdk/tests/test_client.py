@@ -128,6 +128,16 @@ async def test_authority_is_passed_on(drive: Any, mesh: Any, serve: Callable[...
     assert ([grant.tool for grant in part.tools], part.confirmation.jwk_thumbprint) == (["echo"], "a" * 43)
 
 
+async def test_the_token_of_another_issuer_is_exchanged(drive: Any, mesh: Any, serve: Callable[..., str]) -> None:
+    mesh.answer("ExchangeToken", token_service_pb2.ExchangeTokenResponse(token="mine"))
+    client = drive(serve())
+    bound = {"scopes": ["tools:call"], "ttl_seconds": 1.5, "proof": "jkt:" + "a" * 43}
+    assert (await client.do("exchange", "a.b.c", **bound)).token == "mine"
+    asked = mesh.of("ExchangeToken")[0].request
+    assert (asked.subject_token, list(asked.scopes)) == ("a.b.c", ["tools:call"])
+    assert (asked.lifetime.ToMilliseconds(), asked.confirmation.jwk_thumbprint) == (1500, "a" * 43)
+
+
 async def test_records_are_queried_page_by_page(drive: Any, mesh: Any, serve: Callable[..., str]) -> None:
     mesh.answer(
         "QueryRecords",

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from toolmesh.registry.v1 import discovery_service_pb2 as pb
-from toolmesh.registry.v1 import tool_manifest_pb2, tool_version_pb2
-from toolmesh_sdk import InvalidInputError, Reason, ToolNotFoundError
+from toolmesh.registry.v1 import tool_manifest_pb2, tool_trust_pb2, tool_version_pb2
+from toolmesh_sdk import InvalidInputError, LookAlike, Reason, ToolNotFoundError
 from toolmesh_sdk.discovery import SCHEMAS_PER_REQUEST, parse_schemas
 
 INPUT = {"type": "object", "properties": {"n": {"const": 2**64 - 1}}}
@@ -35,6 +35,7 @@ async def test_a_search_asks_for_all_it_was_given(drive: Any, mesh: Any, serve: 
         version="tools/acme.pay/versions/1.2.0",
         mutation_class=tool_manifest_pb2.MUTATION_CLASS_READ_ONLY,
         score=pb.ToolScore(score=0.7),
+        look_alikes=[tool_trust_pb2.LookAlike(name="tools/globex.pays", kind="lookalike", older=True)],
     )
     mesh.answer("SearchTools", pb.SearchToolsResponse(tools=[found], total_candidates=3))
     options = {"capabilities": ["c"], "tags": ["t"], "namespaces": ["acme"], "min_trust": 0.5, "read_only": True}
@@ -59,6 +60,7 @@ async def test_a_search_asks_for_all_it_was_given(drive: Any, mesh: Any, serve: 
     assert [(tool.name, tool.version, tool.mutation_class, tool.score) for tool in result] == [
         ("acme.pay", "1.2.0", "read_only", 0.7)
     ]
+    assert result[0].look_alikes == (LookAlike("tools/globex.pays", "lookalike", True),)
 
 
 async def test_an_empty_search_says_why(drive: Any, mesh: Any, serve: Callable[..., str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toolmesh.executor.v1 import result_envelope_pb2 as pb
-from toolmesh_sdk import ArgumentChange, Compensation, Cost, Effect, RenderedResult
+from toolmesh_sdk import ArgumentChange, CallWarning, Compensation, Cost, Effect, RenderedResult
 from toolmesh_sdk.result import parse_result
 
 from sdk.tests.executor_samples import REF, SECRET, digest_of, envelope, persisted
@@ -26,6 +26,7 @@ def test_every_part_is_read() -> None:
             additional_context=["mind the gap"],
             execution=pb.ExecutionMetadata(costs=[pb.CostPart(category="token", amount_micros=5, currency="USD")]),
             provenance=pb.Provenance(source=pb.RESULT_SOURCE_CACHE),
+            warnings=[pb.CallWarning(code="look_alike", message="w", resource="tools/acme.x")],
             model_facing_content="m",
             ui_facing_summary="u",
             transcript_search_text="s",
@@ -35,6 +36,7 @@ def test_every_part_is_read() -> None:
     assert result.compensation == Compensation("tools/acme.undo", {"id": 1})
     assert result.argument_changes == (ArgumentChange("/n", "coercion", "integer"),)
     assert (result.additional_context, result.source) == (("mind the gap",), "cache")
+    assert result.warnings == (CallWarning("look_alike", "w", "tools/acme.x"),)
     assert result.costs == (Cost("token", 5, "USD"),)
     assert result.shown == RenderedResult("m", "u", "s")
 

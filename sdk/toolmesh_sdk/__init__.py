@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from toolmesh_sdk.client import Tls as Tls
     from toolmesh_sdk.discovery import FoundTool as FoundTool
     from toolmesh_sdk.discovery import LoadedSchemas as LoadedSchemas
+    from toolmesh_sdk.discovery import LookAlike as LookAlike
     from toolmesh_sdk.discovery import SearchResult as SearchResult
     from toolmesh_sdk.discovery import Surface as Surface
     from toolmesh_sdk.discovery import ToolSchema as ToolSchema
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from toolmesh_sdk.preview import Precondition as Precondition
     from toolmesh_sdk.preview import Preview as Preview
     from toolmesh_sdk.result import ArgumentChange as ArgumentChange
+    from toolmesh_sdk.result import CallWarning as CallWarning
     from toolmesh_sdk.result import Compensation as Compensation
     from toolmesh_sdk.result import Cost as Cost
     from toolmesh_sdk.result import DeclaredEffect as DeclaredEffect
@@ -69,6 +71,7 @@ _ERRORS = (
 )
 _RESULT_PARTS = (
     "ArgumentChange",
+    "CallWarning",
     "Compensation",
     "Cost",
     "DeclaredEffect",
@@ -77,7 +80,7 @@ _RESULT_PARTS = (
     "RenderedResult",
     "StoredResult",
 )
-_DISCOVERY = ("FoundTool", "LoadedSchemas", "SearchResult", "Surface", "ToolSchema", "ToolSet")
+_DISCOVERY = ("FoundTool", "LoadedSchemas", "LookAlike", "SearchResult", "Surface", "ToolSchema", "ToolSet")
 _MODULES = {
     **dict.fromkeys(_DISCOVERY, "toolmesh_sdk.discovery"),
     **dict.fromkeys(_ERRORS, "toolmesh_sdk.errors"),

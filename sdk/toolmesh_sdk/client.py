@@ -39,7 +39,7 @@ from toolmesh_sdk.keys import resolve_idempotency_key
 from toolmesh_sdk.preview import Preview, parse_preview
 from toolmesh_sdk.result import Result, parse_result
 from toolmesh_sdk.streams import JobStream, keyed
-from toolmesh_sdk.token_request import Bounds, token_part
+from toolmesh_sdk.token_request import Bounds, exchange_request, token_part
 from toolmesh_sdk.usage import UsageFilters
 
 __all__ = ["Client", "ProofKey", "RecordFilters", "RetryPolicy", "Tls"]
@@ -398,6 +398,22 @@ class Client:
             agent=agent, part=token_part(bounds), delegation_depth=depth, bind_to_agent_key=bind_to_agent_key
         )
         return self._transport.unary(self._tokens.DelegateToken, request, timeout, repeatable=True)
+
+    def exchange(
+        self,
+        subject_token: str,
+        *,
+        scopes: Iterable[str] = (),
+        ttl_seconds: float | None = None,
+        proof: str = "",
+        timeout: float | None = None,
+    ) -> token_service_pb2.ExchangeTokenResponse:
+        """Exchange the token of an outside issuer that the mesh trusts for one of the mesh. Needs no token of the mesh.
+
+        Without `scopes` it has all that the issuer's users are granted. `proof` binds it, as that of `Bounds` does.
+        """
+        request = exchange_request(subject_token, scopes, ttl_seconds, proof)
+        return self._transport.unary(self._tokens.ExchangeToken, request, timeout, repeatable=True)
 
     def narrow(
         self, tool: str, *, timeout: float | None = None, **bounds: Unpack[Bounds]

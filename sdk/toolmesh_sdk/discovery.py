@@ -49,6 +49,18 @@ class SurfaceOptions(TypedDict, total=False):
     scope: str
 
 
+@dataclass(frozen=True, slots=True)
+class LookAlike:
+    """A tool or namespace of another owner with a similar name, as a resource name.
+
+    `kind` is homoglyph or lookalike. `older` is true if the other name was registered first.
+    """
+
+    name: str
+    kind: str
+    older: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundTool:
     """One tool that a search found.
@@ -69,6 +81,7 @@ class FoundTool:
     relevance: float
     usability: str
     no_runner: str
+    look_alikes: tuple[LookAlike, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,6 +310,7 @@ def _found(tool: pb.FoundTool) -> FoundTool:
         relevance=tool.score.relevance,
         usability=_word(pb.ToolUsability, "TOOL_USABILITY_", tool.usability),
         no_runner=tool.no_runner,
+        look_alikes=tuple(LookAlike(each.name, each.kind, each.older) for each in tool.look_alikes),
     )
 
 

@@ -11,6 +11,7 @@ from toolmesh.executor.v1 import result_envelope_pb2 as pb
 
 from toolmesh_sdk._wire.envelope import (
     ArgumentChange,
+    CallWarning,
     Compensation,
     Cost,
     DeclaredEffect,
@@ -30,6 +31,7 @@ from toolmesh_sdk._wire.times import to_datetime
 
 __all__ = [
     "ArgumentChange",
+    "CallWarning",
     "Compensation",
     "Cost",
     "DeclaredEffect",
@@ -106,6 +108,11 @@ class Result:
     def additional_context(self) -> tuple[str, ...]:
         """Context that hooks add for the model."""
         return tuple(self.envelope.additional_context)
+
+    @property
+    def warnings(self) -> tuple[CallWarning, ...]:
+        """What the caller should know of the tool, beside its result."""
+        return tuple(CallWarning(each.code, each.message, each.resource) for each in self.envelope.warnings)
 
     @property
     def costs(self) -> tuple[Cost, ...]:

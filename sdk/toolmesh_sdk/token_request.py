@@ -1,4 +1,4 @@
-"""Builds the token requests of `mint`, `delegate` and `narrow` from bounds."""
+"""Builds the token requests of `mint`, `exchange`, `delegate` and `narrow`."""
 
 from __future__ import annotations
 
@@ -49,6 +49,19 @@ def token_part(bounds: Bounds) -> token_service_pb2.Part:
         trust_level=bounds.get("trust"),
         session_id=bounds.get("session", ""),
         confirmation=confirmation_message(bounds.get("proof", "")),
+    )
+
+
+def exchange_request(
+    subject_token: str, scopes: Iterable[str], ttl_seconds: float | None, proof: str
+) -> token_service_pb2.ExchangeTokenRequest:
+    """Return the request for a token in exchange for another issuer's. Raises ValueError for an unknown kind of
+    proof."""
+    return token_service_pb2.ExchangeTokenRequest(
+        subject_token=subject_token,
+        scopes=list(scopes),
+        lifetime=duration_message(ttl_seconds),
+        confirmation=confirmation_message(proof),
     )
 
 

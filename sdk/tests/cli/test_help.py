@@ -19,7 +19,7 @@ CONNECTION = {
 # Commands that only the operator's certificate may run, and those that call no mesh.
 OPERATOR_COMMANDS = {
     *("namespace claim", "namespace transfer", "token mint", "token inspect", "tools reinstate"),
-    *(f"connect {kind}" for kind in ("mcp", "openapi", "grpc", "websocket", "file")),
+    *(f"connect {kind}" for kind in ("mcp", "openapi", "grpc", "http", "websocket", "file")),
     *(f"upstreams {verb}" for verb in ("list", "show", "refresh", "accept", "remove")),
 }
 OFFLINE_COMMANDS = {

@@ -1,4 +1,4 @@
-"""Types for the parts of a result envelope: effects, costs, stored content, compensation, deprecation.
+"""Types for the parts of a result envelope: effects, costs, stored content, compensation, deprecation, warnings.
 
 `toolmesh_sdk.result` exports them.
 """
@@ -23,6 +23,15 @@ class Deprecation:
     sunset_time: datetime | None
     successor: str
     migration_guide_url: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallWarning:
+    """Something to know of the tool that was called, such as an older tool with a similar name: `look_alike`."""
+
+    code: str
+    message: str
+    resource: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

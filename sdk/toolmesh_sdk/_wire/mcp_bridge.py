@@ -13,8 +13,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from toolmesh_sdk._wire.proof import ProofKey
 
 _VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 _NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
@@ -30,8 +33,17 @@ Message = dict[str, Any]
 class McpBridge:
     """Sends each message as an HTTP request of its own, several at a time, and writes what comes back."""
 
-    def __init__(self, url: str, token: Callable[[], str], tls: ssl.SSLContext | None, output: TextIO) -> None:
-        self._parts, self._token, self._tls, self._output = urlsplit(url), token, tls, output
+    def __init__(
+        self,
+        url: str,
+        token: Callable[[], str],
+        tls: ssl.SSLContext | None,
+        output: TextIO,
+        proof_key: ProofKey | None = None,
+    ) -> None:
+        """`proof_key` proves possession of a token that is bound to it."""
+        self._url, self._parts, self._proof_key = url, urlsplit(url), proof_key
+        self._token, self._tls, self._output = token, tls, output
         self._writing = threading.Lock()
         self._session = self._version = ""
         self._open: dict[Any, http.client.HTTPConnection] = {}
@@ -127,13 +139,19 @@ class McpBridge:
             connection = http.client.HTTPConnection(host, port, timeout=_TIMEOUT_SECONDS)
         if isinstance(request_id, str | int):
             self._open[request_id] = connection
-        sent = {"authorization": f"Bearer {self._token()}", **headers}
+        sent = {**self._authorization(verb), **headers}
         if self._session:
             sent["mcp-session-id"] = self._session
         if self._version:
             sent.setdefault("mcp-protocol-version", self._version)
         connection.request(verb, self._parts.path, body, sent)
         return connection
+
+    def _authorization(self, verb: str) -> dict[str, str]:
+        token = self._token()
+        if self._proof_key is None:
+            return {"authorization": f"Bearer {token}"}
+        return {"authorization": f"DPoP {token}", "dpop": self._proof_key.proof(token, self._url, verb)}
 
     def _headers(self, message: Message) -> dict[str, str]:
         """Return the headers of a message; those of a stateless one repeat parts of it."""

@@ -36,12 +36,18 @@ class ProofKey:
         """The RFC 7638 thumbprint, as `Confirmation.jwk_thumbprint` names it."""
         return _digest(json.dumps(self._jwk, separators=(",", ":"), sort_keys=True).encode())
 
-    def proof(self, token: str, url: str) -> str:
-        """Return the proof for one POST with this token to this URL. It is valid once, for a minute."""
+    def private_pem(self) -> bytes:
+        """Return the key as a PEM without a passphrase. A secret."""
+        from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+        return self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+    def proof(self, token: str, url: str, method: str = "POST") -> str:
+        """Return the proof for one request with this token to this URL. It is valid once, for a minute."""
         import jwt
 
         claims = {
-            "htm": "POST",
+            "htm": method,
             "htu": url,
             "iat": int(time.time()),
             "jti": str(uuid.uuid4()),

@@ -5,12 +5,17 @@ from __future__ import annotations
 import io
 import json
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from toolmesh_sdk import ProofKey
 from toolmesh_sdk._wire.mcp_bridge import McpBridge
+
+from libs.common.auth.dpop import Target, check_proof, new_proof_cache
+from libs.common.auth.origins import origin_of
 
 URL = ("--url", "https://mesh.example", "--token", "a-secret")
 
@@ -86,10 +91,10 @@ def gateway() -> Iterator[str]:
     server.server_close()
 
 
-def bridged(url: str, *lines: Any) -> dict[Any, Any]:
+def bridged(url: str, *lines: Any, proof_key: ProofKey | None = None) -> dict[Any, Any]:
     output = io.StringIO()
     text = [line if isinstance(line, str) else json.dumps(line) for line in lines]
-    McpBridge(url, lambda: "token", None, output).run(text)
+    McpBridge(url, lambda: "token", None, output, proof_key).run(text)
     return {answer.get("id"): answer for answer in map(json.loads, output.getvalue().splitlines())}
 
 
@@ -119,6 +124,16 @@ def test_a_stateless_message_gets_the_headers_that_repeat_it(gateway: str) -> No
     assert (first["mcp-method"], first["mcp-name"]) == ("tools/call", "core__echo")
     assert (first["mcp-protocol-version"], "mcp-session-id" in first) == ("2026-07-28", False)
     assert answers[2]["result"]["mcp-name"] == "=?base64?Z3LDtsOfZQ==?="
+
+
+def test_every_request_of_a_bound_token_has_a_proof_of_its_own(gateway: str) -> None:
+    key, used = ProofKey(), new_proof_cache()
+    answers = bridged(gateway, message(1, "tools/list"), message(2, "tools/list"), proof_key=key)
+    target = Target("POST", "/mcp", (origin_of(gateway),))
+    for answer in (answers[1]["result"], answers[2]["result"]):
+        assert answer["authorization"] == "DPoP token"
+        bound = {"token": "token", "subject": "", "thumbprint": key.thumbprint}
+        check_proof(answer["dpop"], **bound, target=target, now=time.time(), used=used)
 
 
 def test_bad_lines_and_a_missing_mesh_are_answered() -> None:

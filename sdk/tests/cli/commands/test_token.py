@@ -11,7 +11,8 @@ import grpc
 import pytest
 import typer
 from toolmesh.authz.v1 import authz_service_pb2, token_service_pb2
-from toolmesh_sdk import Reason
+from toolmesh_sdk import ProofKey, Reason
+from toolmesh_sdk.cli.inputs.login_key import login_key_file
 from toolmesh_sdk.cli.inputs.timestamps import parse_seconds
 from toolmesh_sdk.cli.views.token_report import describe_claims
 
@@ -31,6 +32,38 @@ def test_raw_prints_just_the_token(toolmesh: Any, mesh: Any) -> None:
         *(["tools:call"], 7),
         ["toolmesh", "other"],
     )
+
+
+@pytest.fixture
+def config_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    return tmp_path / "config"
+
+
+def test_a_token_of_another_issuer_is_exchanged_without_one_of_the_mesh(
+    toolmesh: Any, mesh: Any, signer: Any, config_home: Path
+) -> None:
+    new = signer.mint("did:web:x:alice")
+    mesh.answer("ExchangeToken", token_service_pb2.ExchangeTokenResponse(token=new))
+    ran = toolmesh("token", "exchange", "-", "--scopes", "tools:call", "--ttl", "5m", "--raw", stdin="a.b.c\n")
+    assert (ran.exit_code, ran.stdout) == (0, new + "\n")
+    [seen] = mesh.of("ExchangeToken")
+    assert (seen.request.subject_token, list(seen.request.scopes)) == ("a.b.c", ["tools:call"])
+    assert (seen.request.lifetime.seconds, seen.request.HasField("confirmation")) == (300, False)
+    assert "authorization" not in seen.metadata
+    assert not login_key_file().exists()
+
+
+@pytest.mark.parametrize(("verb", "method"), [(("mint",), "IssueToken"), (("exchange", "a.b.c"), "ExchangeToken")])
+def test_a_token_is_bound_to_the_login_key(
+    toolmesh: Any, mesh: Any, signer: Any, config_home: Path, verb: tuple[str, ...], method: str
+) -> None:
+    mesh.answer("ExchangeToken", token_service_pb2.ExchangeTokenResponse(token=signer.mint()))
+    for _ in range(2):
+        assert toolmesh("token", *verb, "--dpop", "--raw").exit_code == 0
+    thumbprints = {seen.request.confirmation.jwk_thumbprint for seen in mesh.of(method)}
+    assert thumbprints == {ProofKey(login_key_file()).thumbprint}
+    assert toolmesh("token", *verb, "--dpop", "--proof", "jkt:" + "a" * 43).exit_code == 2
 
 
 def test_claims_are_shown_beside_the_token(toolmesh: Any) -> None:

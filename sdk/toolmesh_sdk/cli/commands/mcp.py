@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from toolmesh_sdk.cli.failures import report_errors
+from toolmesh_sdk.cli.inputs.login_key import proof_key_for
 from toolmesh_sdk.cli.inputs.target import Target, edge_access
 from toolmesh_sdk.cli.inputs.target_options import add_target_options
 from toolmesh_sdk.cli.views import output
@@ -79,7 +80,8 @@ def stdio(
 
     address, token = edge_access(target)
     tls = ssl.create_default_context(cafile=str(target.ca.expanduser()) if target.ca else None)
-    McpBridge(_endpoint(address, view), token, tls, sys.stdout).run(sys.stdin)
+    proof_key = proof_key_for(target.token) if target.token else None
+    McpBridge(_endpoint(address, view), token, tls, sys.stdout, proof_key).run(sys.stdin)
 
 
 def _endpoint(address: str, view: str) -> str:

@@ -1,8 +1,9 @@
-"""`toolmesh token`: mints, delegates, inspects and revokes capability tokens."""
+"""`toolmesh token`: mints, exchanges, delegates, inspects and revokes capability tokens."""
 
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,7 +26,7 @@ from toolmesh_sdk.errors import ToolmeshError
 if TYPE_CHECKING:
     from toolmesh_sdk.token_request import Bounds
 
-app = typer.Typer(help="Mint, delegate, inspect and revoke tokens.", no_args_is_help=True)
+app = typer.Typer(help="Mint, exchange, delegate and revoke tokens.", no_args_is_help=True)
 TIMEOUT = 10.0
 
 
@@ -49,6 +50,7 @@ def mint(
     depth: Annotated[int | None, typer.Option(min=0, max=8, help="How many times it may be delegated.")] = None,
     session: bounds.Session = None,
     proof: bounds.Proof = None,
+    dpop: bounds.Dpop = False,
     raw: bounds.Raw = False,
     *,
     target: Target,
@@ -59,7 +61,7 @@ def mint(
     \b
     Examples:
       toolmesh token mint --tools 'acme.*' --scopes tools:call --ttl 15m --raw
-      toolmesh token mint --context prod --sub did:web:example.com:alice --raw
+      toolmesh token mint --context prod --sub did:web:example.com:alice --dpop --raw
     """
     from toolmesh_sdk.admin import TokenWishes, issue_token
 
@@ -80,12 +82,52 @@ def mint(
             cost_micros=cost_micros,
             running=running,
             session=session,
-            proof=proof,
+            proof=bounds.bound_proof(proof, dpop=dpop),
         ),
     }
     with as_operator(target, service="authz") as transport:
         token = issue_token(transport, timeout=target.timeout, **wishes)
     _print_token(token, raw=raw, as_json=as_json)
+
+
+@app.command()
+@report_errors
+@add_target_options(timeout=TIMEOUT)
+def exchange(
+    subject_token: Annotated[
+        str, typer.Argument(metavar="TOKEN", help="The token of an issuer that the mesh trusts, or - for stdin.")
+    ],
+    scopes: Annotated[
+        str | None,
+        typer.Option(help="Scopes, separated by commas; default: all that are granted.", callback=refuse_blank),
+    ] = None,
+    ttl: Annotated[
+        str | None,
+        typer.Option(help="The lifetime: 90s, 15m, 1h; default: as long as is granted.", callback=refuse_blank),
+    ] = None,
+    proof: bounds.Proof = None,
+    dpop: bounds.Dpop = False,
+    raw: bounds.Raw = False,
+    *,
+    target: Target,
+    as_json: bool,
+) -> None:
+    """Exchange another issuer's token for one of ours.
+
+    The issuer, such as an OpenID provider, must be one that the mesh trusts.
+
+    \b
+    Example:
+      toolmesh token exchange "$ID_TOKEN" --dpop --raw
+    """
+    lifetime = None if ttl is None else parse_seconds(ttl, "--ttl")
+    bound_to = bounds.bound_proof(proof, dpop=dpop) or ""
+    # The request is authorized by the other issuer's token alone.
+    with open_client(replace(target, token="")) as client:
+        answer = client.exchange(
+            _read_token(subject_token), scopes=split_list(scopes), ttl_seconds=lifetime, proof=bound_to
+        )
+    _print_token(answer.token, raw=raw, as_json=as_json)
 
 
 @app.command()

@@ -10,6 +10,7 @@ import typer
 
 from toolmesh_sdk._wire.retry import COMMAND_LINE
 from toolmesh_sdk.cli.failures import no_mesh_error
+from toolmesh_sdk.cli.inputs.login_key import proof_key_for
 from toolmesh_sdk.cli.inputs.target import START, Target, client_tls, open_client
 
 if TYPE_CHECKING:
@@ -57,7 +58,11 @@ def _operator(target: Target, service: str) -> Transport:
     address, tls = _service(target, service)
     token = target.token or ""
     options = ClientOptions(
-        token=token, timeout=target.timeout, retry=COMMAND_LINE, traceparent=lambda: new_traceparent(SAMPLED)
+        token=token,
+        timeout=target.timeout,
+        retry=COMMAND_LINE,
+        traceparent=lambda: new_traceparent(SAMPLED),
+        proof_key=proof_key_for(token) if token else None,
     )
     try:
         return Transport(address, tls, options)

@@ -22,7 +22,12 @@ ToolFacts = Callable[[str], "CallFacts"]
 """Returns the facts of a tool that the mesh has."""
 
 # Attributes of tools in policies, and the fields of the contract that carry them under another name.
-_RENAMED = {"trust": "tool_trust", "trust_age_hours": "tool_trust_age_hours", "stage": "tool_stage"}
+_RENAMED = {
+    "trust": "tool_trust",
+    "trust_age_hours": "tool_trust_age_hours",
+    "stage": "tool_stage",
+    "health": "tool_health",
+}
 _ATTRIBUTES = frozenset(
     {"mutation_class", "required_scopes", "required_permissions", "tags", "approval_always", "impact_scope"}
     | {"closed_world", "publisher_verified", "result_labels", "risk", *_RENAMED}

@@ -18,6 +18,7 @@ from toolmesh_sdk._wire.retry import COMMAND_LINE
 from toolmesh_sdk._wire.trace import SAMPLED, new_traceparent
 from toolmesh_sdk.cli.failures import no_mesh_error
 from toolmesh_sdk.cli.inputs.contexts import Context, read_contexts
+from toolmesh_sdk.cli.inputs.login_key import proof_key_for
 from toolmesh_sdk.errors import ToolmeshError
 
 if TYPE_CHECKING:
@@ -262,6 +263,8 @@ def _client(address: str, tls: Tls | None, token: Token, timeout: float, key_sec
             timeout=timeout,
             retry=COMMAND_LINE,
             traceparent=trace,
+            # A token of `toolmesh token mint --dpop` or `exchange --dpop`; those of the local user are bearers.
+            proof_key=proof_key_for(token) if isinstance(token, str) and token else None,
             key_secret=key_secret,
         )
     except ValueError as error:

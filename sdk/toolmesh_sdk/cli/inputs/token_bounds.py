@@ -10,6 +10,7 @@ import typer
 
 from toolmesh_sdk.cli.inputs import options
 from toolmesh_sdk.cli.inputs.json_input import parse_json, read_json_file
+from toolmesh_sdk.cli.inputs.login_key import read_or_create_login_key
 from toolmesh_sdk.cli.inputs.options import refuse_blank, split_list
 from toolmesh_sdk.cli.inputs.timestamps import parse_seconds
 
@@ -40,6 +41,9 @@ Session = Annotated[str | None, typer.Option(help="The session that the token is
 Proof = Annotated[
     str | None,
     typer.Option(help="The key to prove possession of: jkt:THUMBPRINT or x5t#S256:THUMBPRINT.", callback=refuse_blank),
+]
+Dpop = Annotated[
+    bool, typer.Option("--dpop", help="Bind the token to your login key; the command line proves it with every call.")
 ]
 Audience = Annotated[
     str | None, typer.Option(help="The audiences of the token, separated by commas.", callback=refuse_blank)
@@ -108,6 +112,15 @@ def _parse_constraint(text: str) -> tuple[str, dict[str, Any]]:
     if not isinstance(document, dict):
         raise typer.BadParameter(f"{tool}: a JSON Schema is an object", param_hint=_ARGUMENTS)
     return tool, document
+
+
+def bound_proof(proof: str | None, *, dpop: bool) -> str | None:
+    """Return the key that a token is bound to: that of --proof, or with --dpop the login key."""
+    if not dpop:
+        return None if proof is None else _check_proof(proof)
+    if proof is not None:
+        raise typer.BadParameter("use --dpop or --proof, not both", param_hint="--dpop")
+    return f"jkt:{read_or_create_login_key().thumbprint}"
 
 
 def _check_proof(text: str) -> str:

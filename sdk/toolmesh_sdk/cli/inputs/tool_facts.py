@@ -32,6 +32,7 @@ def facts_of_version(version: ToolVersion) -> CallFacts:
         tool_trust_age_hours=_age_hours(version),
         tool_stage=_stage(version),
         publisher_verified=trust.publisher_verified,
+        tool_health=_health(version),
     )
 
 
@@ -46,4 +47,11 @@ def _stage(version: ToolVersion) -> str:
     from toolmesh.registry.v1.trust_service_pb2 import ContributionStage
 
     name = ContributionStage.Name(version.trust.stage).removeprefix("CONTRIBUTION_STAGE_").lower()
+    return "" if name == "unspecified" else name
+
+
+def _health(version: ToolVersion) -> str:
+    from toolmesh.registry.v1.tool_health_pb2 import ToolHealth
+
+    name = ToolHealth.Name(version.health.health).removeprefix("TOOL_HEALTH_").lower()
     return "" if name == "unspecified" else name

@@ -16,9 +16,11 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from toolmesh_sdk._wire.payload import parse
 
-# Bytes fields that hold JSON. All other bytes are hashes.
-_JSON_FIELDS = {
-    *("schema", "runtime_schema", "error_schema", "arguments", "result", "meta"),
+# Bytes fields that hold JSON. All other bytes are hashes or content.
+JSON_FIELDS = {
+    *("schema", "input_schema", "output_schema", "runtime_schema", "error_schema", "arguments", "result", "meta"),
+    *("model_input", "observable_input", "permission_input", "call_input", "updated_input", "predicted_result"),
+    *("params", "definition", "constants", "end", "jwks"),
     *("arguments_summary", "result_summary", "structured_content", "redacted_arguments", "preview"),
     *("accepted_definition", "pending_definition"),
 }
@@ -77,6 +79,6 @@ def _value(field: Any, value: Any) -> Any:
 
 
 def _bytes(name: str, value: bytes) -> Any:
-    if name in _JSON_FIELDS:
+    if name in JSON_FIELDS:
         return parse(value)
     return value.decode() if name == "canonical_json" else value.hex()

@@ -78,6 +78,7 @@ def result_document(loaded: LoadedResult) -> dict[str, Any]:
         "shown": asdict(result.shown),
         "evidence_refs": list(result.evidence_refs),
         "persisted": [_stored_document(part) for part in _stored_parts(result)],
+        "warnings": [asdict(warning) for warning in result.warnings],
         "deprecation": None
         if notice is None
         else {
@@ -124,6 +125,8 @@ def _print_remarks(loaded: LoadedResult) -> None:
         console.print(output.text((f"stale: read at {read}; the service does not answer now", "yellow")))
     if result.deprecation is not None:
         console.print(output.text((_describe_deprecation(result.tool_version, result.deprecation), "yellow")))
+    for warning in result.warnings:
+        console.print(output.text((f"warning: {warning.message}", "yellow")))
     fetched = loaded.available and not result.raw
     for part in _stored_parts(result)[1 if fetched else 0 :]:
         console.print(output.text((f"stored, not shown: {part.ref} ({part.size} bytes). To get it:", "yellow")))

@@ -58,6 +58,16 @@ def print_upstream(upstream: upb.Upstream) -> None:
         output.print_table(headings, [_row(tool, secrets) for tool in upstream.tools])
 
 
+def print_times(upstream: upb.Upstream) -> None:
+    """Print when the server last answered and when the mesh last changed what it knows of it."""
+    from toolmesh_sdk.cli.views.documents import format_time
+
+    answered = (
+        f"last answer {format_time(upstream.last_answer_time)}, " if upstream.HasField("last_answer_time") else ""
+    )
+    output.out().print(output.text((f"{answered}last change {format_time(upstream.update_time)}", "dim")))
+
+
 def print_changes(tools: Iterable[upb.UpstreamTool]) -> None:
     """Print the difference between the accepted and the new definition of each tool."""
     console = output.out()
@@ -109,7 +119,8 @@ def _kind(upstream: upb.Upstream) -> str:
     if kind == "mcp_http":
         return upstream.endpoint.mcp_http.url
     if kind == "openapi":
-        return upstream.endpoint.openapi.url or upstream.endpoint.openapi.path
+        endpoint = upstream.endpoint.openapi
+        return endpoint.url or endpoint.path or endpoint.server
     if kind == "grpc":
         return upstream.endpoint.grpc.address
     if kind == "websocket":

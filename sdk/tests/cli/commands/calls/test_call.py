@@ -66,11 +66,13 @@ def test_warnings_go_to_stderr(toolmesh: Any, mesh: Any) -> None:
         migration_guide_url="https://example.com/move",
     )
     stored = result_envelope_pb2.PersistedResult(ref="results/1", size_bytes=5)
-    mesh.answer("Invoke", done({}, deprecation=notice, persisted=[stored]))
+    alike = result_envelope_pb2.CallWarning(message="easily taken for tools/acme.x")
+    mesh.answer("Invoke", done({}, deprecation=notice, persisted=[stored], warnings=[alike]))
     ran = toolmesh("call", "echo")
     assert json.loads(ran.stdout) == {}
     assert all(words in ran.stderr for words in ("tools/core.echo/versions/2.0.0", "2027-01-15", "example.com/move"))
     assert "results/1" in ran.stderr
+    assert "warning: easily taken for tools/acme.x" in ran.stderr
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,18 @@ def test_every_tool_is_one_line_that_is_not_cut(toolmesh: Any, mesh: Any) -> Non
     assert (request.namespace, list(request.tags)) == ("core", ["x"])
 
 
+def test_tools_are_listed_and_shown_with_the_names_that_are_easily_taken_for_theirs(toolmesh: Any, mesh: Any) -> None:
+    confusable = version("acme.send")
+    confusable.trust.look_alikes.add(name="tools/globex.sends", kind="lookalike", older=True)
+    confusable.trust.look_alikes.add(name="namespaces/acmee", kind="lookalike")
+    listed = registry_service_pb2.ListedTool(tool=tool("acme.send"), version=confusable)
+    mesh.answer("ListTools", registry_service_pb2.ListToolsResponse(tools=[listed]))
+    shown = registry_service_pb2.GetToolResponse(tool=tool("acme.send"), versions=[confusable])
+    mesh.answer("GetTool", shown)
+    for command in (("list",), ("show", "acme.send")):
+        assert "globex.sends (older), namespaces/acmee (newer)" in toolmesh("tools", *command).stdout
+
+
 @pytest.mark.usefixtures("two_tools")
 def test_the_list_as_json_has_words_and_parsed_schemas(toolmesh: Any) -> None:
     tools = json.loads(toolmesh("tools", "list", "--json").stdout)["tools"]

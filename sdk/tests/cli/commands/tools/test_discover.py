@@ -39,6 +39,14 @@ def test_search_options_are_sent(toolmesh: Any, mesh: Any) -> None:
     assert (wanted.version_constraint, wanted.include_forbidden) == ("^1", True)
 
 
+def test_names_that_are_easily_taken_for_a_found_tool_are_beside_its_title(toolmesh: Any, mesh: Any) -> None:
+    response = found()
+    response.tools[0].look_alikes.add(name="tools/globex.send_emails", kind="lookalike", older=True)
+    mesh.answer("SearchTools", response)
+    line = toolmesh("tools", "search", "mail").stdout.splitlines()[1]
+    assert line.endswith("Send an email (not to be confused with globex.send_emails (older))")
+
+
 def test_every_part_of_a_rank_is_explained(toolmesh: Any, mesh: Any) -> None:
     mesh.answer("SearchTools", found(filter_effects=[pb.FilterEffect(filter="min_trust", removed=3)]))
     ran = toolmesh("tools", "search", "mail", "--explain")
@@ -102,3 +110,16 @@ def test_schemas_come_with_their_digests_and_what_is_missing_is_named(
     request = mesh.of("GetToolSchemas")[0].request
     assert list(request.tools) == ["tools/core.echo/versions/1.0.0", "nothing"]
     assert request.tier == pb.SURFACE_TIER_DETAIL
+
+
+def test_schemas_as_json_are_json(toolmesh: Any, mesh: Any) -> None:
+    schema = pb.ToolSchema(
+        version="tools/core.echo/versions/1.0.0",
+        digest="sha256:ab",
+        input_schema=b'{"type":"object"}',
+        output_schema=b'{"type":"string"}',
+    )
+    mesh.answer("GetToolSchemas", pb.GetToolSchemasResponse(schemas=[schema]))
+    ran = toolmesh("tools", "schema", "echo", "--json")
+    [found] = json.loads(ran.stdout)["schemas"]
+    assert (found["input_schema"], found["output_schema"]) == ({"type": "object"}, {"type": "string"})

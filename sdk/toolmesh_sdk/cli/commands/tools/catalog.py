@@ -11,6 +11,7 @@ from toolmesh_sdk.cli.failures import report_errors
 from toolmesh_sdk.cli.inputs.call_options import Tool
 from toolmesh_sdk.cli.inputs.target import Target, open_client
 from toolmesh_sdk.cli.inputs.target_options import add_target_options
+from toolmesh_sdk.cli.tool_names import describe_look_alikes, look_alike_remark
 from toolmesh_sdk.cli.views import output
 
 if TYPE_CHECKING:
@@ -87,7 +88,8 @@ def _row(listed: registry_service_pb2.ListedTool) -> tuple[str, ...]:
     name = listed.tool.name.removeprefix("tools/")
     if not listed.HasField("version"):
         return (name, "none callable", "", "", listed.tool.title)
-    return (name, listed.version.manifest.version, *_effect_and_state(listed.version), listed.tool.title)
+    title = listed.tool.title + look_alike_remark(listed.version.trust.look_alikes)
+    return (name, listed.version.manifest.version, *_effect_and_state(listed.version), title)
 
 
 def _effect_and_state(version: tool_version_pb2.ToolVersion) -> tuple[str, str]:
@@ -100,6 +102,18 @@ def _effect_and_state(version: tool_version_pb2.ToolVersion) -> tuple[str, str]:
     return effect, f"{state}, no runner" if version.no_runner else state
 
 
+def _describe_health(version: tool_version_pb2.ToolVersion) -> str:
+    """Return the health of a version that is not healthy, and why; empty for a healthy one."""
+    from toolmesh.registry.v1 import tool_health_pb2
+
+    from toolmesh_sdk.cli.views.documents import enum_label
+
+    health = version.health
+    return (
+        f"{enum_label(tool_health_pb2.ToolHealth.DESCRIPTOR, health.health)}: {health.reason}" if health.reason else ""
+    )
+
+
 def _describe(response: registry_service_pb2.GetToolResponse, chosen: tool_version_pb2.ToolVersion | None) -> None:
     console = output.out()
     console.print(output.text((response.tool.name.removeprefix("tools/"), "bold"), f"  {response.tool.title}"))
@@ -109,6 +123,8 @@ def _describe(response: registry_service_pb2.GetToolResponse, chosen: tool_versi
         facts = {
             "version": f"{manifest.version} ({state})" + (f": {chosen.state_reason}" if chosen.state_reason else ""),
             "no runner": chosen.no_runner,
+            "health": "" if chosen.no_runner else _describe_health(chosen),
+            "confusable": describe_look_alikes(chosen.trust.look_alikes),
             "effect": effect,
             "provider": manifest.provider,
             "scopes": " ".join(manifest.permission.required_scopes),

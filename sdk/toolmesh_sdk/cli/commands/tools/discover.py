@@ -12,7 +12,7 @@ from toolmesh_sdk.cli.inputs.admin_connection import as_caller
 from toolmesh_sdk.cli.inputs.target import Target
 from toolmesh_sdk.cli.inputs.target_options import add_target_options
 from toolmesh_sdk.cli.inputs.tool_completion import complete_tool
-from toolmesh_sdk.cli.tool_names import short_name, tool_or_version
+from toolmesh_sdk.cli.tool_names import look_alike_remark, short_name, tool_or_version
 from toolmesh_sdk.cli.views import output
 
 if TYPE_CHECKING:
@@ -196,6 +196,15 @@ def schema(
         raise typer.Exit(1)
 
 
+def _ending(tool: pb.FoundTool) -> str:
+    """Return the remark about a deprecated version; empty for another one."""
+    if not tool.HasField("deprecation"):
+        return ""
+    notice = tool.deprecation
+    until = f" until {notice.sunset_time.ToDatetime():%Y-%m-%d}" if notice.HasField("sunset_time") else ""
+    return f" (deprecated{until}{f', use {short_name(notice.successor)}' if notice.successor else ''})"
+
+
 def _print_results(response: pb.SearchToolsResponse, *, explain: bool) -> None:
     from toolmesh.registry.v1 import tool_manifest_pb2
 
@@ -205,7 +214,8 @@ def _print_results(response: pb.SearchToolsResponse, *, explain: bool) -> None:
     rows = []
     for tool in response.tools:
         score = tool.score
-        title = f"{tool.title}{_REMARKS.get(tool.usability, '')}{' (no runner)' if tool.no_runner else ''}"
+        remarks = f"{_REMARKS.get(tool.usability, '')}{' (no runner)' if tool.no_runner else ''}{_ending(tool)}"
+        title = tool.title + remarks + look_alike_remark(tool.look_alikes)
         shown = (short_name(tool.version), f"{score.score:.2f}", enum_label(effects, tool.mutation_class), title)
         rows.append((*shown, _explain_score(score)) if explain else shown)
     headings = ("TOOL", "SCORE", "EFFECT", "TITLE")

@@ -11,6 +11,7 @@ import typer
 
 from toolmesh_sdk.cli.commands.upstreams.adding import Id, ReadOnly, add_and_wait, default_id, print_connected
 from toolmesh_sdk.cli.commands.upstreams.connect_grpc import grpc
+from toolmesh_sdk.cli.commands.upstreams.connect_http import http
 from toolmesh_sdk.cli.commands.upstreams.connect_openapi import openapi
 from toolmesh_sdk.cli.commands.upstreams.connect_websocket import websocket
 from toolmesh_sdk.cli.commands.upstreams.secret_options import environment_secrets, file_secrets, header_secrets
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Offer the tools of existing servers.", no_args_is_help=True)
 app.command()(openapi)
+app.command()(http)
 app.command()(grpc)
 app.command()(websocket)
 # A first start may install and compile; the mesh then waits for the server.

@@ -16,6 +16,7 @@ from toolmesh_sdk.cli.views.upstream_report import (
     changed_tools,
     is_ready,
     print_changes,
+    print_times,
     print_upstream,
     print_upstreams,
     upstream_document,
@@ -64,15 +65,34 @@ def list_upstreams(*, target: Target, as_json: bool) -> None:
 @report_errors
 @add_operator_options()
 def show(upstream: Id, *, target: Target, as_json: bool) -> None:
-    """Show an upstream, its tools and its changes.
+    """Show an upstream, its tools, changes and circuits.
+
+    Circuits are those of its endpoints, as all executors share them: whether calls pass, what failed of late, which
+    rates the service limits, and the last changes. An executor is asked for them.
 
     \b
     Example:
       toolmesh upstreams show git
     """
+    from toolmesh_sdk.cli.commands.upstreams.circuits import read_circuits
+    from toolmesh_sdk.cli.views.circuit_report import circuit_documents, print_circuits
+    from toolmesh_sdk.errors import ToolmeshError
+
     with as_operator(target) as transport:
         found = _get(transport, upstream)
+    try:
+        circuits = read_circuits(target, found.name.removeprefix("upstreams/"))
+    except ToolmeshError as error:
+        # The registry's part is worth showing while no executor answers.
+        output.err().print(output.text(f"the circuits are not known: the executor answers {error.reason.name}"))
+        circuits = None
+    if as_json:
+        shown = None if circuits is None else circuit_documents(circuits)
+        output.print_json({"upstream": upstream_document(found), "circuits": shown})
+        return
     _print(found, as_json)
+    print_times(found)
+    print_circuits(circuits or ())
 
 
 @app.command()
