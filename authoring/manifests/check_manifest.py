@@ -22,8 +22,9 @@ from services.registry.adapters.json_schemas import JsonSchemaChecker
 from services.registry.convert.manifest import manifest_of
 from services.registry.domain.publishing.admission import RULES, SCHEMA_RULES
 from services.registry.domain.publishing.manifest import Manifest
+from services.registry.domain.publishing.remarks import remarks
 from services.registry.domain.publishing.scan.policy import DEFAULT_POLICY
-from services.registry.domain.publishing.scan.scan import scan
+from services.registry.domain.publishing.scan.scan import scan_texts
 
 _checker = JsonSchemaChecker()
 # A rule cannot be evaluated while a field that it reads is missing or wrong; that field is reported itself.
@@ -87,7 +88,8 @@ def _registry_findings(message: ToolManifest) -> tuple[list[Violation], list[Vio
     rules += [lambda rule=rule: rule(manifest, _checker) for rule in SCHEMA_RULES]  # type: ignore[misc]
     violations = [Violation(each.path, each.rule, each.message) for rule in rules for each in _evaluate(rule)]
     blocked, warned = _scan(manifest)
-    return violations + blocked, warned
+    asked = [Violation(each.path, each.rule, each.message) for each in _evaluate(lambda: iter(remarks(manifest)))]
+    return violations + blocked, warned + asked
 
 
 def _evaluate(rule: Callable[[], Iterator[Any]]) -> list[Any]:
@@ -98,7 +100,7 @@ def _evaluate(rule: Callable[[], Iterator[Any]]) -> list[Any]:
 
 def _scan(manifest: Manifest) -> tuple[list[Violation], list[Violation]]:
     with suppress(*_NOT_EVALUABLE):
-        result = scan(manifest, (), DEFAULT_POLICY, manifest.provider)
+        result = scan_texts(manifest, DEFAULT_POLICY)
         blocked, warned = (
             [Violation(each.path, each.rule, each.message) for each in part] for part in (result.blocked, result.warned)
         )

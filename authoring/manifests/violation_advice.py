@@ -15,6 +15,8 @@ from typing import Any
 
 from toolmesh.registry.v1.tool_manifest_pb2 import ToolManifest
 
+from authoring.manifests.needed_secrets import needed_secrets
+
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 MAX_DESCRIPTION = 2000
 # What other tool formats call the fields of a manifest.
@@ -115,7 +117,22 @@ def _title(document: Any, _: list[str]) -> Advice:
 def _execution(document: Any, steps: list[str]) -> Advice:
     if steps[1:] in (["runner"], ["entry_point"], []):
         return Advice('write the implementation, such as "execution": {"entry_point": "pack/module:function"}')
+    if steps[1:2] == ["secrets"]:
+        return _secret(document, steps)
     return Advice()
+
+
+def _secret(document: Any, steps: list[str]) -> Advice:
+    """Advise a reference. What was written is not repeated: it may be the value itself."""
+    use: Any = document
+    for step in steps[:3]:
+        use = use[int(step)] if isinstance(use, list) and step.isdecimal() else use.get(step, {})
+    name = snake_case(str(use.get("name") or "api_key"))[:63] if isinstance(use, dict) else "api_key"
+    advised = {"name": name, "secret": f"secret://{name}"}
+    execution = {**document["execution"], "secrets": [advised]}
+    [command] = needed_secrets([{**document, "execution": execution}]).values()
+    python = f'secrets={{"{name}": "secret://{name}"}}'
+    return Advice(f"write a reference, never a value: {json.dumps(advised)}, in Python {python}; then {command}")
 
 
 def _side_effects(document: Any, _: list[str]) -> Advice:

@@ -15,7 +15,7 @@ from toolmesh_sdk.cli.inputs.target_options import add_target_options
 from toolmesh_sdk.cli.tool_names import short_name
 from toolmesh_sdk.cli.views import output
 
-from authoring.pack_commands.problems import Pack, print_problems, shown_path
+from authoring.pack_commands.problems import Pack, print_problems, print_secrets, shown_path
 from authoring.packs.manifest_files import FOLDER
 
 if TYPE_CHECKING:
@@ -54,10 +54,13 @@ def dev(
         raise typer.BadParameter("the local mesh is older than this command; start it again", param_hint="--state")
     with as_admin(target) as transport:
         registry = PackRegistry(transport)
+        told: dict[str, str] = {}
         while True:
             before = signature_of(pack)
             done = develop_pack(pack, runtime, registry.register)
             _print_round(pack, done, as_json=as_json)
+            if done.secrets != told and not as_json:
+                print_secrets(told := done.secrets)
             if once:
                 break
             try:
@@ -82,6 +85,7 @@ def _print_round(pack: Path, done: Round, *, as_json: bool) -> None:
         versions = [{"version": name, "created": created} for name, created in done.versions]
         problems = [problem.to_dict() for problem in done.problems]
         document = {"digest": done.digest, "versions": versions, "problems": problems, "seconds": done.seconds}
+        document |= {"secrets": done.secrets}
         output.print_json(document, lines=True)
         return
     print_problems(done.problems)

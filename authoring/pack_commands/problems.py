@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -24,3 +24,9 @@ def shown_path(path: Path) -> str:
     """Return a path relative to the working folder, where it is below it."""
     here = Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+
+
+def print_secrets(commands: Mapping[str, str]) -> None:
+    """Print the command that sets each secret which the tools of a pack need."""
+    for name, command in commands.items():
+        output.out().print(output.text(f"needs secret://{name}: {command}"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,13 +22,18 @@ def try_tools(
     tool: Annotated[list[str] | None, typer.Option("--tool", metavar="ID", help="Only this tool; repeatable.")] = None,
     cases: Annotated[int, typer.Option(min=0, max=10_000, help="Calls made from the schema of each tool.")] = 25,
     network: Annotated[bool, typer.Option("--network", help="Also call tools that reach hosts.")] = False,
+    secrets: Annotated[
+        Path | None,
+        typer.Option("--secrets", exists=True, dir_okay=False, help='Values of secrets: {"weather": "..."}.'),
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Test a pack in its real sandboxes, without a mesh.
 
     Runs the examples, which must return what they say, and calls made from the input schemas. A tool must not crash,
     hang, raise, break its output schema or change what it does not declare; it may refuse with ToolFailure. Arguments
-    that show a defect are made as small as possible. Volumes are empty, and changes are discarded.
+    that show a defect are made as small as possible. Volumes are empty, and changes are discarded. Secrets
+    have made-up values, or those of a JSON file.
 
     \b
     Examples:
@@ -43,7 +49,8 @@ def try_tools(
         raise typer.Exit(FAILED)
     if unknown := set(tool or ()) - checked.manifests.keys():
         raise typer.BadParameter(f"the pack has no tool {sorted(unknown)[0]}", param_hint="--tool")
-    tried = try_pack(pack.resolve(), checked, cases=cases, tools=tool or (), network=network)
+    values = _values_of(secrets)
+    tried = try_pack(pack.resolve(), checked, cases=cases, tools=tool or (), network=network, secrets=values)
     if as_json:
         output.print_json({"pack": checked.name, "tools": [_document(each) for each in tried]})
     else:
@@ -51,6 +58,18 @@ def try_tools(
             _print(each)
     if any(each.problems for each in tried):
         raise typer.Exit(FAILED)
+
+
+def _values_of(file: Path | None) -> dict[str, str]:
+    if file is None:
+        return {}
+    try:
+        values = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        values = None
+    if not isinstance(values, dict) or not all(isinstance(each, str) and each for each in values.values()):
+        raise typer.BadParameter('is no JSON such as {"weather": "a test key"}', param_hint="--secrets")
+    return values
 
 
 def _document(tried: TriedTool) -> dict[str, object]:

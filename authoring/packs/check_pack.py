@@ -19,8 +19,8 @@ from authoring.packs.pack_folder import derive_decorated, pack_modules
 from authoring.packs.pack_library import library_of
 from authoring.packs.pack_problem import PackProblem
 from libs.common.entry_points import parse_command, parse_function
+from services.executor.adapters.runners.packs.package_lock import LOCK, WheelError
 from services.executor.adapters.runners.packs.packs import DESCRIPTION, Pack, PackError, copy_pack
-from services.executor.adapters.runners.packs.wheels import LOCK, WheelError
 
 _ENTRY_POINT = "/execution/entry_point"
 

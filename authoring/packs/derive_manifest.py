@@ -60,6 +60,8 @@ def _execution(options: dict[str, Any]) -> dict[str, Any]:
             execution[field] = True
     if "checkpoint" in options:
         execution["checkpoint"] = {"enabled": True, **options["checkpoint"]}
+    if "secrets" in options:
+        execution["secrets"] = _secrets(options["secrets"])
     if "memory" in options:
         execution["resource_limits"] = {"memory": options["memory"]}
     if options.get("hosts"):
@@ -68,6 +70,12 @@ def _execution(options: dict[str, Any]) -> dict[str, Any]:
     elif options.get("reads") or options.get("writes"):
         execution["access_tier"] = "files"
     return execution
+
+
+def _secrets(given: Any) -> list[dict[str, Any]]:
+    if not isinstance(given, dict):
+        raise UnderivableError("secrets", 'is no dictionary such as {"api_key": "secret://weather"}')
+    return [{"name": name, "secret": secret} for name, secret in given.items()]
 
 
 def _add_permissions(document: dict[str, Any], options: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from toolmesh_sdk.errors import ToolmeshError
 
+from authoring.manifests.needed_secrets import needed_secrets
 from authoring.packs.check_pack import CheckedPack, check_pack
 from authoring.packs.install_pack import install_pack
 from authoring.packs.loaded_packs import NotLoadedError, folder_for, wait_until_loaded
@@ -33,6 +34,8 @@ class Round:
     seconds: float = 0.0
     derived: frozenset[str] = frozenset()
     """The tools whose manifests this command writes."""
+    secrets: dict[str, str] = field(default_factory=dict)
+    """The command that sets each secret which the tools need."""
 
 
 def develop_pack(folder: Path, runtime: dict[str, Any], register: Register) -> Round:
@@ -53,7 +56,8 @@ def develop_pack(folder: Path, runtime: dict[str, Any], register: Register) -> R
             versions.append(register(manifest))
         except ToolmeshError as error:
             problems += _refusal(manifest_path(folder, tool_id), error)
-    return Round(pack.digest, versions, problems, time.monotonic() - began, checked.derived)
+    needed = needed_secrets(checked.manifests.values())
+    return Round(pack.digest, versions, problems, time.monotonic() - began, checked.derived, needed)
 
 
 def _derived(folder: Path, checked: CheckedPack) -> dict[str, Mapping[str, Any]]:

@@ -17,6 +17,7 @@ _OPTION_OF = {
     "/execution/timeout_default": "timeout",
     "/execution/network_policy": "hosts",
     "/execution/access_tier": "hosts",
+    "/execution/secrets": "secrets",
     "/interface/safety/sandbox_tier": "tier",
     "/input/examples": "examples",
     "/permission/required_scopes": "scopes",
@@ -84,6 +85,15 @@ class ModuleSource:
             return 1
         return min([node.lineno, *(each.lineno for each in node.decorator_list)])
 
+    def secrets_asked(self, function: str) -> Iterator[tuple[str, int]]:
+        """Yield each secret that a function asks its call for by a literal name, with the line."""
+        node = self.functions.get(function)
+        for call in () if node is None else ast.walk(node):
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "secret":
+                names = [each.value for each in call.args[:1] if isinstance(each, ast.Constant)]
+                if names and isinstance(names[0], str) and _is_parameter(node, call.func.value):
+                    yield names[0], call.lineno
+
     def imports(self) -> Iterator[tuple[str, int]]:
         """Yield the top-level package of each absolute import that runs, with its line."""
         yield from _imports(self._tree)
@@ -104,6 +114,13 @@ def _imports(node: ast.AST) -> Iterator[tuple[str, int]]:
     else:
         for child in ast.iter_child_nodes(node):
             yield from _imports(child)
+
+
+def _is_parameter(function: _Function | None, value: ast.expr) -> bool:
+    if function is None or not isinstance(value, ast.Name):
+        return False
+    given = function.args
+    return value.id in {each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)}
 
 
 def _is_type_checking(test: ast.expr) -> bool:

@@ -18,8 +18,8 @@ from authoring.packs.derive_schema import UnderivableError
 from authoring.packs.module_source import ModuleSource
 from authoring.packs.pack_library import library_of
 from authoring.packs.pack_problem import PackProblem
+from services.executor.adapters.runners.packs.package_lock import LOCK, WheelError
 from services.executor.adapters.runners.packs.packs import DESCRIPTION
-from services.executor.adapters.runners.packs.wheels import LOCK, WheelError
 
 _WORKER = Path(__file__).resolve().parents[2] / "services" / "executor" / "worker"
 _SKIPPED = {"manifests", "bin", "lib", "wheels", "tests", "__pycache__"}
@@ -103,10 +103,18 @@ def _derive_function(
         PackProblem(source.path, source.line_of_option(function, option), f"tool() has no option {option}")
         for option in sorted(entry.tool_options.keys() - known)
     ]
+    declared = entry.tool_options.get("secrets") or ()
+    for secret, line in source.secrets_asked(function):
+        if secret not in declared:
+            advice = f'write secrets={{"{secret}": "secret://{secret}"}}'
+            message = f"asks for the secret {secret}, which @tool does not declare; {advice}"
+            problems.append(PackProblem(source.path, line, message))
     try:
         manifest = derive_manifest(entry, pack, Call)
     except UnderivableError as error:
         line = source.line_of_part(function, error.place)
+        if error.place in entry.tool_options:
+            line = source.line_of_option(function, error.place)
         return [*problems, PackProblem(source.path, line, f"{error.place}: {error.message}")]
     if manifest["tool_id"] in manifests:
         message = f"a second tool has the name {manifest['tool_id']}"

@@ -8,8 +8,10 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from services.executor.adapters.runners.packs.choose_wheels import choose_wheels
 from services.executor.adapters.runners.packs.libraries import content_of
-from services.executor.adapters.runners.packs.wheels import FOLDER, LOCK, choose_wheels, read_lock, unpack_wheels
+from services.executor.adapters.runners.packs.package_lock import FOLDER, LOCK, read_lock
+from services.executor.adapters.runners.packs.unpack_wheels import unpack_wheels
 
 
 def library_of(pack: Path) -> Path | None:

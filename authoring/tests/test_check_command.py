@@ -39,3 +39,14 @@ def test_a_remark_is_shown_and_fails_nothing(tmp_path: Path) -> None:
     assert ran.exit_code == 0
     (file,) = json.loads(ran.stdout)["files"]
     assert [problem["remark"] for problem in file["problems"]] == [True]
+
+
+def test_an_argument_without_a_description_is_a_remark(tmp_path: Path) -> None:
+    schema = {"type": "object", "properties": {"text": {"type": "string"}}}
+    (tmp_path / "bare.json").write_text(json.dumps({**SHORT, "input": {"schema": schema}}))
+    ran = CliRunner().invoke(build(), ["tools", "check", str(tmp_path), "--json"])
+    assert ran.exit_code == 0
+    (file,) = json.loads(ran.stdout)["files"]
+    assert [(problem["path"], problem["rule"], problem["remark"]) for problem in file["problems"]] == [
+        ("/input/schema/properties/text", "description.missing", True)
+    ]

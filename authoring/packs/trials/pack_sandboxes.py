@@ -14,6 +14,7 @@ from toolmesh.registry.v1 import tool_version_pb2 as vpb
 from toolmesh_sdk.manifests.parse import manifest_from
 
 from authoring.packs.trials.trial import Trial
+from authoring.packs.trials.trial_secrets import TrialSecrets
 from libs.common.errors import MeshError
 from libs.common.ids import new_id
 from libs.common.telemetry.log import Log
@@ -31,9 +32,13 @@ from services.executor.domain.volumes import Volume
 class PackSandboxes:
     """The sandboxed runners of an executor whose only pack is this one. Its volumes are empty folders."""
 
-    def __init__(self, folder: Path, manifests: Mapping[str, Mapping[str, Any]]) -> None:
+    def __init__(
+        self, folder: Path, manifests: Mapping[str, Mapping[str, Any]], secrets: Mapping[str, str] | None = None
+    ) -> None:
+        """`secrets` are values for the secrets of the tools, by name. All others are made up."""
         self._folder = folder
         self.tools = {tool_id: _compile(manifest) for tool_id, manifest in manifests.items()}
+        self._secrets = TrialSecrets(secrets or {}, self.tools.values())
         self._stack = AsyncExitStack()
         self._runners: SandboxedRunners | None = None
 
@@ -49,6 +54,7 @@ class PackSandboxes:
             {"process": BubblewrapSandbox("pack-test"), "kernel": GvisorSandbox("pack-test")},
             RunnerConfig(packs=[scratch / "packs"], pack_poll_seconds=0.0, volumes=volumes),
             Log("pack-test", descriptor=null),
+            secrets=self._secrets,
         )
         await self._runners.start()
         self._stack.push_async_callback(self._runners.stop)

@@ -36,12 +36,21 @@ class TriedTool:
 
 
 def try_pack(
-    folder: Path, checked: CheckedPack, *, cases: int, tools: Sequence[str] = (), network: bool = False
+    folder: Path,
+    checked: CheckedPack,
+    *,
+    cases: int,
+    tools: Sequence[str] = (),
+    network: bool = False,
+    secrets: Mapping[str, str] | None = None,
 ) -> list[TriedTool]:
-    """Try the tools of a pack without problems. Tools with hosts run only with `network`: their calls are real."""
+    """Try the tools of a pack without problems. Tools with hosts run only with `network`: their calls are real.
+
+    `secrets` are values for their secrets, by name. All others are made up.
+    """
     manifests = {name: each for name, each in checked.manifests.items() if not tools or name in tools}
     with asyncio.Runner() as runner:
-        sandboxes = PackSandboxes(folder, manifests)
+        sandboxes = PackSandboxes(folder, manifests, secrets)
         runner.run(sandboxes.__aenter__())
         try:
             return [

@@ -16,7 +16,7 @@ def test_problems_have_file_and_line(tmp_path: Path, monkeypatch: pytest.MonkeyP
     init_pack(tmp_path / "greeter")
     monkeypatch.chdir(tmp_path)
     fine = CliRunner().invoke(build(), ["pack", "check", "greeter", "--json"])
-    assert json.loads(fine.stdout) == {"pack": "greeter", "tools": ["greet"], "problems": []}
+    assert json.loads(fine.stdout) == {"pack": "greeter", "tools": ["greet"], "problems": [], "secrets": {}}
     (tmp_path / "greeter" / "tools.py").write_text("x = 1\nx = = 2\n")
     ran = CliRunner().invoke(build(), ["pack", "check", "greeter"])
     assert ran.exit_code == 1

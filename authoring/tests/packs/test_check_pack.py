@@ -103,3 +103,21 @@ def test_what_no_executor_loads_is_a_problem(folder: Path, tmp_path: Path) -> No
     assert "pack.json:2" in places(folder)
     shutil.rmtree(folder)
     assert check_pack(folder).problems
+
+
+def test_secrets_are_references_and_declared_where_they_are_read(folder: Path) -> None:
+    module = folder / "tools.py"
+    text = (
+        module.read_text().replace("import tool", "import Call, tool").replace("name: str)", "name: str, call: Call)")
+    )
+    secrets = 'secrets={"api_key": "sk-live-value"},\n    mutation_class'
+    module.write_text(text.replace("mutation_class", secrets).replace('return f"', 'return call.secret("other") + f"'))
+    problems = [problem for problem in check_pack(folder, require_built=False).problems if problem.path == module]
+    assert [problem.line for problem in problems] == [4, 12]
+    assert "toolmesh secrets set api_key --namespace greeter" in problems[0].message
+    assert "sk-live-value" not in problems[0].message
+    assert 'secrets={"other": "secret://other"}' in problems[1].message
+    module.write_text(module.read_text().replace("sk-live-value", "secret://key").replace('("other")', '("api_key")'))
+    assert check_pack(folder, require_built=False).problems == []
+    module.write_text(module.read_text().replace('{"api_key": "secret://key"}', '["secret://key"]'))
+    assert 4 in {problem.line for problem in check_pack(folder, require_built=False).problems}

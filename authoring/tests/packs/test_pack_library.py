@@ -9,7 +9,7 @@ import pytest
 
 from authoring.packs.check_pack import check_pack
 from authoring.packs.pack_library import library_of
-from services.executor.adapters.runners.packs.wheels import WheelError
+from services.executor.adapters.runners.packs.package_lock import WheelError
 from services.executor.tests.wheels import make_wheel
 
 WHEEL = "demo-1.0-py3-none-any.whl"
