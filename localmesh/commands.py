@@ -16,6 +16,7 @@ from toolmesh_sdk.cli.inputs.target_options import add_target_options
 
 from localmesh import secrets_command
 from localmesh.backup.commands import backup, restore
+from localmesh.cluster_backup import commands as cluster_backup
 from localmesh.cluster_doctor.command import doctor
 from localmesh.deploy import commands as deploy_commands
 from localmesh.exit_codes import FAILED, WRONG_STATE
@@ -27,6 +28,7 @@ from localmesh.scale import parse_scale
 from localmesh.settings import state_path
 from localmesh.shell_environment import env
 from localmesh.state.state import State, StateError, open_state, runner_pid, take_lock
+from localmesh.upgrade.command import upgrade
 from localmesh.view import logs as logview
 from localmesh.view.log_lines import render_for_program, render_for_terminal
 
@@ -39,7 +41,9 @@ def register(app: typer.Typer) -> None:
     app.add_typer(deploy_commands.app, name="deploy")
 
 
-deploy_commands.app.command()(doctor)
+# Not among the commands of the jobs in a cluster, whose image has what jobs need.
+for _command in (doctor, upgrade, cluster_backup.backup, cluster_backup.restore):
+    deploy_commands.app.command()(_command)
 
 
 def up(

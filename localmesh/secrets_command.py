@@ -32,8 +32,10 @@ FileOption = Annotated[
 @app.command("set")
 def set_secret(
     name: Name,
-    host: Annotated[list[str], typer.Option(help="A host that it may be sent to; repeatable.")],
     namespace: Annotated[list[str], typer.Option(help="A namespace whose tools may use it; repeatable.")],
+    host: Annotated[
+        list[str] | None, typer.Option(help="A host that it may be sent to; repeatable. Without one: nowhere.")
+    ] = None,
     tenant: TenantOption = "",
     expires: Annotated[str, typer.Option(help="When it stops being used, such as 2027-01-31.")] = "",
     token_url: Annotated[
@@ -79,12 +81,16 @@ def set_secret(
     if oauth is None and (client_id or scope or audience or for_caller or in_body):
         raise typer.BadParameter("names the token endpoint of these options", param_hint="--token-url")
     try:
-        binding = Binding(tuple(host), tuple(namespace), parse_expiry(expires) if expires else None, oauth).check()
+        binding = Binding(
+            tuple(host or ()), tuple(namespace), parse_expiry(expires) if expires else None, oauth
+        ).check()
         secret = Secret(check_name(name), check_value(_value(from_file)), binding, tenant, datetime.now(UTC))
     except SecretFormError as error:
         raise typer.BadParameter(str(error)) from None
     folder.put(secret)
-    print_outcome(_document(secret), f"secret://{name} is set for {', '.join(binding.hosts)}", as_json=as_json)
+    print_outcome(
+        _document(secret), f"secret://{name} is set for {', '.join(binding.hosts) or 'no host'}", as_json=as_json
+    )
 
 
 @app.command()

@@ -9,11 +9,11 @@ from cryptography import x509
 from toolmesh_sdk.cli.views.doctor_checks import FAIL, OK, WARN, Check
 
 from libs.common.auth.peers import EDGE
-from localmesh.cluster_doctor.cluster_view import Certificate, ClusterView, Job, Pod, Scaler, Workload
+from localmesh.cluster_doctor.cluster_view import SERVICES, Certificate, ClusterView, Job, Pod, Scaler, Workload
+from localmesh.cluster_doctor.service_metrics import check_service_metrics
 from localmesh.deploy.layout import Namespaces, tls_secret
 from localmesh.state.pki import IDENTITIES
 
-SERVICES = ("gateway", "registry", "authz", "executor", "approval", "audit")
 _PARTS = (*SERVICES, "envoy")
 # `init-certs` renews what ends within 30 days: a cluster in which it runs every week never has this problem.
 _SOON = timedelta(days=21)
@@ -30,6 +30,7 @@ def check_cluster(view: ClusterView, namespaces: Namespaces, now: datetime) -> I
     yield from (_workload(each.name, each) for each in workloads.values())
     yield from (_pod(pod) for pod in view.pods if pod.waiting or pod.restarts >= _MANY_RESTARTS)
     yield from (_scaler(scaler) for scaler in view.scalers)
+    yield from check_service_metrics(view.metrics)
 
 
 def _certificates(view: ClusterView, namespaces: Namespaces, now: datetime) -> Iterator[Check]:

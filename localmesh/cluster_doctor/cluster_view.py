@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from localmesh.cluster_doctor.service_metrics import ServiceMetrics, read_service_metrics
+from localmesh.deploy.api_failures import explain_failures
+
+SERVICES = ("gateway", "registry", "authz", "executor", "approval", "audit")
 _TLS_SUFFIX, _AUTHORITY = "-tls", "mesh-ca"
 
 
@@ -79,28 +83,17 @@ class ClusterView:
     jobs: Sequence[Job] = ()
     scalers: Sequence[Scaler] = ()
     certificates: Sequence[Certificate] = ()
-
-
-class ClusterUnreachableError(Exception):
-    """The API server cannot be asked. The message is one sentence."""
+    metrics: Sequence[ServiceMetrics] = ()
 
 
 def read_cluster(namespaces: Sequence[str], context: str = "") -> ClusterView:
     """Ask the cluster of a context of the kubeconfig; empty for the current one. Raises ClusterUnreachableError."""
-    import kubernetes  # most commands do without, and it takes a second to load
-    from urllib3.exceptions import HTTPError
+    with explain_failures():
+        import kubernetes  # most commands do without, and it takes a second to load
 
-    config: Any = kubernetes.config
-    models: Any = kubernetes.client
-    try:
+        config: Any = kubernetes.config
         config.load_kube_config(context=context or None)
-        return _read(models, namespaces)
-    except config.ConfigException as error:
-        raise ClusterUnreachableError(f"the kubeconfig cannot be used: {error}") from None
-    except models.ApiException as error:
-        raise ClusterUnreachableError(f"the API server refused: {error.status} {error.reason}") from None
-    except (HTTPError, OSError) as error:
-        raise ClusterUnreachableError(f"the API server does not answer: {type(error).__name__}") from None
+        return _read(kubernetes.client, namespaces)
 
 
 def _read(models: Any, namespaces: Sequence[str]) -> ClusterView:
@@ -110,15 +103,17 @@ def _read(models: Any, namespaces: Sequence[str]) -> ClusterView:
     core, apps = models.CoreV1Api(client), models.AppsV1Api(client)
     batch, scaling = models.BatchV1Api(client), models.AutoscalingV2Api(client)
     listed: Any = {"_request_timeout": 10}
-    workloads, pods, jobs, scalers, certificates = [], [], [], [], []
+    workloads, pods, jobs, scalers, certificates, metrics = [], [], [], [], [], []
     for name in namespaces:
         workloads += [_deployment(each) for each in apps.list_namespaced_deployment(name, **listed).items]
         workloads += [_daemon_set(each) for each in apps.list_namespaced_daemon_set(name, **listed).items]
-        pods += [_pod(each) for each in core.list_namespaced_pod(name, **listed).items]
+        found = core.list_namespaced_pod(name, **listed).items
+        pods += [_pod(each) for each in found]
+        metrics += list(read_service_metrics(core, found, SERVICES))
         jobs += [_job(each) for each in batch.list_namespaced_job(name, **listed).items]
         scalers += [_scaler(each) for each in scaling.list_namespaced_horizontal_pod_autoscaler(name, **listed).items]
         certificates += list(_certificates(core.list_namespaced_secret(name, **listed).items))
-    return ClusterView(workloads, pods, jobs, scalers, certificates)
+    return ClusterView(workloads, pods, jobs, scalers, certificates, metrics)
 
 
 def _deployment(each: Any) -> Workload:

@@ -23,8 +23,8 @@ def doctor(
 ) -> None:
     """Check the mesh of a cluster.
 
-    Reads certificates, jobs, deployments, pods and autoscalers. Prints advice for every problem; exits with 1 if a
-    check fails.
+    Reads certificates, jobs, deployments, pods and autoscalers, and asks the services for lag and circuits. Prints
+    advice for every problem; exits with 1 if a check fails.
 
     \b
     Examples:
@@ -33,7 +33,8 @@ def doctor(
     """
     # Loads cryptography, which no other command of a terminal needs.
     from localmesh.cluster_doctor.cluster_checks import check_cluster
-    from localmesh.cluster_doctor.cluster_view import ClusterUnreachableError, read_cluster
+    from localmesh.cluster_doctor.cluster_view import read_cluster
+    from localmesh.deploy.api_failures import ClusterUnreachableError
 
     try:
         view = read_cluster((namespace, executor_namespace, nodes_namespace), context)

@@ -29,9 +29,9 @@ class SecretStore(Protocol):
 
 
 class KubernetesSecrets:
-    """The secrets of the cluster that this pod runs in, or that the kubeconfig names."""
+    """The secrets of the cluster that this pod runs in, or that a context of the kubeconfig names."""
 
-    def __init__(self) -> None:
+    def __init__(self, context: str = "") -> None:
         import kubernetes  # most commands do without, and it takes a second to load
 
         # The types that it states are not those that its own calls keep.
@@ -40,7 +40,7 @@ class KubernetesSecrets:
         try:
             config.load_incluster_config()
         except config.ConfigException:
-            config.load_kube_config()
+            config.load_kube_config(context=context or None)
         self._api, self._models, self._error = models.CoreV1Api(), models, models.ApiException
 
     def read(self, namespace: str, name: str) -> dict[str, bytes] | None:

@@ -8,8 +8,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from toolmesh_sdk.cli.views.doctor_checks import FAIL, OK, WARN, Check
 
-from localmesh.cluster_doctor.cluster_checks import SERVICES, check_cluster
-from localmesh.cluster_doctor.cluster_view import Certificate, ClusterView, Job, Pod, Scaler, Workload
+from localmesh.cluster_doctor.cluster_checks import check_cluster
+from localmesh.cluster_doctor.cluster_view import SERVICES, Certificate, ClusterView, Job, Pod, Scaler, Workload
+from localmesh.cluster_doctor.service_metrics import ServiceMetrics
 from localmesh.deploy.layout import Namespaces, tls_secret
 from localmesh.state.certificates import Authority
 from localmesh.state.pki import IDENTITIES
@@ -31,6 +32,7 @@ HEALTHY = ClusterView(
     jobs=[Job("toolmesh", "authz-migrations-0-1-0", complete=True, failed=0)],
     scalers=[Scaler("toolmesh", "authz", 1, 4)],
     certificates=[certificate(identity) for identity in IDENTITIES],
+    metrics=[ServiceMetrics("authz-1")],
 )
 
 

@@ -10,13 +10,13 @@ import pytest
 
 from localmesh.cluster_doctor.cluster_view import (
     Certificate,
-    ClusterUnreachableError,
     Job,
     Pod,
     Scaler,
     Workload,
     read_cluster,
 )
+from localmesh.deploy.api_failures import ClusterUnreachableError
 
 
 def test_a_cluster_is_read_as_its_api_describes_it(api: Any) -> None:

@@ -1,0 +1,1 @@
+"""`toolmesh deploy backup` and `toolmesh deploy restore`: the database and the keys of a cluster's mesh, encrypted."""

@@ -1,0 +1,9 @@
+"""Why a backup cannot be made, read or restored."""
+
+
+class BackupError(Exception):
+    """The message is one sentence and holds no secret."""
+
+
+class TargetError(BackupError):
+    """What a restore would overwrite exists, or what it needs is missing. Nothing was changed."""

@@ -1,0 +1,64 @@
+"""How this machine reaches the mesh's PostgreSQL: by the administrator's URL, perhaps through a forwarded port."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+import psycopg
+
+from localmesh.cluster_backup.errors import BackupError
+from localmesh.deploy.init_secrets import ADMIN
+from localmesh.deploy.layout import Namespaces
+from localmesh.deploy.secret_store import SecretStore
+from localmesh.wheels import postgres_programs
+
+# A file's descriptor, or PIPE.
+Stream = int | None
+
+
+@dataclass(frozen=True)
+class PostgresAddress:
+    """A server and its administrator."""
+
+    url: str = field(repr=False)
+
+    def connect(self, database: str) -> psycopg.Connection[tuple[object, ...]]:
+        """Connect to a database. Raises BackupError."""
+        try:
+            return psycopg.connect(
+                self._url(database), autocommit=True, connect_timeout=10, application_name="toolmesh-backup"
+            )
+        except psycopg.OperationalError as error:
+            # The driver's first line names host, port and role.
+            raise BackupError(str(error).partition("\n")[0]) from None
+
+    def start(
+        self, program: str, database: str, *arguments: str, stdin: Stream = None, stdout: Stream, stderr: Stream = None
+    ) -> subprocess.Popen[bytes]:
+        """Start a client program of PostgreSQL. Its password is in its environment, which other users cannot read."""
+        parts = urlsplit(self._url(database))
+        place = urlunsplit(parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", "@")))
+        words = [str(postgres_programs() / program), "--no-password", f"--dbname={place}", *arguments]
+        environment = _environment(parts.password)
+        return subprocess.Popen(words, env=environment, stdin=stdin, stdout=stdout, stderr=stderr)
+
+    def _url(self, database: str) -> str:
+        return urlunsplit(urlsplit(self.url)._replace(path=f"/{database}"))
+
+
+def find_postgres(store: SecretStore, namespaces: Namespaces, server: str = "") -> PostgresAddress:
+    """Return the address of the administrator's secret; `server` is host:port if this machine needs another one."""
+    content = store.read(namespaces.mesh, ADMIN)
+    if content is None or "url" not in content:
+        raise BackupError(f"secret {ADMIN} in namespace {namespaces.mesh} is missing or has no `url`")
+    parts = urlsplit(content["url"].decode().strip())
+    login = parts.netloc.rpartition("@")[0]
+    return PostgresAddress(urlunsplit(parts._replace(netloc=f"{login}@{server}") if server else parts))
+
+
+def _environment(password: str | None) -> Mapping[str, str]:
+    return {**os.environ, "PGPASSWORD": unquote(password or ""), "PGCONNECT_TIMEOUT": "10"}
