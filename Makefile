@@ -60,7 +60,7 @@ test-upstreams: setup  ## Connect public servers and a public document, pinned b
 test-typescript: setup  ## Run the official MCP clients for TypeScript, pinned by hash, under a Node from a wheel.
 	@$(BIN)/pytest -m typescript tests/typescript $(PYTEST_ARGS)
 
-test-cluster: as-root setup  ## Start a one-node Kubernetes and test it: names, policies, metrics, its end. Needs root.
+test-cluster: as-root gvisor images  ## Start a one-node Kubernetes and test it: names, policies, metrics, its end. Needs root.
 	@$(BIN)/pytest -m cluster tests/cluster $(PYTEST_ARGS)
 
 check: setup  ## Run the checks alone: format, lint, types, imports, contract.
@@ -69,7 +69,7 @@ check: setup  ## Run the checks alone: format, lint, types, imports, contract.
 gvisor: setup  ## Build runsc, the gVisor sandbox for tools of the `kernel` tier, once from pinned sources.
 	@$(BIN)/python tools/build_gvisor.py .toolmesh/bin
 
-cluster-up: as-root setup images  ## Run the mesh on a one-node Kubernetes on this machine, both built from pinned sources. Needs root.
+cluster-up: as-root gvisor images  ## Run the mesh on a one-node Kubernetes on this machine, both built from pinned sources. Needs root.
 	@$(BIN)/python -m deploy.cluster up
 
 cluster-down: as-root  ## End that cluster. Only its logs stay.

@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).resolve().parent.parent / "deploy" / "seccomp"
-VERSION = 1
+VERSION = 2
 GVISOR_CALLS = frozenset({"chroot", "clone", "mount", "pivot_root", "umount2"})
 """What gVisor needs without a capability, found by leaving out one call at a time."""
+VOLUME_CALLS = frozenset({"setns", "unshare"})
+"""What tools with volumes need: a mount namespace for the copies, which the sandboxes join."""
 CALLS = {
-    "toolmesh-executor": GVISOR_CALLS | {"sethostname", "unshare"},
-    "toolmesh-executor-gvisor": GVISOR_CALLS,
+    "toolmesh-executor": GVISOR_CALLS | VOLUME_CALLS | {"sethostname"},
+    "toolmesh-executor-gvisor": GVISOR_CALLS | VOLUME_CALLS,
 }
 """The calls beyond the default, by profile: of both sandboxes, and of gVisor alone."""
 _ENOSYS, _EPERM = 38, 1

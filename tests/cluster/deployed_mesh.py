@@ -8,14 +8,18 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from toolmesh_sdk import Client
+
 from deploy.cluster.node.entry import enter_node
 from tests.cluster.running_cluster import REPOSITORY, RunningCluster
+from tests.cluster.waiting import wait_until
 
 SERVICES = ("gateway", "registry", "authz", "executor", "approval", "audit")
 # Called services before their callers: the order of an upgrade in docs/deploy.md.
@@ -31,10 +35,11 @@ def namespace_of(service: str) -> str:
 
 @dataclass(frozen=True)
 class Load:
-    """What became of the calls of a steady load."""
+    """What became of the calls of a steady load, by their keys."""
 
-    invocations: list[str]
-    failures: list[str]
+    invocations: dict[str, str] = field(default_factory=dict)
+    uncertain: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
 
 
 class RunningLoad:
@@ -45,7 +50,18 @@ class RunningLoad:
 
     def read(self) -> Load:
         """Returns the calls that have ended."""
-        return Load(**json.loads(self._output.read_text())) if self._output.exists() else Load([], [])
+        return Load(**json.loads(self._output.read_text())) if self._output.exists() else Load()
+
+    def wait_for_calls(self, more: int = 20) -> None:
+        """Waits until further calls have been answered, so that the load is known to go on."""
+        goal = len(self.read().invocations) + more
+        wait_until(lambda: len(self.read().invocations) >= goal or self.read().failures != [])
+
+    def require_no_failure(self, *context: str) -> None:
+        """Fails if a call has failed or two calls got one invocation."""
+        load = self.read()
+        assert load.failures == [], (context, load.failures[:5])
+        assert len(set(load.invocations.values())) == len(load.invocations)
 
 
 class DeployedMesh:
@@ -66,6 +82,26 @@ class DeployedMesh:
         selector = f"--selector=app.kubernetes.io/name={service}"
         found = self.cluster.get(f"--namespace={namespace_of(service)}", "pods", selector)["items"]
         return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+
+    def pod_names(self, service: str) -> set[str]:
+        """Returns the pods of a service, those that are ending included."""
+        selector = f"--selector=app.kubernetes.io/name={service}"
+        found = self.cluster.get(f"--namespace={namespace_of(service)}", "pods", selector)["items"]
+        return {each["metadata"]["name"] for each in found}
+
+    def replace_pods(self, service: str, *words: str) -> None:
+        """Runs a kubectl command that replaces the pods of a service, and waits until no earlier pod is left."""
+        old = self.pod_names(service)
+        self.kubectl(service, *words)
+        self.wait_for(service)
+        wait_until(lambda: old.isdisjoint(self.pod_names(service)))
+
+    def evict(self, service: str, pod: str) -> bool:
+        """Evicts a pod. Returns False if its disruption budget forbids that now."""
+        metadata = {"name": pod, "namespace": namespace_of(service)}
+        request = json.dumps({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata})
+        path = f"/api/v1/namespaces/{namespace_of(service)}/pods/{pod}/eviction"
+        return self.cluster.kubectl("create", f"--raw={path}", "--filename=-", given=request).returncode == 0
 
     def wait_for(self, *services: str) -> None:
         """Waits until the deployments of services are complete."""
@@ -89,8 +125,9 @@ class DeployedMesh:
         """Returns a token that an operator mints."""
         with self.forward("deployment/authz", 8443) as port:
             options = [f"--url=https://localhost:{port}", *self._operator_options()]
-            claims = ["--sub=did:web:example.com:alice", "--tools=*", f"--scopes={SCOPES}", "--ttl=6h", "--raw"]
-            return self._toolmesh("token", "mint", *options, *claims).strip()
+            # Tools of an unknown publisher are called by name, not by `*`.
+            claims = ["--sub=did:web:example.com:alice", "--tools=core.*,samples.*", f"--scopes={SCOPES}"]
+            return self._toolmesh("token", "mint", *options, *claims, "--trust=60", "--ttl=6h", "--raw").strip()
 
     def call(self, token: str, *words: str) -> str:
         """Runs a command of a caller through the edge."""
@@ -98,19 +135,38 @@ class DeployedMesh:
             return self._toolmesh(*words, TOOLMESH_URL=f"http://localhost:{port}", TOOLMESH_TOKEN=token)
 
     @contextmanager
-    def steady_load(self, token: str) -> Iterator[RunningLoad]:
+    def steady_load(self, token: str, kind: str = "echo") -> Iterator[RunningLoad]:
         """Calls a tool through the edge's service, from the node, while the block runs."""
-        address = self.cluster.get("--namespace=toolmesh", "service", "edge")["spec"]["clusterIP"]
-        output = self._folder / "load.json"
-        output.unlink(missing_ok=True)
-        words = [sys.executable, "-m", "tests.cluster.steady_load", f"http://{address}:8080", str(output)]
-        command = enter_node(self.cluster.state).command(words)
-        variables = {**os.environ, "TOOLMESH_TOKEN": token}
-        process = subprocess.Popen(command, cwd=REPOSITORY, env=variables, stdin=subprocess.PIPE)
+        output = self._folder / f"{kind}.json"
+        process = self._start_load(token, output, kind)
         try:
             yield RunningLoad(output)
         finally:
             process.communicate(timeout=300)
+
+    def call_many(self, token: str, kind: str, calls: int) -> Load:
+        """Makes a number of calls and returns what became of them."""
+        output = self._folder / f"{kind}.json"
+        self._start_load(token, output, kind, str(calls)).wait(timeout=600)
+        return RunningLoad(output).read()
+
+    def require_records(self, token: str, invocations: Iterable[str]) -> None:
+        """Fails unless the log has one successful outcome of each call."""
+        with self.forward("service/edge", 8080) as port, Client(f"http://localhost:{port}", token=token) as client:
+            records = client.query_records(status="SUCCESS", page_size=1000, timeout=60)
+            outcomes = Counter(logged.record.invocation_id for logged in records)
+        assert {name for name in invocations if outcomes[name] != 1} == set()
+
+    def _start_load(self, token: str, output: Path, *words: str) -> subprocess.Popen[bytes]:
+        address = self.cluster.get("--namespace=toolmesh", "service", "edge")["spec"]["clusterIP"]
+        output.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "tests.cluster.steady_load", f"http://{address}:8080", str(output), *words]
+        return subprocess.Popen(
+            enter_node(self.cluster.state).command(command),
+            cwd=REPOSITORY,
+            env={**os.environ, "TOOLMESH_TOKEN": token},
+            stdin=subprocess.PIPE,
+        )
 
     def _write_operator(self) -> None:
         secret = self.cluster.get("--namespace=toolmesh", "secret", "operator-tls")["data"]

@@ -24,7 +24,7 @@ from tests.cluster.running_cluster import REPOSITORY, RESTRICTED, RunningCluster
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(3600)]
 SPACE, BASELINE = "probes", "sandboxes"
 WEB = f"http://web.{SPACE}.svc.cluster.local"
-EXECUTOR_PROFILE = {"type": "Localhost", "localhostProfile": "toolmesh-executor-v1.json"}
+EXECUTOR_PROFILE = {"type": "Localhost", "localhostProfile": "toolmesh-executor-v2.json"}
 PATIENCE_SECONDS = 300.0
 
 

@@ -78,7 +78,7 @@ async def run(runners: SandboxedRunners, tool: Tool, work: RunRequest) -> RunRes
 
 
 def test_there_are_some() -> None:
-    assert len(MANIFESTS) == 8
+    assert len(MANIFESTS) == 9
 
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.stem)

@@ -12,7 +12,7 @@ import yaml
 from tests.harness.kustomize import Manifest, render
 
 FOLDERS = ["common", "gateway", "registry", "authz", "executor", "approval", "audit", "envoy"]
-FOLDERS += [f"overlays/{name}" for name in ("local", "production", "ha")]
+FOLDERS += [f"overlays/{name}" for name in ("local", "local-pods", "production", "ha")]
 
 
 def identity(manifest: Manifest) -> tuple[str, ...]:

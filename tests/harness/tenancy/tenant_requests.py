@@ -133,6 +133,7 @@ OWN = NAMED | ABOUT_CALLER
 SHARED: dict[str, Entry] = {
     "RegistryService.GetTool": lambda owner: {"name": owner.other_tool},
     "RegistryService.ListTools": lambda owner: {"namespace": owner.tag},
+    "RegistryService.WatchTools": lambda owner: {},
     "RegistryService.ResolveTool": lambda owner: {"tool": owner.other_tool},
     "RegistryService.ListToolVersions": lambda owner: {"tool": owner.other_tool},
     "RegistryService.CheckCompatibility": lambda owner: {"version": f"{owner.other_tool}/versions/1.0.0"},

@@ -122,6 +122,57 @@ def test_a_server_is_connected_called_changed_accepted_killed_and_removed(
     wait_until(lambda: toolmesh("call", "fix.say", '{"text": "gone"}')[0] == 1, "the end of the tool", SECONDS)
 
 
+def test_a_server_that_dies_is_left_alone_and_its_circuit_is_shown(
+    toolmesh: Callable[..., Any], tmp_path: Path
+) -> None:
+    tmp_path.chmod(0o755)
+    (tmp_path / "tools.json").write_text(json.dumps([definition("die")]))
+    program = tmp_path / "server.py"
+    program.write_bytes(Path(mcp_server.__file__).read_bytes())
+    server = [interpreter_path(), "-I", "-S", "-B", str(program), str(tmp_path / "tools.json")]
+    assert toolmesh("connect", "mcp", "--id", "frail", "--mount", str(tmp_path), "--", *server)[0] == 0
+
+    def reason() -> str:
+        return str(toolmesh("call", "frail.die", "{}")[1]["error"]["reason"])
+
+    assert [reason() for _ in range(6)] == ["TOOL_CRASHED"] * 5 + ["CIRCUIT_OPEN"]
+    [circuit] = toolmesh("upstreams", "show", "frail")[1]["circuits"]
+    assert circuit["name"].startswith("circuits/frail/frail/")
+    assert (circuit["state"], circuit["shared"]) == ("open", True)
+    assert [(each["before"], each["after"]) for each in circuit["transitions"]] == [("closed", "open")]
+
+
+def test_single_endpoints_are_connected_by_their_address_and_a_schema(
+    mesh: Mesh, toolmesh: Callable[..., Any], tmp_path: Path
+) -> None:
+    mesh.store_secret("key of the orders", "set", "orders_key", "--host", "127.0.0.1", "--namespace", "orders")
+    schema = tmp_path / "order.json"
+    properties = {"order_id": {"type": "integer"}, "lines": {"type": "array", "items": {"type": "string"}}}
+    schema.write_text(json.dumps({"type": "object", "properties": properties, "required": ["order_id", "lines"]}))
+    with rest_server() as api:
+        url = f"{api.url}/v1/orders/{{order_id}}"
+        code, connected = toolmesh("connect", "http", url, "--id", "shop", "--query", "tag", "--header", "X-Lang")
+        assert (code, states(connected)) == (0, {"get_orders": "admitted"})
+        asked = {"order_id": "a/b", "tag": "new", "X-Lang": "de"}
+        code, called = toolmesh("call", "shop.get_orders", json.dumps(asked))
+        assert code == 0
+        got = called["content"]
+        assert (got["method"], got["path"], got["query"]) == ("GET", "/v1/orders/a%2Fb", {"tag": ["new"]})
+        assert got["headers"] == {"x-lang": "de"}
+
+        words = ("--name", "place_order", "--input", str(schema), "--secret", "authorization=orders_key", "--read-only")
+        code, connected = toolmesh("connect", "http", url, "-X", "post", "--id", "orders", *words)
+        assert (code, states(connected)) == (0, {"place_order": "admitted"})
+        placed = {"order_id": 7, "body": {"lines": ["one"]}}
+        code, called = toolmesh("call", "orders.place_order", json.dumps(placed))
+        assert code == 0
+        got = called["content"]
+        assert (got["method"], got["path"], got["body"]) == ("POST", "/v1/orders/7", {"lines": ["one"]})
+        assert api.seen[-1]["authorized"] == "Bearer key of the orders"
+        refused = toolmesh("call", "orders.place_order", '{"order_id": 7, "body": {"lines": [1]}}')[1]
+        assert refused["error"]["reason"] == "ARGUMENTS_INVALID"
+
+
 def test_a_rest_api_is_connected_by_its_document_called_changed_and_accepted(
     mesh: Mesh, toolmesh: Callable[..., Any]
 ) -> None:

@@ -398,6 +398,62 @@ def vault_and_granted_tokens(watched: Watched) -> None:
             watched.planted[f"vault token {len(watched.planted)}"] = token
 
 
+LEAKY = '''
+from hashlib import sha256
+
+from toolmesh_tool import Call, ToolFailure, tool
+
+
+@tool(mutation_class="read_only", tier="process", progress=True, checkpoint={}, secrets={"key": "secret://code_key"})
+def betray(how: str, call: Call) -> dict[str, str]:
+    """Repeats a secret in every way that it has.
+
+    Args:
+        how: What to do beside printing.
+    """
+    value = call.secret("key")
+    print("the key is", value)
+    call.log(f"the key is {value}")
+    call.progress(percent=1.0, message=value)
+    call.partial({"key": value})
+    call.checkpoint({"key": value})
+    if how == "fail":
+        raise ToolFailure(f"the key {value} is not accepted")
+    if how == "raise":
+        raise ValueError(value)
+    return {"key": value, "digest": sha256(value.encode()).hexdigest()}
+'''
+
+
+def secrets_of_code(watched: Watched) -> None:
+    """The function of a pack repeats the secret that it reads, before and after a rotation, in calls and in a job."""
+    mesh, state = watched.mesh, watched.mesh.state
+    with TemporaryDirectory() as folder:
+        pack = Path(folder) / "leakycode"
+        pack.mkdir()
+        (pack / "pack.json").write_text('{"name": "leakycode"}')
+        (pack / "tools.py").write_text(LEAKY)
+        cli("pack", "dev", str(pack), "--once", state=state)
+    for verb in ("set", "rotate"):
+        value = watched.planted[f"code {verb}"] = f"kept {new_id()} for code"
+        bound = ("--namespace", "leakycode") if verb == "set" else ()
+        mesh.store_secret(value, verb, "code_key", *bound)
+        outputs = ""
+        for how, *options in (("return",), ("fail", "--debug"), ("raise", "--debug"), ("return", "--follow")):
+            arguments = json.dumps({"how": how})
+            ran = cli("call", "leakycode.betray", arguments, *options, "--json", state=state, check=False)
+            assert (ran.returncode == 0) is (how == "return"), ran.stdout + ran.stderr
+            outputs += ran.stdout + ran.stderr
+        # The code got the value of now, and its caller did not.
+        assert sha256(value.encode()).hexdigest() in outputs
+        outputs += cli("logs", "--tool", "leakycode.betray", state=state).stdout
+        assert "the key is [redacted]" in outputs
+        assert found_in(outputs.encode(), watched.planted) == set()
+    cli("secrets", "remove", "code_key", "--state", str(state))
+    revoked = cli("call", "leakycode.betray", '{"how": "return"}', "--json", state=state, check=False)
+    assert "CREDENTIAL_NOT_FOUND" in revoked.stdout + revoked.stderr
+
+
 CALLS: list[Callable[[Watched], None]] = [
     tool_with_declared_fields,
     arguments_and_results,
@@ -406,6 +462,7 @@ CALLS: list[Callable[[Watched], None]] = [
     headers,
     stored_secrets,
     vault_and_granted_tokens,
+    secrets_of_code,
 ]
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import grpc
+import httpx
 import pytest
 from toolmesh.authz.v1 import token_service_pb2 as pb
 from toolmesh.authz.v1 import token_service_pb2_grpc as rpc
@@ -16,6 +17,7 @@ from toolmesh.authz.v1 import token_service_pb2_grpc as rpc
 from services.authz.tests.adapters.issuers.test_tokens import Provider
 from services.authz.tests.adapters.issuers.test_trusted_issuers import entry
 from services.authz.tests.https_server import HttpsServer, serving
+from tests.harness.clients.holder import Holder
 from tests.harness.executors.replicas import code_of
 from tests.harness.mesh import Mesh, invoke, running_mesh
 
@@ -81,6 +83,33 @@ def test_the_new_token_says_what_the_mesh_grants_and_nothing_that_the_old_one_cl
     assert (claims.tenant, list(claims.groups), list(claims.scopes)) == ("acme", ["ops"], ["tools:call"])
     assert [grant.tool for grant in claims.tools] == ["arith*", "echo"]
     assert claims.trust_level == 20
+
+
+def test_a_client_of_oauth_exchanges_its_token_over_http(
+    trusting: Mesh, edge: grpc.Channel, provider: Provider
+) -> None:
+    """RFC 8693 through the real edge, without a token of the mesh, bound to a key by a proof."""
+    holder, address = Holder(), f"{trusting.url}/token"
+    form = {
+        "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
+        "subject_token": provider.sign(),
+        "subject_token_type": "urn:ietf:params:oauth:token-type:id_token",
+        "scope": "tools:call",
+    }
+    with httpx.Client(verify=False, trust_env=False, timeout=10) as client:  # noqa: S501  (the mesh of a test)
+        answered = client.post(address, data=form)
+        assert (answered.status_code, answered.headers["cache-control"]) == (200, "no-store")
+        answer = answered.json()
+        assert (answer["token_type"], answer["scope"]) == ("Bearer", "tools:call")
+        assert invoke(edge, "echo", ECHO, token=answer["access_token"])
+        proof = {"dpop": holder.proof("", address, ath=None)}
+        bound = client.post(address, data={**form, "subject_token": provider.sign()}, headers=proof).json()
+        assert bound["token_type"] == "DPoP"
+        assert refused(lambda: invoke(edge, "echo", ECHO, token=bound["access_token"])) == "E3214"
+        wrong = client.post(address, data={**form, "subject_token": Provider().sign()})
+        assert (wrong.status_code, wrong.json()["error"]) == (400, "invalid_request")
+        assert client.post(address, data={**form, "scope": "authz:admin"}).json()["error"] == "invalid_scope"
+        assert client.get(address).status_code == 405
 
 
 def test_keys_are_fetched_from_the_issuer_and_no_other_key_signs_for_it(

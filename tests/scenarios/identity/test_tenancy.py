@@ -17,6 +17,7 @@ from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 from toolmesh.approval.v1.approval_service_pb2 import WatchTicketsResponse
 from toolmesh.audit.v1.audit_service_pb2 import WatchRecordsResponse
+from toolmesh.registry.v1.registry_service_pb2 import WatchToolsResponse
 
 from libs.common.auth.peers import ORCHESTRATOR
 from libs.common.errors import Reason
@@ -166,7 +167,7 @@ def test_a_shared_answer_is_the_same_for_every_tenant(rpc: Rpc, owner: Owner, st
     request = rpc.request(**SHARED[rpc.name](owner))
 
     def same() -> bool:
-        theirs, mine = ask(rpc, request, stranger), ask(rpc, request, owner)
+        theirs, mine = (ask(rpc, request, tenant, is_last=ends_snapshot) for tenant in (stranger, owner))
         assert (theirs.reason, mine.reason) == (None, None)
         return rpc.name in COUNTING or comparable(theirs) == comparable(mine)
 
@@ -193,6 +194,11 @@ def test_the_tables_name_exactly_the_rpcs_of_their_tenancy() -> None:
     for table, tenancy in ((OWN, Tenancy.OWN), (SHARED, Tenancy.SHARED)):
         assert set(table) == {name for name, rpc in EVERY_RPC.items() if rpc.row.tenancy is tenancy}
     assert not [name for name, rpc in EVERY_RPC.items() if rpc.row.tenancy is None]
+
+
+def ends_snapshot(message: Any) -> bool:
+    """Return whether a message of a watch is the last of its snapshot. What follows depends on the moment."""
+    return isinstance(message, WatchToolsResponse) and message.HasField("snapshot_complete")
 
 
 def comparable(answer: Answer) -> list[Message]:

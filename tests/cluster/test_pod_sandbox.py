@@ -1,0 +1,113 @@
+"""Tools that run as pods on a real cluster: through the mesh, at their deadline, and when the executor is killed."""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toolmesh_sdk import Client
+from toolmesh_sdk.errors import ToolmeshError
+
+from tests.cluster.deployed_mesh import DeployedMesh
+from tests.cluster.running_cluster import REPOSITORY
+from tests.cluster.waiting import wait_until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(3600)]
+TOOLS = "--namespace=toolmesh-tools"
+PACKS = REPOSITORY / "examples" / "packs"
+LARGE = {"below": 100_000_000, "step": 1_000_000}
+
+
+def machine_tool(pack: str, name: str, folder: Path, **execution: Any) -> None:
+    """Writes the manifest of an example that demands the tier `machine`."""
+    manifest = json.loads((PACKS / pack / "manifests" / f"{name}.json").read_text())
+    manifest["tool_id"] = f"machine_{name}"
+    manifest["interface"]["safety"]["sandbox_tier"] = "machine"
+    manifest["execution"] |= execution
+    (folder / f"{name}.json").write_text(json.dumps(manifest))
+
+
+@pytest.fixture(scope="module")
+def pods(mesh: DeployedMesh, token: str, tmp_path_factory: pytest.TempPathFactory) -> DeployedMesh:
+    """The mesh, with an executor that runs tools as pods."""
+    overlay = REPOSITORY / "deploy" / "k8s" / "overlays" / "local-pods"
+    done = mesh.cluster.kubectl("apply", f"--kustomize={overlay}")
+    assert done.returncode == 0, done.stderr
+    mesh.wait_for("executor")
+    folder = tmp_path_factory.mktemp("manifests")
+    machine_tool("textkit", "word_statistics", folder)
+    machine_tool("jobkit", "count_primes", folder, timeout_class="standard", timeout_default="4s", checkpoint={})
+    # The executor announces the tier once its probe ran.
+    wait_until(lambda: _registers(mesh, token, folder))
+    return mesh
+
+
+def _registers(mesh: DeployedMesh, token: str, folder: Path) -> bool:
+    try:
+        mesh.call(token, "tools", "register", str(folder))
+    except AssertionError:
+        return False
+    return True
+
+
+def tool_pods(mesh: DeployedMesh) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = mesh.cluster.get(TOOLS, "pods")["items"]
+    return found
+
+
+def leases(mesh: DeployedMesh) -> set[str]:
+    return {each["metadata"]["name"] for each in mesh.cluster.get(TOOLS, "leases")["items"]}
+
+
+@contextmanager
+def client(mesh: DeployedMesh, token: str) -> Iterator[Client]:
+    with mesh.forward("service/edge", 8080) as port, Client(f"http://localhost:{port}", token=token) as made:
+        yield made
+
+
+def test_a_tool_runs_in_a_pod_and_leaves_nothing(pods: DeployedMesh, token: str) -> None:
+    with client(pods, token) as caller:
+        for _ in range(3):
+            result = caller.call("samples.machine_word_statistics", {"text": "to be or not to be"}, timeout=60)
+            assert result.content["words"] == 6
+        assert len(tool_pods(pods)) == 1
+    assert "machine/pod" in pods.call(token, "audit", "tail", "--invocation", result.invocation_id, "--json")
+    # A worker that is idle for a minute is ended, and its pod with it.
+    wait_until(lambda: tool_pods(pods) == [])
+
+
+def test_a_tool_is_killed_at_its_deadline(pods: DeployedMesh, token: str) -> None:
+    with client(pods, token) as caller, pytest.raises(ToolmeshError) as caught:
+        caller.call("samples.machine_count_primes", LARGE, timeout=60)
+    assert caught.value.reason.name == "TOOL_TIMEOUT"
+    wait_until(lambda: tool_pods(pods) == [])
+
+
+def test_pods_of_a_killed_executor_are_removed(pods: DeployedMesh, token: str) -> None:
+    with client(pods, token) as caller:
+
+        def call() -> None:
+            with suppress(ToolmeshError):
+                caller.call("samples.machine_count_primes", LARGE, timeout=60, idempotency_key=uuid.uuid4().hex)
+
+        calling = threading.Thread(target=call)
+        calling.start()
+        wait_until(lambda: len(tool_pods(pods)) == 1)
+        name = tool_pods(pods)[0]["metadata"]["labels"]["toolmesh.io/executor"]
+        pods.kubectl("executor", "delete", "pod", name, "--grace-period=0", "--force")
+        wait_until(lambda: tool_pods(pods) == [])
+        # The lease of an executor that is not renewed goes after its time.
+        wait_until(lambda: name not in leases(pods))
+        calling.join()
+    pods.wait_for("executor")
+
+
+def test_the_log_verifies(pods: DeployedMesh, token: str) -> None:
+    assert "machine/pod" in pods.call(token, "audit", "tail", "--json")
+    pods.call(token, "audit", "verify")
