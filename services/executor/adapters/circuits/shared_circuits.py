@@ -157,5 +157,5 @@ class SharedCircuits:
         circuit_transitions.labels(transition.after).inc()
         self._log.info("circuit changed", circuit=name, before=transition.before, state=transition.after, shared=shared)
         self._on_transition(name, transition, shared)
-        if self._changes is not None:
+        if self._changes is not None and not config.private:
             self._changes.note(name, transition.after, config.open_seconds)

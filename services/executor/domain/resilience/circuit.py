@@ -47,6 +47,8 @@ class CircuitConfig:
     open_seconds: float = 60.0
     successes: int = 3
     max_canaries: int = 10
+    private: bool = False
+    """True for the circuit of one party's own server: what happens to it says nothing about the calls of others."""
 
     def opens(self, calls: int, failed: int, slow: int) -> bool:
         """Return whether so many calls of the window open the circuit."""

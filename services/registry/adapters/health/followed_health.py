@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from contextlib import aclosing
 
-from sqlalchemy import Text, cast, func, select
+from sqlalchemy import cast, func, select
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -35,9 +35,7 @@ _PAUSE_SECONDS = 1.0
 _PIECE = 50
 _DOCUMENT = cast(func.convert_from(upstreams.c.document, "UTF8"), JSONB)
 _REVISIONS = select(upstreams.c.upstream_id, upstreams.c.revision)
-_SILENT = select(
-    upstreams.c.upstream_id, func.coalesce(cast(_DOCUMENT["state_reason"].astext, Text), "").label("reason")
-).where(_DOCUMENT["state"].astext == UpstreamState.UNAVAILABLE.value)
+_SILENT = select(upstreams.c.upstream_id).where(_DOCUMENT["state"].astext == UpstreamState.UNAVAILABLE.value)
 
 
 class FollowedHealth:
@@ -108,12 +106,12 @@ class FollowedHealth:
             self._conditions = conditions
             self._assess(self._dependencies)
 
-    async def _silent_upstreams(self) -> dict[str, str]:
+    async def _silent_upstreams(self) -> Set[str]:
         async with separately(self._engine) as connection:
             revisions = {row.upstream_id: row.revision for row in await connection.execute(_REVISIONS)}
             if revisions == self._upstream_revisions:
-                return dict(self._conditions.silent)
-            silent = {row.upstream_id: row.reason for row in await connection.execute(_SILENT)}
+                return self._conditions.silent
+            silent = frozenset((await connection.execute(_SILENT)).scalars())
         self._upstream_revisions = revisions
         return silent
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -56,8 +56,8 @@ class Conditions:
     runners: RunnerSet = RunnerSet()
     circuits: Mapping[str, CircuitState] = field(default_factory=dict)
     """The state of every circuit that changed lately, by its name."""
-    silent: Mapping[str, str] = field(default_factory=dict)
-    """Why each upstream that does not answer does not, by its id."""
+    silent: Set[str] = frozenset()
+    """The ids of the upstreams that do not answer."""
 
 
 def dependencies_of(manifest: Manifest) -> Dependencies:
@@ -74,17 +74,19 @@ def assess(dependencies: Dependencies, conditions: Conditions) -> tuple[Health, 
         return Health.UNAVAILABLE, missing.message
     namespace = dependencies.namespace
     if dependencies.is_of_upstream and namespace in conditions.silent:
-        return Health.UNAVAILABLE, f"the upstream {namespace} does not answer: {conditions.silent[namespace]}"
-    return _assess_circuits(_circuits(dependencies, conditions.circuits))
+        return Health.UNAVAILABLE, f"the upstream {namespace} does not answer"
+    return _assess_circuits(namespace, set(_circuits(dependencies, conditions.circuits).values()))
 
 
-def _assess_circuits(states: Mapping[str, CircuitState]) -> tuple[Health, str]:
-    failing = [name for name, state in states.items() if state is not CircuitState.CLOSED]
-    if not failing:
-        return Health.HEALTHY, ""
-    if all(state is CircuitState.OPEN for state in states.values()):
-        return Health.UNAVAILABLE, f"the circuit of {failing[0]} is open"
-    return Health.DEGRADED, f"the circuit of {failing[0]} is {states[failing[0]].value.replace('_', ' ')}"
+def _assess_circuits(namespace: str, states: Set[CircuitState]) -> tuple[Health, str]:
+    # The reason names no service: all who see the tool see it, and the address may be one inside a network.
+    if states == {CircuitState.OPEN}:
+        return Health.UNAVAILABLE, f"the service of {namespace} fails: its circuit is open"
+    if CircuitState.OPEN in states:
+        return Health.DEGRADED, f"a service of {namespace} fails: its circuit is open"
+    if CircuitState.HALF_OPEN in states:
+        return Health.DEGRADED, f"a service of {namespace} is tried again: its circuit is half open"
+    return Health.HEALTHY, ""
 
 
 def _circuits(dependencies: Dependencies, known: Mapping[str, CircuitState]) -> Mapping[str, CircuitState]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 from urllib.parse import quote
 
@@ -66,7 +66,8 @@ class CallGuard:
         `fair` is whether the server has the time that the tool declares. `was_silent` tells of a canceled call whether
         the server did not answer within that time.
         """
-        name, config, party = self.circuit, self.tool.circuit, party_of(self.work)
+        name, party = self.circuit, party_of(self.work)
+        config = replace(self.tool.circuit, private=True) if self.owner else self.tool.circuit
         admission = await self.circuits.admit(name, config, party)
         if not admission.admitted:
             raise errors.held_back(self.service, admission.wait, limited=admission.limited)

@@ -17,7 +17,7 @@ def test_an_open_circuit_counts_as_half_open_once_its_service_may_be_tried_again
     assert list(changes.current()) == [CircuitChange("acme/a", CircuitState.HALF_OPEN, clock.now())]
     clock.advance(899)
     assert [change.state for change in changes.current()] == [CircuitState.HALF_OPEN]
-    # Nobody called it for so long that it is not known to fail.
+    # It was not called for so long that it is not known to fail.
     clock.advance(1)
     assert list(changes.current()) == []
 

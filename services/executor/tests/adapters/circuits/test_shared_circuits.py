@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,20 @@ async def test_changes_are_remembered_with_the_time_after_which_the_service_is_t
     assert [(change.name, change.state) for change in recent.current()] == [("acme/a", CircuitState.OPEN)]
     clock.advance(CONFIG.open_seconds)
     assert [change.state for change in recent.current()] == [CircuitState.HALF_OPEN]
+    await circuits.close()
+
+
+async def test_the_circuit_of_one_party_is_not_announced(log: Log) -> None:
+    clock, changes = ManualClock(), list[str]()
+    recent = RecentChanges(clock)
+    store = ValkeyCircuits(f"redis://127.0.0.1:{free_port()}/0")
+    circuits = SharedCircuits(store, clock, log, lambda name, *_: changes.append(name), recent)
+    private = replace(CONFIG, private=True)
+    for _ in range(CONFIG.failures):
+        admission = await circuits.admit("acme/a/tenant%20b", private)
+        await circuits.report("acme/a/tenant%20b", private, admission, CallOutcome.FAILURE)
+    assert changes == ["acme/a/tenant%20b"]
+    assert list(recent.current()) == []
     await circuits.close()
 
 

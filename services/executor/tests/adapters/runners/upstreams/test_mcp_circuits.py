@@ -35,6 +35,11 @@ class Recorded(OwnCircuits):
     def __init__(self) -> None:
         super().__init__()
         self.outcomes: list[CallOutcome] = []
+        self.private: set[bool] = set()
+
+    async def admit(self, name: str, config: Any, party: str = "") -> Any:
+        self.private.add(config.private)
+        return await super().admit(name, config, party)
 
     async def report(self, name: str, config: Any, admission: Any, outcome: CallOutcome) -> None:
         self.outcomes.append(outcome)
@@ -88,6 +93,8 @@ async def test_a_confined_server_that_dies_is_left_alone_for_its_own_caller(upst
     # All tools of the server share the circuit, and no process of another tenant is concerned.
     assert await reason_of(upstreams, says) is Reason.CIRCUIT_OPEN
     assert await reason_of(upstreams, says, "other") is None
+    # The registry does not hear of it: it would tell all tenants that the tool cannot work.
+    assert upstreams.circuits.private == {True}
 
 
 async def test_a_server_that_cannot_start_is_left_alone(upstreams: Upstreams) -> None:
