@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing, nullcontext
 from typing import Any
 
 from toolmesh.registry.v1 import registry_service_pb2 as pb
@@ -140,10 +140,14 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
         return convert.negotiation_response(negotiation)
 
     async def WatchTools(self, request: pb.WatchToolsRequest, context: Any) -> AsyncIterator[pb.WatchToolsResponse]:
-        with self._slots.hold(*stream_holder()):
+        with self._slot():
             async with aclosing(self._watch(request.resume_token)) as events:
                 async for event in events:
                     yield convert.watch_response(event, self._trust, self._health)
+
+    def _slot(self) -> AbstractContextManager[None]:
+        # Services hold none: callers that open many watches must not keep an executor from its catalog.
+        return self._slots.hold(*stream_holder()) if serving().identity is not None else nullcontext()
 
     def _watch(self, resume_token: str) -> AsyncGenerator[Event, None]:
         if serving().identity is None:

@@ -15,7 +15,6 @@ from services.registry.domain.catalog.changes import Position
 from services.registry.domain.catalog.watch_tools import (
     Event,
     HealthChanged,
-    Heartbeat,
     TrustChanged,
     VersionRemoved,
     VersionUpserted,
@@ -48,7 +47,8 @@ async def watch_usable(
                 batch = []
             async for shown in view.filter(event):
                 yield shown
-            if isinstance(event, Heartbeat) and clock.monotonic() - asked_at >= ASK_AGAIN_SECONDS:
+            # Not with heartbeats alone: a registry that changes all the time has none.
+            if event.at is not None and clock.monotonic() - asked_at >= ASK_AGAIN_SECONDS:
                 async for shown in view.ask_again(event.at):
                     yield shown
                 asked_at = clock.monotonic()

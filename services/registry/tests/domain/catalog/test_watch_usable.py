@@ -10,8 +10,10 @@ import pytest
 from toolmesh.registry.v1 import registry_service_pb2 as pb
 
 from libs.common.errors import Reason
+from libs.common.rpc.stream_slots import StreamLimits
 from libs.common.testing.clock import ManualClock
 from libs.common.tool_names import ToolName
+from services.registry import wiring
 from services.registry.convert.manifest import manifest_of
 from services.registry.domain.catalog import watch_usable as module
 from services.registry.domain.catalog.changes import Position
@@ -29,7 +31,7 @@ from services.registry.domain.health.health import Health, VersionHealth
 from services.registry.domain.model import LifecycleState, Standing, ToolVersion, Usability, VersionHead
 from services.registry.domain.trust.tool_trust import ToolTrust
 from services.registry.tests.calls import bearer, refusal
-from services.registry.tests.conftest import Replica
+from services.registry.tests.conftest import Replica, Start
 from services.registry.tests.manifests import reader
 from services.registry.tests.service_stubs import register
 from services.registry.tests.watch_client import WatchClient, complete
@@ -118,6 +120,12 @@ async def test_new_policies_are_noticed_without_any_change_of_a_tool() -> None:
     assert len(rules.asked) == 3
 
 
+async def test_new_policies_are_noticed_while_versions_change_all_the_time() -> None:
+    rules = Rules()
+    told = await rules.told(*upserts([A, C], AT), {"a"}, ASK_AGAIN_SECONDS, *upserts([C], AT))
+    assert told == [*upserts([A, C, C], AT), VersionRemoved(A.head.name, AT)]
+
+
 @pytest.mark.parametrize("kind", ["trust", "health"])
 async def test_trust_and_health_are_asked_about_again_and_told_of_visible_tools_alone(kind: str) -> None:
     def changed(*versions: ToolVersion) -> Event:
@@ -162,3 +170,15 @@ async def test_a_caller_has_so_many_watches_and_the_mesh_as_many_as_it_needs(reg
     refused = await refusal(stub.WatchTools(pb.WatchToolsRequest(), metadata=metadata).read())
     assert refused.reason is Reason.RATE_LIMITED
     await registry.stub("executor").WatchTools(pb.WatchToolsRequest()).read()
+
+
+async def test_watches_of_callers_keep_no_service_from_its_watch(
+    start: Start, signer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wiring, "_WATCH_LIMITS", StreamLimits(per_process=1))
+    registry = await start()
+    metadata = bearer(signer.mint(scope="tools:read"))
+    await registry.stub("orchestrator").WatchTools(pb.WatchToolsRequest(), metadata=metadata).read()
+    services = [registry.stub("executor").WatchTools(pb.WatchToolsRequest()) for _ in range(2)]
+    for watch in services:
+        assert await watch.read()
