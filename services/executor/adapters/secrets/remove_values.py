@@ -34,12 +34,21 @@ def remove_cut_values(text: str, values: Iterable[str]) -> str:
 
 
 def _remove_edges(text: str, value: str) -> str:
+    """Remove a beginning of the value at the end of the text, and an end of it at the beginning."""
     redacted = _REDACTED.decode()
-    for size in range(min(len(value) - 1, len(text)), _LEAST_EDGE - 1, -1):
-        if text.endswith(value[:size]):
-            text = text[:-size] + redacted
+    begun = text[-(len(value) - 1) :] if len(value) > 1 else ""
+    # Only where the least edge of the value stands can one begin: `find` skips the rest.
+    at = begun.find(value[:_LEAST_EDGE])
+    while at >= 0 and len(begun) - at >= _LEAST_EDGE:
+        if value.startswith(begun[at:]):
+            text = text[: len(text) - (len(begun) - at)] + redacted
             break
-    for size in range(min(len(value) - 1, len(text)), _LEAST_EDGE - 1, -1):
-        if text.startswith(value[-size:]):
+        at = begun.find(value[:_LEAST_EDGE], at + 1)
+    ended = text[: len(value) - 1]
+    end = ended.rfind(value[-_LEAST_EDGE:])
+    while end >= 0:
+        size = end + _LEAST_EDGE
+        if value.endswith(ended[:size]):
             return redacted + text[size:]
+        end = ended.rfind(value[-_LEAST_EDGE:], 0, size - 1)
     return text
