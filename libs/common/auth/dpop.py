@@ -30,7 +30,8 @@ PROOF_SECONDS = 60.0
 SKEW_SECONDS = 5.0
 _MEMBERS = {"EC": ("crv", "kty", "x", "y"), "OKP": ("crv", "kty", "x"), "RSA": ("e", "kty", "n")}
 _PRIVATE = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
-_MIN_RSA_BITS = 2048
+# A larger key makes every check slow, and the sender of a proof chooses its key.
+_MIN_RSA_BITS, _MAX_RSA_BITS = 2048, 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +57,7 @@ def check_proof(
 
     Raises TOKEN_PROOF_INVALID, whose metadata names the problem.
     """
-    claims, found = _verified(proof)
-    if found != thumbprint:
-        raise refused("key")
+    claims, _ = _verified(proof, thumbprint)
     if claims.get("ath") != encoded(hashlib.sha256(token.encode()).digest()):
         raise refused("ath")
     _check_request(claims, thumbprint, subject, target, now, used)
@@ -122,8 +121,8 @@ def refused(problem: str) -> MeshError:
     return MeshError(Reason.TOKEN_PROOF_INVALID, metadata={"problem": problem})
 
 
-def _verified(proof: str) -> tuple[Mapping[str, Any], str]:
-    """Return the claims of a proof, and the thumbprint of the key that signed it."""
+def _verified(proof: str, expected: str | None = None) -> tuple[Mapping[str, Any], str]:
+    """Return the claims of a proof, and the thumbprint of the key that signed it, which must be the expected one."""
     if not proof:
         raise refused("missing")
     try:
@@ -131,11 +130,15 @@ def _verified(proof: str) -> tuple[Mapping[str, Any], str]:
         jwk, algorithm = header.get("jwk"), header["alg"]
         if not isinstance(jwk, dict) or jwk.get("kty") != KEY_TYPES[algorithm] or _PRIVATE & jwk.keys():
             raise refused("jwk")
+        thumbprint = key_thumbprint(jwk)
+        # Before the signature: the work for a key that cannot be the right one is not begun.
+        if expected is not None and thumbprint != expected:
+            raise refused("key")
         key = jwt.PyJWK.from_dict(jwk, algorithm)
-        if getattr(key.key, "key_size", _MIN_RSA_BITS) < _MIN_RSA_BITS and jwk["kty"] == "RSA":
+        if jwk["kty"] == "RSA" and not _MIN_RSA_BITS <= key.key.key_size <= _MAX_RSA_BITS:
             raise refused("jwk")
         jwt.api_jws.decode_complete(proof, key, algorithms=[algorithm])
-        return payload_of(proof), key_thumbprint(jwk)
+        return payload_of(proof), thumbprint
     except (PyJWTError, ValueError, KeyError, TypeError):
         raise refused("form") from None
     except MeshError as error:

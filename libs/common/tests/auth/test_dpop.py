@@ -193,6 +193,13 @@ def test_a_certificate_is_recognised_by_its_thumbprint(pki: Any) -> None:
         assert caught.value.reason is Reason.TOKEN_PROOF_INVALID
 
 
+def oversized_rsa_proof() -> str:
+    """Return a proof whose key is so large that a check of its signature costs much."""
+    holder = Holder(rsa.generate_private_key(65537, 2048), "RS256")
+    modulus = ((1 << 8200) + 1).to_bytes(1026, "big")
+    return holder.proof({"jwk": {"kty": "RSA", "e": "AQAB", "n": encoded(modulus)}}, ath=None)
+
+
 def test_a_request_without_a_token_proves_the_key_alone() -> None:
     holder, used = Holder(), new_proof_cache()
     proof = holder.proof(ath=None)
@@ -203,6 +210,7 @@ def test_a_request_without_a_token_proves_the_key_alone() -> None:
         (holder.proof(ath=None, htu="https://other.example/rpc"), "htu"),
         (holder.proof(ath=None, iat=int(NOW - PROOF_SECONDS - SKEW_SECONDS - 1)), "iat"),
         (holder.proof(ath=None, jti=None), "jti"),
+        (oversized_rsa_proof(), "jwk"),
         ("garbage", "form"),
         ("", "missing"),
     ):
