@@ -112,9 +112,16 @@ def _unkept(need: RunnerNeed, holding: Iterable[Announcement]) -> Violation:
     return Violation(
         fields[0] if len(fields) == 1 else _LIMITS,
         "runner.limit",
-        f"no executor that could run it keeps {' and '.join(names)}: give an executor control groups or a sandbox with"
-        " volumes, or leave it out",
+        f"no executor that could run it keeps {' and '.join(names)}: {_advice(alone or together)}, or leave it out",
     )
+
+
+def _advice(limits: Iterable[str]) -> str:
+    needed = set(limits)
+    if needed == {"volumes"}:
+        return "choose a sandbox tier that has volumes there"
+    groups = "give an executor control groups"
+    return f"{groups} and a sandbox with volumes" if "volumes" in needed else groups
 
 
 def _listed(names: Iterable[str]) -> str:
