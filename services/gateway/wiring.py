@@ -82,7 +82,8 @@ async def build(settings: Settings, log: Log, tracing: Tracing) -> GatewayApplic
     evaluations = {EVALUATION: evaluate.one, EVALUATIONS_PATH: evaluate.many}
     authzen = AuthzenEndpoint(evaluations, in_flight, telemetry, log, dpop_check, settings.trace_sample_ratio)
     exchange = TokenExchangeEndpoint(
-        *(peers.tokens, in_flight, telemetry, log, rates),
+        # Rates of their own: strangers without a token must not push the buckets of callers out.
+        *(peers.tokens, in_flight, telemetry, log, RateLimits()),
         audience=settings.audience,
         public_origins=settings.public_origins,
         sample_ratio=settings.trace_sample_ratio,

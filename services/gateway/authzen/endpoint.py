@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
@@ -14,10 +13,11 @@ from libs.common.json.jsonio import dump
 from libs.common.telemetry.log import Log
 from services.gateway.authzen.model import MAX_BYTES
 from services.gateway.policy import EVALUATIONS
-from services.gateway.transport.asgi_types import DisconnectedError, Header, Receive, Scope, Send
+from services.gateway.transport.asgi_types import DisconnectedError, Receive, Scope, Send
 from services.gateway.transport.call_pipeline import begin_call
 from services.gateway.transport.disconnect import while_connected
 from services.gateway.transport.in_flight import InFlightRequests
+from services.gateway.transport.outcome import FormError, outcome_of
 from services.gateway.transport.reply import Reply, correlation_headers, failure, respond
 from services.gateway.transport.request.body import read_body
 from services.gateway.transport.request.dpop_check import DpopCheck
@@ -68,34 +68,24 @@ class AuthzenEndpoint:
     async def _reply(
         self, scope: Scope, headers: Mapping[bytes, bytes], head: RequestHead, call: Call, receive: Receive
     ) -> tuple[Reply, MeshError | None]:
+        outcome = await outcome_of(
+            lambda: self._answer(scope, headers, head, call, receive), call, in_flight=self._in_flight, log=self._log
+        )
         trace_id = head.trace.trace_id
-        try:
-            with self._in_flight:
-                answer = await self._answer(scope, headers, head, call, receive)
-            return Reply(200, [], dump(answer)), None
-        except DisconnectedError:
-            raise
-        except asyncio.CancelledError:
-            # The client is still connected, so the process is ending.
-            ending = MeshError(Reason.SERVICE_UNAVAILABLE)
-            return failure(ending, trace_id), ending
-        except _HttpFormError as wrong:
-            return failure(wrong.error, trace_id, status=wrong.status, headers=wrong.headers), wrong.error
-        except MeshError as error:
-            return failure(error, trace_id), error
-        except Exception as cause:
-            self._log.error("unexpected error", method=call.method, cause=cause)
-            unexpected = MeshError(Reason.INTERNAL)
-            return failure(unexpected, trace_id), unexpected
+        if isinstance(outcome, FormError):
+            return failure(outcome.error, trace_id, status=outcome.status, headers=outcome.headers), outcome.error
+        if isinstance(outcome, MeshError):
+            return failure(outcome, trace_id), outcome
+        return Reply(200, [], dump(outcome)), None
 
     async def _answer(
         self, scope: Scope, headers: Mapping[bytes, bytes], head: RequestHead, call: Call, receive: Receive
     ) -> dict[str, Any]:
         if scope["method"] != "POST":
-            raise _HttpFormError(405, "evaluations are sent with POST", (b"allow", b"POST"))
+            raise FormError("evaluations are sent with POST", (b"allow", b"POST"), status=405)
         if not is_json(headers):
             # AuthZEN 1.0 answers every malformed request with 400.
-            raise _HttpFormError(400, "the body must be application/json in UTF-8")
+            raise FormError("the body must be application/json in UTF-8")
         if head.refusal is not None:
             raise head.refusal
         if not head.token:
@@ -106,15 +96,6 @@ class AuthzenEndpoint:
             raise MeshError(Reason.DEADLINE_EXCEEDED)
         evaluate, trace_id = self._evaluators[scope["path"]], head.trace.trace_id
         return await while_connected(scope["state"]["disconnect"], evaluate(payload, head.token, trace_id))
-
-
-class _HttpFormError(Exception):
-    """The request has the wrong HTTP method or media type."""
-
-    def __init__(self, status: int, message: str, *headers: Header) -> None:
-        super().__init__(message)
-        self.status, self.headers = status, headers
-        self.error = MeshError(Reason.INVALID_REQUEST, message=message)
 
 
 def configuration(scope: Scope, public_origins: Collection[str]) -> Reply:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-import grpc.aio
 from toolmesh.authz.v1 import capability_token_pb2 as token_pb
 from toolmesh.authz.v1 import token_service_pb2 as pb
 
@@ -18,7 +16,6 @@ from libs.common.call_context import Call, enter
 from libs.common.deadline_header import allowed_seconds
 from libs.common.errors import MeshError, Reason
 from libs.common.json.jsonio import dump
-from libs.common.rpc.status import from_rpc_error
 from libs.common.telemetry.log import Log
 from services.gateway.domain.rate_limits import EXCHANGES, RateLimits
 from services.gateway.policy import TOKEN_EXCHANGE
@@ -28,6 +25,7 @@ from services.gateway.transport.asgi_types import DisconnectedError, Receive, Sc
 from services.gateway.transport.call_pipeline import begin_call
 from services.gateway.transport.disconnect import while_connected
 from services.gateway.transport.in_flight import InFlightRequests
+from services.gateway.transport.outcome import outcome_of
 from services.gateway.transport.reply import Reply, correlation_headers, respond
 from services.gateway.transport.request.body import read_body
 from services.gateway.transport.request.headers import RequestHead, read_head, read_headers
@@ -81,28 +79,13 @@ class TokenExchangeEndpoint:
     async def _reply(
         self, scope: Scope, headers: Mapping[bytes, bytes], head: RequestHead, call: Call, receive: Receive
     ) -> tuple[Reply, MeshError | None]:
-        trace_id = head.trace.trace_id
-        try:
-            with self._in_flight:
-                answer = await self._exchange(scope, headers, head, call, receive)
-            return Reply(200, [*NO_STORE], dump(answer)), None
-        except DisconnectedError:
-            raise
-        except asyncio.CancelledError:
-            # The client is still connected, so the process is ending.
-            ending = MeshError(Reason.SERVICE_UNAVAILABLE)
-            return refusal_reply(ending, trace_id), ending
-        except OAuthError as wrong:
-            return refusal_reply(wrong, trace_id), wrong.error
-        except MeshError as error:
-            return refusal_reply(error, trace_id), error
-        except grpc.aio.AioRpcError as failure:
-            refused_by_authz = from_rpc_error(failure)
-            return refusal_reply(refused_by_authz, trace_id), refused_by_authz
-        except Exception as cause:
-            self._log.error("unexpected error", method=call.method, cause=cause)
-            unexpected = MeshError(Reason.INTERNAL)
-            return refusal_reply(unexpected, trace_id), unexpected
+        outcome = await outcome_of(
+            lambda: self._exchange(scope, headers, head, call, receive), call, in_flight=self._in_flight, log=self._log
+        )
+        if isinstance(outcome, OAuthError | MeshError):
+            error = outcome.error if isinstance(outcome, OAuthError) else outcome
+            return refusal_reply(outcome, head.trace.trace_id), error
+        return Reply(200, [*NO_STORE], dump(outcome)), None
 
     async def _exchange(
         self, scope: Scope, headers: Mapping[bytes, bytes], head: RequestHead, call: Call, receive: Receive

@@ -8,6 +8,7 @@ from libs.common.errors import MeshError, Reason
 from libs.common.json.jsonio import dump
 from services.gateway.domain.response import envelope
 from services.gateway.transport.asgi_types import Header
+from services.gateway.transport.outcome import FormError
 from services.gateway.transport.reply import Reply, headers_of
 
 NO_STORE: tuple[Header, ...] = ((b"cache-control", b"no-store"), (b"pragma", b"no-cache"))
@@ -23,13 +24,12 @@ _CODES = {
 }
 
 
-class OAuthError(Exception):
+class OAuthError(FormError):
     """A request that is refused before anything is asked of authz."""
 
     def __init__(self, code: str, description: str, *headers: Header, status: int = 400) -> None:
-        super().__init__(description)
-        self.code, self.status, self.headers = code, status, headers
-        self.error = MeshError(Reason.INVALID_REQUEST, message=description)
+        super().__init__(description, *headers, status=status)
+        self.code = code
 
 
 def refusal_reply(refusal: OAuthError | MeshError, trace_id: str) -> Reply:
