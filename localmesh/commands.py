@@ -24,7 +24,6 @@ from localmesh.options import JsonOption, StateOption, print_outcome
 from localmesh.process import background
 from localmesh.process.orphans import age_seconds
 from localmesh.restart import restart
-from localmesh.scale import parse_scale
 from localmesh.settings import state_path
 from localmesh.shell_environment import env
 from localmesh.state.state import State, StateError, open_state, runner_pid, take_lock
@@ -186,6 +185,8 @@ def reset(
 
 
 def _check_scale(texts: list[str]) -> None:
+    from localmesh.scale import parse_scale
+
     try:
         parse_scale(texts)
     except ValueError as error:

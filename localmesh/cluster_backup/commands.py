@@ -37,8 +37,8 @@ def backup(
 ) -> None:
     """Back up the database and the keys, encrypted.
 
-    The mesh goes on meanwhile. Not in it: what is in Valkey, volumes, passwords, certificates. Whoever has the folder
-    and the passphrase has the keys of the mesh; without the passphrase the backup is lost.
+    The mesh goes on meanwhile. Not in it: what is in Valkey, volumes, passwords, certificates. The folder and
+    the passphrase together are the keys of the mesh; without the passphrase the backup is lost.
 
     \b
     Example:

@@ -61,7 +61,7 @@ def _revision(connection: psycopg.Connection[Any], service: str) -> str:
 
 
 def _dump(postgres: PostgresAddress, snapshot: str) -> Iterator[bytes]:
-    # Its messages go to a file: a pipe that nobody reads would stop it.
+    # Its messages go to a file: a pipe that is not read would stop it.
     with tempfile.TemporaryFile() as messages:
         options = ("--format=custom", snapshot)
         start = postgres.start("pg_dump", DATABASE, *options, stdout=subprocess.PIPE, stderr=messages.fileno())

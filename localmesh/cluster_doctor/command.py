@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 from toolmesh_sdk.cli.commands.doctor import report
-from toolmesh_sdk.cli.views.doctor_checks import FAIL, Check
 
 from localmesh.deploy.commands import ExecutorNamespaceOption, NamespaceOption
 from localmesh.deploy.layout import Namespaces
@@ -31,7 +30,9 @@ def doctor(
       toolmesh deploy doctor
       toolmesh deploy doctor --context production --json
     """
-    # Loads cryptography, which no other command of a terminal needs.
+    # Load cryptography and HTTP, which no other command of a terminal needs.
+    from toolmesh_sdk.cli.views.doctor_checks import FAIL, Check
+
     from localmesh.cluster_doctor.cluster_checks import check_cluster
     from localmesh.cluster_doctor.cluster_view import read_cluster
     from localmesh.deploy.api_failures import ClusterUnreachableError

@@ -11,7 +11,6 @@ import typer
 from localmesh.deploy.commands import ExecutorNamespaceOption, NamespaceOption
 from localmesh.deploy.layout import Namespaces
 from localmesh.exit_codes import FAILED
-from localmesh.upgrade.progressive import ORDER
 
 if TYPE_CHECKING:
     from localmesh.upgrade.deployments import KubernetesDeployments, Template
@@ -46,7 +45,7 @@ def upgrade(
         raise typer.BadParameter("give either --image or --overlay")
     from localmesh.deploy.api_failures import ClusterUnreachableError, explain_failures
     from localmesh.upgrade.overlay import OverlayError, stage_overlay
-    from localmesh.upgrade.progressive import UpgradeLimits
+    from localmesh.upgrade.progressive import ORDER, UpgradeLimits
 
     namespaces, images = Namespaces(namespace, executor_namespace), _parse_images(image or [])
     try:
@@ -100,6 +99,8 @@ def _with_images(deployments: KubernetesDeployments, images: dict[str, str]) -> 
 
 def _parse_images(texts: Sequence[str]) -> dict[str, str]:
     pairs = [text.partition("=") for text in texts]
+    from localmesh.upgrade.progressive import ORDER
+
     if wrong := [part for part, _, image in pairs if part not in ORDER or not image]:
         raise typer.BadParameter(f"{wrong[0]!r} is not a part with an image; parts are {', '.join(ORDER)}")
     return {part: image for part, _, image in pairs}

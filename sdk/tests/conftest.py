@@ -301,6 +301,6 @@ def toolmesh(local_mesh: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
     monkeypatch.setenv("TOOLMESH_STATE", str(local_mesh))
 
     def run(*arguments: str, stdin: str = "") -> Any:
-        return CliRunner().invoke(build(plugins=()), list(arguments), input=stdin)
+        return CliRunner().invoke(build(plugins=(), only=arguments[0]), list(arguments), input=stdin)
 
     return run

@@ -66,6 +66,25 @@ def test_plugins_add_commands_and_a_broken_one_breaks_nothing(plugins: list[Entr
     assert ran.exit_code == 1
 
 
+@pytest.mark.parametrize("name", ["call", "tools", "token", "doctor", "version", "greet"])
+def test_a_command_that_is_built_alone_is_the_same_as_among_all(name: str, plugins: list[EntryPoint]) -> None:
+    alone = CliRunner().invoke(build(plugins=plugins, only=name), [name, "--help"])
+    assert alone.stdout == run(name, "--help", plugins=plugins).stdout
+    assert alone.exit_code == 0
+
+
+def test_an_unknown_command_is_sought_among_all() -> None:
+    assert "call" in CliRunner().invoke(build(plugins=(), only="cal"), ["--help"]).stdout
+    assert CliRunner().invoke(build(plugins=(), only="cal"), ["cal"]).exit_code == 2
+
+
+def test_a_command_loads_no_plugin_that_it_does_not_need() -> None:
+    program = "import sys; from toolmesh_sdk.cli.main import run; sys.argv = ['toolmesh', 'version']\n"
+    program += "try: run()\nexcept SystemExit: print('localmesh.commands' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False"
+
+
 def test_the_version_is_the_packages() -> None:
     document = json.loads(run("version", "--json").stdout)
     assert set(document) == {"toolmesh", "python", "platform"}

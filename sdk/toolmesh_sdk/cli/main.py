@@ -4,31 +4,54 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from toolmesh_sdk.cli.commands import approvals, context, keys, mcp, namespace, policy, token, usage
-from toolmesh_sdk.cli.commands.audit import records as audit
-from toolmesh_sdk.cli.commands.calls import callbacks, jobs
-from toolmesh_sdk.cli.commands.calls.call import call
-from toolmesh_sdk.cli.commands.calls.group import group
-from toolmesh_sdk.cli.commands.calls.result import result
-from toolmesh_sdk.cli.commands.completion import VARIABLE, completion
-from toolmesh_sdk.cli.commands.doctor import doctor_for
-from toolmesh_sdk.cli.commands.tools import catalog as tools
-from toolmesh_sdk.cli.commands.upstreams import connect, upstreams
-from toolmesh_sdk.cli.commands.version import installed_version, version
+from toolmesh_sdk.cli.commands.completion import VARIABLE
 from toolmesh_sdk.cli.exits import EPILOG, FAILED, USAGE
 from toolmesh_sdk.cli.failures import report_unexpected
 from toolmesh_sdk.cli.plugins import load_plugins
 
+# The module of each command and group in `toolmesh_sdk.cli.commands`, in the order of `--help`.
+_OWN: Mapping[str, str] = {
+    "call": "calls.call",
+    "group": "calls.group",
+    "result": "calls.result",
+    "jobs": "calls.jobs",
+    "callbacks": "calls.callbacks",
+    "approvals": "approvals",
+    "keys": "keys",
+    "tools": "tools.catalog",
+    "connect": "upstreams.connect",
+    "upstreams": "upstreams.upstreams",
+    "mcp": "mcp",
+    "namespace": "namespace",
+    "token": "token",
+    "policy": "policy",
+    "audit": "audit.records",
+    "usage": "usage",
+    # What plugins add comes before these.
+    "context": "context",
+    "doctor": "doctor",
+    "completion": "completion",
+    "version": "version",
+}
+_FIRST_AFTER_PLUGINS = "context"
+# Plugins add commands to the one, and the other reports them.
+_NEED_PLUGINS = frozenset({"tools", "doctor"})
 
-def build(plugins: Iterable[EntryPoint] | None = None) -> typer.Typer:
-    """Build the application with the commands of every plugin that loads; None loads the installed ones."""
+
+def build(plugins: Iterable[EntryPoint] | None = None, *, only: str = "") -> typer.Typer:
+    """Build the application with the commands of every plugin that loads; None loads the installed ones.
+
+    With `only`, it has the command or group of that name alone, if there is one: to build all of them takes longer
+    than most commands run.
+    """
     app = typer.Typer(
         name="toolmesh",
         help="Call tools through a governed mesh, and inspect the results.",
@@ -41,28 +64,42 @@ def build(plugins: Iterable[EntryPoint] | None = None) -> typer.Typer:
         add_completion=False,
     )
     app.callback()(_root)
-    app.command()(call)
-    app.command()(group)
-    app.command()(result)
-    app.add_typer(jobs.app, name="jobs")
-    app.add_typer(callbacks.app, name="callbacks")
-    app.add_typer(approvals.app, name="approvals")
-    app.add_typer(keys.app, name="keys")
-    app.add_typer(tools.app, name="tools")
-    app.add_typer(connect.app, name="connect")
-    app.add_typer(upstreams.app, name="upstreams")
-    app.add_typer(mcp.app, name="mcp")
-    app.add_typer(namespace.app, name="namespace")
-    app.add_typer(token.app, name="token")
-    app.add_typer(policy.app, name="policy")
-    app.add_typer(audit.app, name="audit")
-    app.add_typer(usage.app, name="usage")
+    if only in _OWN and only not in _NEED_PLUGINS:
+        _add(app, only)
+        return app
+    names = list(_OWN)
+    after = names.index(_FIRST_AFTER_PLUGINS)
+    for name in names[:after]:
+        _add(app, name)
     loaded = load_plugins(app, plugins)
-    app.add_typer(context.app, name="context")
-    app.command("doctor")(doctor_for(loaded))
-    app.command()(completion)
-    app.command()(version)
+    for name in names[after:]:
+        _add(app, name, loaded)
+    if only:
+        _keep(app, only)
     return app
+
+
+def _add(app: typer.Typer, name: str, plugins: Sequence[Any] = ()) -> None:
+    """Add a command or a group of the program itself."""
+    module = import_module(f"toolmesh_sdk.cli.commands.{_OWN[name]}")
+    if name == "doctor":
+        app.command(name)(module.doctor_for(list(plugins)))
+    elif hasattr(module, "app"):
+        app.add_typer(module.app, name=name)
+    else:
+        app.command(name)(getattr(module, name))
+
+
+def _keep(app: typer.Typer, name: str) -> None:
+    """Leave out all commands and groups but one, if there is one of that name."""
+    commands = [each for each in app.registered_commands if (each.name or _name_of(each.callback)) == name]
+    groups = [each for each in app.registered_groups if each.name == name]
+    if commands or groups:
+        app.registered_commands, app.registered_groups = commands, groups
+
+
+def _name_of(callback: Any) -> str:
+    return str(callback.__name__).replace("_", "-") if callback else ""
 
 
 def run() -> None:
@@ -73,7 +110,7 @@ def run() -> None:
     if VARIABLE in os.environ:
         _serve_completion()
     try:
-        build()(prog_name="toolmesh")
+        build(only=_wanted())(prog_name="toolmesh")
     except UnicodeEncodeError:
         # Output is never the cause: both streams accept any character.
         sys.stderr.write("Error: an argument is not UTF-8 text\n")
@@ -81,6 +118,13 @@ def run() -> None:
     except Exception as error:
         report_unexpected(error)
         sys.exit(FAILED)
+
+
+def _wanted() -> str:
+    """Return the command or group that the command line names; empty if a shell asks what there is, or no first
+    argument names one."""
+    named = sys.argv[1] if len(sys.argv) > 1 else ""
+    return "" if VARIABLE in os.environ or named.startswith("-") else named
 
 
 def _serve_completion() -> None:
@@ -102,6 +146,8 @@ def _open_streams() -> None:
 
 def _show_version(wanted: bool) -> None:
     if wanted:
+        from toolmesh_sdk.cli.commands.version import installed_version
+
         sys.stdout.write(f"toolmesh {installed_version()}\n")
         raise typer.Exit
 
