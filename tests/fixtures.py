@@ -191,12 +191,3 @@ def valkey_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def repository() -> Path:
     """The root of the tree."""
     return Path(__file__).resolve().parent.parent
-
-
-@pytest.fixture(scope="session")
-def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A whole mesh of real processes, shared by all scenarios that leave it as they found it."""
-    from tests.harness.mesh import running_mesh
-
-    with running_mesh(tmp_path_factory.mktemp("mesh")) as running:
-        yield running

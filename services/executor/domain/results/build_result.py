@@ -49,7 +49,7 @@ def build_result(invocation: Invocation, tool: Tool, verified: VerifiedResult, c
         stored=verified.stored,
         rendered=verified.rendered,
         retrieved=invocation.retrieved,
-        warnings=warnings_of(tool) if tool.trust.taken_for else (),
+        warnings=warnings_of(tool),
     )
 
 
