@@ -27,7 +27,8 @@ def commands(tmp_path: Path) -> Iterator[Commands]:
     commands.run("down")
 
 
-@pytest.fixture(scope="session")
+# Of this folder and not of the session: the tests that a worker runs after these need its processor.
+@pytest.fixture(scope="package")
 def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
     """One whole mesh for all tests that only talk to it: real PostgreSQL, Valkey and Envoy, stand-ins for the
     services."""

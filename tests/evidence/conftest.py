@@ -142,7 +142,7 @@ def copy(original: OriginalLog) -> Iterator[Callable[[], LogCopy]]:
             connection.execute(f"drop database {name} with (force)")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def honest(original: OriginalLog) -> Iterator[LiveLog]:
     """A running copy that no test changes."""
     name = _copy(original.server, original.database)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import importlib.metadata
 import os
 import shutil
@@ -111,6 +112,8 @@ def packs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pack = make_pack(folder, "fetching", files, lib="lib", programs=["fetch.py"])
     for name in CLOSURE:
         copy_distribution(name, pack / "lib")
+    # Each call starts a process, which cannot keep what it compiles.
+    compileall.compile_dir(pack / "lib", quiet=1)
     return folder
 
 
