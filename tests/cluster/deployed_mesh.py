@@ -109,6 +109,22 @@ class DeployedMesh:
             self.kubectl(service, "rollout", "status", f"deployment/{service}", "--timeout=600s")
 
     @contextmanager
+    def tool_pods(self) -> Iterator[None]:
+        """Lets the executor run tools as pods while the block runs, and takes all of it back."""
+        self._apply_overlay("local-pods")
+        try:
+            yield
+        finally:
+            self._apply_overlay("local")
+            self.kubectl("executor", "delete", "--ignore-not-found", "networkpolicy/apiserver-clients")
+            self.cluster.kubectl("delete", "--ignore-not-found", "namespace/toolmesh-tools")
+
+    def _apply_overlay(self, name: str) -> None:
+        done = self.cluster.kubectl("apply", f"--kustomize={REPOSITORY / 'deploy' / 'k8s' / 'overlays' / name}")
+        assert done.returncode == 0, done.stderr
+        self.wait_for("executor")
+
+    @contextmanager
     def forward(self, target: str, port: int) -> Iterator[int]:
         """Forwards a port of the machine to a pod while the block runs."""
         command = [*self.cluster.kubectl_command(), "--namespace=toolmesh", "port-forward", target, f":{port}"]

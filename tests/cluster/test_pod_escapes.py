@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -42,12 +42,10 @@ globals().update(
 
 
 @pytest.fixture(scope="module")
-def kubeconfig(mesh: DeployedMesh) -> Path:
+def kubeconfig(mesh: DeployedMesh) -> Iterator[Path]:
     """The credentials of a cluster with the namespace of tools."""
-    overlay = REPOSITORY / "deploy" / "k8s" / "overlays" / "local-pods"
-    done = mesh.cluster.kubectl("apply", f"--kustomize={overlay}")
-    assert done.returncode == 0, done.stderr
-    return mesh.cluster.state.kubeconfig
+    with mesh.tool_pods():
+        yield mesh.cluster.state.kubeconfig
 
 
 @pytest.fixture

@@ -34,18 +34,15 @@ def machine_tool(pack: str, name: str, folder: Path, **execution: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def pods(mesh: DeployedMesh, token: str, tmp_path_factory: pytest.TempPathFactory) -> DeployedMesh:
+def pods(mesh: DeployedMesh, token: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeployedMesh]:
     """The mesh, with an executor that runs tools as pods."""
-    overlay = REPOSITORY / "deploy" / "k8s" / "overlays" / "local-pods"
-    done = mesh.cluster.kubectl("apply", f"--kustomize={overlay}")
-    assert done.returncode == 0, done.stderr
-    mesh.wait_for("executor")
     folder = tmp_path_factory.mktemp("manifests")
     machine_tool("textkit", "word_statistics", folder)
     machine_tool("jobkit", "count_primes", folder, timeout_class="standard", timeout_default="4s", checkpoint={})
-    # The executor announces the tier once its probe ran.
-    wait_until(lambda: _registers(mesh, token, folder))
-    return mesh
+    with mesh.tool_pods():
+        # The executor announces the tier once its probe ran.
+        wait_until(lambda: _registers(mesh, token, folder))
+        yield mesh
 
 
 def _registers(mesh: DeployedMesh, token: str, folder: Path) -> bool:

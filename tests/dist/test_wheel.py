@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.harness.mesh import Mesh
+from tests.harness.mesh import Mesh, running_mesh
 from tools.build_sdk import build
 
 pytestmark = pytest.mark.dist
@@ -37,6 +38,12 @@ def test_the_library_depends_on_little(python: Path) -> None:
     names = {line.partition("==")[0].lower().replace("_", "-") for line in listed.stdout.split()}
     needed = {"toolmesh-sdk", "grpcio", "protobuf", "googleapis-common-protos", "rfc8785", "typing-extensions"}
     assert names - {"pip", "setuptools"} == needed
+
+
+@pytest.fixture(scope="module")
+def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
+    with running_mesh(tmp_path_factory.mktemp("mesh")) as running:
+        yield running
 
 
 def test_the_example_agent_finds_and_calls_a_tool(python: Path, mesh: Mesh, repository: Path) -> None:

@@ -1,4 +1,4 @@
-"""Fixtures of tests that drive a whole mesh."""
+"""The mesh of the scenarios."""
 
 from __future__ import annotations
 
