@@ -16,6 +16,8 @@ USE_GVISOR := if ls "$${XDG_CACHE_HOME:-$$HOME/.cache}"/toolmesh/runsc-* > /dev/
 # Test files run in parallel. The files with the longest tests start first (`testpaths`), so that the workers finish together.
 # Tests wait as often as they work: three workers keep two cores busy.
 WORKERS := 3
+# Each worker reads all test files: the checks compile them once, and it must be kept.
+unexport PYTHONDONTWRITEBYTECODE
 # A worker that hangs where the time limit of a test cannot end it prints its stacks and is replaced.
 HANGS := --max-worker-restart 2 -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true
 

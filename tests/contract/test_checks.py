@@ -52,6 +52,11 @@ def copy(repository: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_every_test_can_be_collected(repository: Path) -> None:
+    """It also compiles the test files, which then load fast in every worker."""
+    passes("pytest", "--collect-only", "-q", "-q", cwd=repository)
+
+
 def test_the_code_is_formatted(repository: Path) -> None:
     passes("ruff", "format", "--check", ".", cwd=repository)
 

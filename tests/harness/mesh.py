@@ -24,6 +24,7 @@ from toolmesh_sdk.cli.inputs.token_bounds import build_bounds
 
 from localmesh.state.pki import Pki
 from localmesh.state.state import State
+from tests.harness.cli_program import run_command
 from tests.harness.stores import wait_until
 
 TOOLMESH = str(Path(sys.executable).parent / "toolmesh")
@@ -37,8 +38,7 @@ def cli(
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TOOLMESH_")} | environ
     if state is not None:
         environment["TOOLMESH_STATE"] = str(state)
-    command = [TOOLMESH, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, timeout=500)
+    done = run_command(list(arguments), environment, timeout=500)
     assert not check or done.returncode == 0, (
         f"{arguments}: {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
     )
@@ -99,8 +99,8 @@ class Mesh:
 
     def store_secret(self, value: str, *arguments: str) -> None:
         """Run `toolmesh secrets set` or `rotate` with the value on its standard input, and see that it prints none."""
-        command = [TOOLMESH, "secrets", *arguments, "--state", str(self.state)]
-        done = subprocess.run(command, input=value, capture_output=True, text=True, check=False)
+        arguments = ("secrets", *arguments, "--state", str(self.state))
+        done = run_command(list(arguments), dict(os.environ), timeout=500, given=value)
         assert done.returncode == 0, done.stderr
         assert value not in done.stdout + done.stderr
 
