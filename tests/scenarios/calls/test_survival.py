@@ -21,7 +21,7 @@ from toolmesh.audit.v1 import audit_service_pb2 as audit_pb
 from toolmesh.audit.v1 import audit_service_pb2_grpc as audit_rpc
 
 from libs.common.ids import new_id
-from tests.harness.mesh import Mesh, cli, running_mesh
+from tests.harness.mesh import Mesh, cli
 from tests.harness.stores import wait_until
 
 
@@ -32,13 +32,6 @@ def rest_as_faults(first: str, *rest: str) -> list[Any]:
 
 SERVICES = rest_as_faults("executor", "registry", "authz", "approval", "audit")
 PARTS = rest_as_faults("executor", "registry", "authz", "approval", "audit", "gateway", "postgres", "valkey", "envoy")
-
-
-@pytest.fixture(scope="module")
-def own_mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
-    """A mesh of this module's own, because others must not see it suffer."""
-    with running_mesh(tmp_path_factory.mktemp("survival")) as running:
-        yield running
 
 
 HEARTBEAT_SECONDS = 5.0
@@ -103,54 +96,54 @@ def works(mesh: Mesh) -> bool:
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_a_service_that_is_asked_to_stop_under_load_fails_no_call(own_mesh: Mesh, name: str) -> None:
-    with under_load(own_mesh) as load:
+def test_a_service_that_is_asked_to_stop_under_load_fails_no_call(killed_mesh: Mesh, name: str) -> None:
+    with under_load(killed_mesh) as load:
         began = time.monotonic()
-        pid = own_mesh.kill(name, signal.SIGTERM)
-        own_mesh.wait_ready(name, other_than=pid)
+        pid = killed_mesh.kill(name, signal.SIGTERM)
+        killed_mesh.wait_ready(name, other_than=pid)
         outage = time.monotonic() - began
     # After five seconds without a heartbeat services refuse by design; only a busy machine restarts that slowly.
     failures = [a for _, a in load.failures() if outage < HEARTBEAT_SECONDS or not is_retryable(a)]
     assert [getattr(a, "text", a) for a in failures] == []
 
 
-def test_a_gateway_that_is_asked_to_stop_under_load_fails_nothing_that_it_accepted(own_mesh: Mesh) -> None:
-    with under_load(own_mesh) as load:
-        pid = own_mesh.kill("gateway", signal.SIGTERM)
-        own_mesh.wait_ready("gateway", other_than=pid)
-    accepted = {line.get("request_id") for line in own_mesh.logs("gateway") if line.get("event") == "call"}
+def test_a_gateway_that_is_asked_to_stop_under_load_fails_nothing_that_it_accepted(killed_mesh: Mesh) -> None:
+    with under_load(killed_mesh) as load:
+        pid = killed_mesh.kill("gateway", signal.SIGTERM)
+        killed_mesh.wait_ready("gateway", other_than=pid)
+    accepted = {line.get("request_id") for line in killed_mesh.logs("gateway") if line.get("event") == "call"}
     assert [i for i, _ in load.failures() if i in accepted] == []
     # Whom the edge had to turn away meanwhile, it told that a retry is worth it.
     turned_away = [a for _, a in load.failures()]
     assert all(isinstance(a, httpx.Response) and a.json()["error"]["data"]["retryable"] for a in turned_away)
     # The edge looks for itself whether the gateway is back.
-    wait_until(lambda: works(own_mesh), "the way through the edge")
+    wait_until(lambda: works(killed_mesh), "the way through the edge")
 
 
 @pytest.mark.parametrize("name", PARTS)
-def test_a_killed_part_comes_back_and_the_mesh_says_so(own_mesh: Mesh, name: str) -> None:
-    before = own_mesh.part(name)["restarts"]
-    pid = own_mesh.kill(name, signal.SIGKILL)
-    own_mesh.wait_ready(name, other_than=pid)
-    assert own_mesh.part(name)["restarts"] == before + 1
-    assert works(own_mesh)
-    said = cli("logs", "runner", "-n", "200", state=own_mesh.state).stdout
+def test_a_killed_part_comes_back_and_the_mesh_says_so(killed_mesh: Mesh, name: str) -> None:
+    before = killed_mesh.part(name)["restarts"]
+    pid = killed_mesh.kill(name, signal.SIGKILL)
+    killed_mesh.wait_ready(name, other_than=pid)
+    assert killed_mesh.part(name)["restarts"] == before + 1
+    assert works(killed_mesh)
+    said = cli("logs", "runner", "-n", "200", state=killed_mesh.state).stdout
     assert [line for line in said.splitlines() if name in line and "SIGKILL" in line] != []
 
 
-def test_an_acknowledged_act_is_recorded_although_its_service_was_killed(own_mesh: Mesh) -> None:
+def test_an_acknowledged_act_is_recorded_although_its_service_was_killed(killed_mesh: Mesh) -> None:
     """Between the two writes: the token is in the ledger, and the log has not seen the act yet."""
-    reader, frozen = own_mesh.token(tools="core.*", scopes="audit:read"), own_mesh.part("audit")["pid"]
+    reader, frozen = killed_mesh.token(tools="core.*", scopes="audit:read"), killed_mesh.part("audit")["pid"]
     os.kill(frozen, signal.SIGSTOP)
     try:
-        token = own_mesh.token()
-        pid = own_mesh.kill("authz", signal.SIGKILL)
+        token = killed_mesh.token()
+        pid = killed_mesh.kill("authz", signal.SIGKILL)
     finally:
         os.kill(frozen, signal.SIGCONT)
-    own_mesh.wait_ready("authz", other_than=pid)
+    killed_mesh.wait_ready("authz", other_than=pid)
 
     def recorded() -> list[Any]:
-        ran = cli("audit", "acts", token, "--token", reader, "--json", state=own_mesh.state, check=False)
+        ran = cli("audit", "acts", token, "--token", reader, "--json", state=killed_mesh.state, check=False)
         return json.loads(ran.stdout)["records"] if ran.returncode == 0 else []
 
     wait_until(recorded, "the act of the killed service")
@@ -158,14 +151,14 @@ def test_an_acknowledged_act_is_recorded_although_its_service_was_killed(own_mes
     assert act["record"]["event_class"] == "token_issued"
 
 
-def test_nothing_recorded_is_lost_when_audit_is_killed_under_load(own_mesh: Mesh) -> None:
-    with under_load(own_mesh) as load:
-        pid = own_mesh.kill("audit", signal.SIGKILL)
-        own_mesh.wait_ready("audit", other_than=pid)
+def test_nothing_recorded_is_lost_when_audit_is_killed_under_load(killed_mesh: Mesh) -> None:
+    with under_load(killed_mesh) as load:
+        pid = killed_mesh.kill("audit", signal.SIGKILL)
+        killed_mesh.wait_ready("audit", other_than=pid)
     answered = [a.json()["result"] for _, a in load.answers if isinstance(a, httpx.Response) and "result" in a.json()]
     assert answered != []
-    metadata = (("authorization", f"Bearer {own_mesh.token(scopes='audit:read')}"),)
-    with own_mesh.edge_channel() as channel:
+    metadata = (("authorization", f"Bearer {killed_mesh.token(scopes='audit:read')}"),)
+    with killed_mesh.edge_channel() as channel:
         query = audit_rpc.AuditServiceStub(channel).QueryRecords
 
         def recorded(result: dict[str, Any]) -> bool:

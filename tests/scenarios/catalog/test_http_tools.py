@@ -17,7 +17,7 @@ import pytest
 
 from localmesh.wheels import postgres_programs
 from tests.harness.evidence.planted import files_below, found_in, process_list
-from tests.harness.mesh import Mesh, cli, running_mesh
+from tests.harness.mesh import Mesh, cli
 from tests.harness.stores import free_port, wait_until
 
 FIRST, SECOND = "f1rst-s3cret-value-0198c", "s3cond-s3cret-value-0198d"
@@ -65,10 +65,8 @@ def orders() -> Iterator[ThreadingHTTPServer]:
 
 
 @pytest.fixture(scope="module")
-def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
-    state = tmp_path_factory.mktemp("http-tools") / "state"
-    with running_mesh(state, "--scale", "executor=2", TOOLMESH_EGRESS_INTERNAL="127.0.0.0/8") as running:
-        yield running
+def mesh(mesh_of_two_executors: Mesh) -> Mesh:
+    return mesh_of_two_executors
 
 
 def manifest(port: int) -> dict[str, Any]:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.harness.mesh import Mesh, cli, running_mesh
+from tests.harness.mesh import Mesh, cli
 
 
 @pytest.fixture(scope="module")
-def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
-    with running_mesh(tmp_path_factory.mktemp("development") / "state", "--scale", "executor=2") as running:
-        yield running
+def mesh(mesh_of_two_executors: Mesh) -> Mesh:
+    return mesh_of_two_executors
 
 
 def develop(mesh: Mesh, pack: Path, *, check: bool = True) -> dict[str, Any]:

@@ -13,9 +13,9 @@ import httpx
 import pytest
 
 from tests.conformance.upstream.server import FixtureServer
-from tests.harness.mesh import Mesh, cli, running_mesh
+from tests.harness.mesh import Mesh, cli
 
-VIEW, WATCHED, OTHER = "fixtures", "test://watched-resource", "test://static-text"
+VIEW, WATCHED, OTHER = "watched", "test://watched-resource", "test://static-text"
 OLD, NEW = "2025-11-25", "2026-07-28"
 HELLO = {"protocolVersion": OLD, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
 META = {"io.modelcontextprotocol/protocolVersion": NEW, "io.modelcontextprotocol/clientCapabilities": {}}
@@ -24,13 +24,8 @@ SECONDS = 240.0
 
 
 @pytest.fixture(scope="module")
-def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
-    folder = tmp_path_factory.mktemp("subscriptions")
-    views = folder / "views.json"
-    views.write_text(json.dumps({"views": {VIEW: {"namespace": VIEW}}}))
-    settings = {"TOOLMESH_MCP_VIEWS": str(views), "TOOLMESH_EGRESS_INTERNAL": "127.0.0.0/8"}
-    with running_mesh(folder / "state", **settings) as running:
-        yield running
+def mesh(mesh_with_views: Mesh) -> Mesh:
+    return mesh_with_views
 
 
 @pytest.fixture(scope="module")

@@ -21,15 +21,8 @@ import pytest
 from toolmesh.common.v1.error_reason_pb2 import ErrorEnvelope
 
 from libs.common.rpc.status import _find_envelope
-from tests.harness.mesh import Mesh, cli, invoke, running_mesh
+from tests.harness.mesh import Mesh, cli, invoke
 from tests.harness.stores import free_port, wait_until
-
-
-@pytest.fixture(scope="module")
-def own_mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
-    """A mesh of this module's own, because others must not see it suffer."""
-    with running_mesh(tmp_path_factory.mktemp("outbox")) as running:
-        yield running
 
 
 @dataclass
@@ -72,8 +65,8 @@ class Replica:
 
 
 @pytest.fixture
-def replica(own_mesh: Mesh, tmp_path: Path) -> Iterator[Replica]:
-    pid = own_mesh.part("executor")["pid"]
+def replica(killed_mesh: Mesh, tmp_path: Path) -> Iterator[Replica]:
+    pid = killed_mesh.part("executor")["pid"]
     inherited = dict(
         entry.split("=", 1) for entry in Path(f"/proc/{pid}/environ").read_text().split("\0") if "=" in entry
     )
@@ -88,7 +81,7 @@ def replica(own_mesh: Mesh, tmp_path: Path) -> Iterator[Replica]:
     command = [sys.executable, "-m", "tests.harness.executors.napping_executor"]
     with (tmp_path / "executor.log").open("wb") as output:
         process = subprocess.Popen(command, env=environment, cwd=root, stdout=output, stderr=output)
-    found = Replica(own_mesh, process, port, ops, tmp_path)
+    found = Replica(killed_mesh, process, port, ops, tmp_path)
     try:
         wait_until(lambda: process.poll() is not None or ready(ops), "the start of the replica", 240)
         wait_until(lambda: knows_nap(found), "the registration of the nap", 240)
@@ -141,11 +134,11 @@ def records(mesh: Mesh, invocation_id: str) -> list[dict[str, Any]]:
 
 
 def test_what_runs_while_audit_stands_still_is_answered_and_recorded_once_it_moves(
-    own_mesh: Mesh, replica: Replica
+    killed_mesh: Mesh, replica: Replica
 ) -> None:
     with ThreadPoolExecutor(2) as pool:
         running = [replica.nap(pool, "a"), replica.nap(pool, "b", idempotency_key="once")]
-        with audit_stopped(own_mesh):
+        with audit_stopped(killed_mesh):
             replica.wake("a")
             replica.wake("b")
             results = [call.result(30) for call in running]
@@ -156,23 +149,23 @@ def test_what_runs_while_audit_stands_still_is_answered_and_recorded_once_it_mov
             refused = reason(caught.value)
             assert (refused.code, refused.retryable, bool(refused.invocation_id)) == ("E3801", True, True)
         for result in results:
-            wait_until(lambda: len(records(own_mesh, result.invocation_id)) == 2, "both records of the call", 60)  # noqa: B023
-            decided, ended = records(own_mesh, result.invocation_id)
+            wait_until(lambda: len(records(killed_mesh, result.invocation_id)) == 2, "both records of the call", 60)  # noqa: B023
+            decided, ended = records(killed_mesh, result.invocation_id)
             assert (ended["follows"], ended["status"]) == (decided["record_id"], "success")
             assert list(result.evidence_refs) == [f"records/{decided['record_id']}", f"records/{ended['record_id']}"]
         wait_until(lambda: replica.gauge("toolmesh_outbox_depth") == 0, "an empty outbox", 240)
     assert replica.call("echo", b'{"text":"again"}').structured_content == b'{"text":"again"}'
 
 
-def test_what_a_killed_executor_kept_reaches_a_killed_and_restarted_audit(own_mesh: Mesh, replica: Replica) -> None:
+def test_what_a_killed_executor_kept_reaches_a_killed_and_restarted_audit(killed_mesh: Mesh, replica: Replica) -> None:
     with ThreadPoolExecutor(1) as pool:
         running = replica.nap(pool, "a")
-        with audit_stopped(own_mesh) as frozen:
+        with audit_stopped(killed_mesh) as frozen:
             replica.wake("a")
             result = running.result(30)
             os.kill(replica.process.pid, signal.SIGKILL)
             os.kill(frozen, signal.SIGKILL)
-            own_mesh.wait_ready("audit", other_than=frozen)
-    wait_until(lambda: len(records(own_mesh, result.invocation_id)) == 2, "the outcome from the other executor", 240)
-    decided, ended = records(own_mesh, result.invocation_id)
+            killed_mesh.wait_ready("audit", other_than=frozen)
+    wait_until(lambda: len(records(killed_mesh, result.invocation_id)) == 2, "the outcome from the other executor", 240)
+    decided, ended = records(killed_mesh, result.invocation_id)
     assert (ended["follows"], ended["executor_id"]) == (decided["record_id"], "napping")
