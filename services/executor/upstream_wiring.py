@@ -62,7 +62,8 @@ def build_upstreams(
         sandboxed.environment, settings.egress_internal, http.secrets, max_bytes=settings.result_max_bytes
     )
     pool: WorkerPool[ConfinedServer] = WorkerPool(limits, log)
-    monitor = UpstreamMonitor(directory, servers, registry, instance_id(settings), log)
+    monitor = UpstreamMonitor(directory, servers, http.circuits, registry, instance_id(settings), log)
+    http.circuits.listen(monitor.follow_circuit)
     mcp = McpRunner(directory, servers, pool, http.circuits, log, monitor.request_check)
     rpc = GrpcRunner(
         directory,

@@ -82,7 +82,9 @@ class Circuit(_message.Message):
 
     @_builtins.property
     def retry_time(self) -> _timestamp_pb2.Timestamp:
-        """When an open circuit lets a call pass; unset in the other states."""
+        """When an open circuit lets a call pass at the latest; unset in the other states. Where an upstream that was silent answers again, a call
+        passes at once.
+        """
 
     @_builtins.property
     def transitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___CircuitTransition]:

@@ -42,8 +42,13 @@ class SharedCircuits:
         self._own: BoundedCache[str, Circuit] = BoundedCache(_CIRCUITS)
         self._limited: BoundedCache[tuple[str, str], float] = BoundedCache(_CIRCUITS)
         self._away_until: float | None = None
+        self._listeners: list[Callable[[str, Transition], None]] = []
         self._reporting: set[asyncio.Task[None]] = set()
         circuits_shared.set(1)
+
+    def listen(self, listener: Callable[[str, Transition], None]) -> None:
+        """Call the listener after every change that is seen here. It never waits."""
+        self._listeners.append(listener)
 
     async def admit(self, name: str, config: CircuitConfig, party: str = "") -> Admission:
         """Decide about a call."""
@@ -78,6 +83,22 @@ class SharedCircuits:
                 await self._store.limit(name, party, seconds)
             except Exception as error:
                 self._lose_store(error)
+
+    async def half_open(self, namespace: str, config: CircuitConfig) -> None:
+        """Half-open the circuits of a namespace: those of all executors, or this one's own while it decides alone."""
+        shared = self._away_until is None or self._clock.monotonic() >= self._away_until
+        changes: list[tuple[str, Transition | None]] = []
+        if shared:
+            try:
+                changes += await self._store.half_open(namespace)
+            except Exception as error:
+                self._lose_store(error)
+                shared = False
+        if not shared:
+            now, own = self._clock.monotonic(), [name for name in self._own if name.startswith(f"{namespace}/")]
+            changes += [(name, self._own[name].half_open(now)) for name in own]
+        for name, transition in changes:
+            self._observe(name, transition, config, shared=shared)
 
     def abandon(
         self, name: str, config: CircuitConfig, admission: Admission, outcome: CallOutcome = CallOutcome.NONE
@@ -159,3 +180,5 @@ class SharedCircuits:
         self._on_transition(name, transition, shared)
         if self._changes is not None and not config.private:
             self._changes.note(name, transition.after, config.open_seconds)
+        for listener in self._listeners:
+            listener(name, transition)

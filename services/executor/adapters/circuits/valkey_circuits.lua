@@ -2,8 +2,9 @@
 --
 -- KEYS   1: the circuit, a JSON document; 2: exists while the service limits the rate of the caller's party; 3: the
 --        circuits of the namespace, by the time of their last write; 4: the last changes of the circuit, a JSON list.
--- ARGV   1: admit or report; 2: now in milliseconds, empty for the server's own clock; 3..9: failures, failure rate,
+-- ARGV   1: admit, report or half_open; 2: now in milliseconds, empty for the server's own clock; 3..9: failures, failure rate,
 --        slow rate, window (ms), open time (ms), successes, most canaries; 10: generation; 11: outcome; 12: the name.
+--        half_open has no configuration of a tool: the open time is the one that the circuit was opened with.
 --
 -- Returns {admitted, generation, wait (ms), state before, state after, limited}; the states are empty where nothing changed.
 
@@ -117,5 +118,14 @@ local function report()
   return answer(1, 0)
 end
 
+local function half_open()
+  if c.state ~= 'open' then return answer(0, 0) end
+  open_time = c.until_time - c.since
+  enter('half_open')
+  save()
+  return answer(0, 0)
+end
+
+if verb == 'half_open' then return half_open() end
 if verb == 'admit' then return admit() end
 return report()

@@ -68,6 +68,16 @@ class ValkeyCircuits:
         *_, before, after, _ = await self._run(name, "report", config, generation, outcome)
         return _transition(before, after)
 
+    async def half_open(self, namespace: str) -> list[tuple[str, Transition]]:
+        """Half-open the open circuits of a namespace, and return their changes. Raises RedisError or OSError."""
+        indexed: Any = await self._connect().zrange(_namespace_key(namespace), 0, -1)
+        changes = []
+        for name in (each.decode() for each in indexed):
+            *_, before, after, _ = await self._run(name, "half_open", CircuitConfig(), 0, CallOutcome.NONE)
+            if (transition := _transition(before, after)) is not None:
+                changes.append((name, transition))
+        return changes
+
     async def _run(
         self, name: str, verb: str, config: CircuitConfig, generation: int, outcome: CallOutcome, party: str = ""
     ) -> list[Any]:
@@ -83,7 +93,7 @@ class ValkeyCircuits:
     async def find(self, namespace: str, *, after: str, limit: int) -> list[CircuitView]:
         """Return the circuits of a namespace by name, from behind a name on. Raises RedisError or OSError."""
         client = self._connect()
-        indexed: Any = await client.zrange(f"{PREFIX}of:{namespace}", 0, -1)
+        indexed: Any = await client.zrange(_namespace_key(namespace), 0, -1)
         names = sorted(name.decode() for name in indexed)
         page = [name for name in names if name > after][:limit]
         now = await self._now(client)
@@ -132,7 +142,11 @@ def _limits_key(name: str) -> str:
 
 
 def _index_key(name: str) -> str:
-    return f"{PREFIX}of:{name.partition('/')[0]}"
+    return _namespace_key(name.partition("/")[0])
+
+
+def _namespace_key(namespace: str) -> str:
+    return f"{PREFIX}of:{namespace}"
 
 
 def _transition(before: bytes, after: bytes) -> Transition | None:

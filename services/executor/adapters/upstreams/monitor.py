@@ -26,9 +26,12 @@ from services.executor.adapters.upstreams.mcp.transport import (
     UnreadableAnswerError,
 )
 from services.executor.adapters.upstreams.servers import Servers
+from services.executor.domain.resilience.circuit import CircuitConfig, Circuits, CircuitState, Transition
 from services.executor.domain.scheduling.heavy_work import Principal
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 30.0
+# A server is back soon after it answers again. Starting a program, or reading a document, costs more than a connection.
+_LONGEST_PAUSES = {"mcp_http": 5.0, "grpc": 5.0, "websocket": 5.0}
 # A first report may register a thousand tools.
 _REPORT_SECONDS = 300.0
 _ANSWER_SECONDS = 30.0
@@ -58,17 +61,29 @@ def _owner(config: UpstreamConfig) -> Principal:
     return Principal("", f"upstream {config.upstream_id}")
 
 
+def _asks_server(config: UpstreamConfig) -> bool:
+    """Return whether discovery asks the server that calls go to. A document says nothing about its API."""
+    return config.endpoint.WhichOneof("kind") != "openapi"
+
+
 class UpstreamMonitor:
-    """One task per upstream. A refresh restarts it."""
+    """One task per upstream. A refresh restarts it. A server that is connected anew is tried by calls at once."""
 
     def __init__(
-        self, directory: UpstreamDirectory, servers: Servers, channel: grpc.aio.Channel, instance: str, log: Log
+        self,
+        directory: UpstreamDirectory,
+        servers: Servers,
+        circuits: Circuits,
+        channel: grpc.aio.Channel,
+        instance: str,
+        log: Log,
     ) -> None:
         self._stub = rpc.UpstreamServiceStub(channel)
-        self._servers, self._instance, self._log = servers, instance, log
+        self._servers, self._circuits, self._instance, self._log = servers, circuits, instance, log
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self._due: dict[str, asyncio.Event] = {}
+        self._probed: set[str] = set()
         directory.listen(self._follow)
 
     async def stop(self) -> None:
@@ -83,9 +98,18 @@ class UpstreamMonitor:
         if (due := self._due.get(upstream_id)) is not None:
             due.set()
 
+    def follow_circuit(self, name: str, transition: Transition) -> None:
+        """Ask for a check of the server whose circuit opened: only one that was seen silent is seen to come back."""
+        upstream_id = name.partition("/")[0]
+        if transition.after is CircuitState.OPEN and upstream_id in self._probed:
+            self.request_check(upstream_id)
+
     def _follow(self, upstream_id: str, config: UpstreamConfig | None) -> None:
         self._end(upstream_id)
+        self._probed.discard(upstream_id)
         if config is not None:
+            if _asks_server(config):
+                self._probed.add(upstream_id)
             self._due[upstream_id] = asyncio.Event()
             self._tasks[upstream_id] = asyncio.create_task(
                 self._run(config, self._due[upstream_id]), name=f"upstream {upstream_id}"
@@ -99,10 +123,10 @@ class UpstreamMonitor:
             task.add_done_callback(self._ending.discard)
 
     async def _run(self, config: UpstreamConfig, due: asyncio.Event) -> None:
-        backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+        kind = config.endpoint.WhichOneof("kind")
+        backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSES.get(kind or "", _LONGEST_PAUSE))
         while True:
             try:
-                kind = config.endpoint.WhichOneof("kind")
                 if kind == "mcp_stdio":
                     await self._watch_confined(config, due, backoff)
                 elif kind == "mcp_http":
@@ -127,6 +151,7 @@ class UpstreamMonitor:
             owner = _owner(config)
             server = await self._servers.start(config, owner, await self._servers.read_secrets(config, owner))
         try:
+            await self._half_open(config)
             while await self._report_session(config, server.session):
                 backoff.reset()
                 await _next_check(server, due)
@@ -143,6 +168,7 @@ class UpstreamMonitor:
             server.transport.secrets = await self._servers.read_secrets(config, _owner(config))
             async with asyncio.timeout(_ANSWER_SECONDS):
                 await server.open()
+            await self._half_open(config)
             while await self._report_session(config, server.session):
                 backoff.reset()
                 with suppress(TimeoutError):
@@ -162,6 +188,8 @@ class UpstreamMonitor:
             while True:
                 async with asyncio.timeout(_DISCOVERY_SECONDS):
                     discovery = await source.discover()
+                if not reported and _asks_server(config):
+                    await self._half_open(config)
                 digest = hashlib.sha256(discovery.SerializeToString(deterministic=True)).digest()
                 if digest == reported:
                     known = await self._report(config, unchanged=pb.Unchanged())
@@ -177,6 +205,11 @@ class UpstreamMonitor:
                 due.clear()
         finally:
             await asyncio.shield(source.close())
+
+    async def _half_open(self, config: UpstreamConfig) -> None:
+        """Let calls try the server again. Those of a confined one have circuits of their own."""
+        private = config.endpoint.WhichOneof("kind") == "mcp_stdio"
+        await self._circuits.half_open(config.upstream_id, CircuitConfig(private=private))
 
     async def _report_session(self, config: UpstreamConfig, session: McpSession) -> bool:
         discovery = pb.Discovery(

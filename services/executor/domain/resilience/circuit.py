@@ -92,6 +92,10 @@ class Circuits(Protocol):
         """
         ...
 
+    async def half_open(self, namespace: str, config: CircuitConfig) -> None:
+        """Let a call try each service of a namespace whose circuit is open: it answers again. Never raises."""
+        ...
+
     async def report(self, name: str, config: CircuitConfig, admission: Admission, outcome: CallOutcome) -> None:
         """Report the outcome of an admitted call. Never raises."""
         ...
@@ -148,6 +152,10 @@ class Circuit:
             return self._enter(CircuitState.OPEN, now)
         self.succeeded += outcome is CallOutcome.SUCCESS
         return self._enter(CircuitState.CLOSED, now) if self.succeeded >= config.successes else None
+
+    def half_open(self, now: float) -> Transition | None:
+        """Let a call try the service, if the circuit is open: the service is known to answer again."""
+        return self._enter(CircuitState.HALF_OPEN, now) if self.state is CircuitState.OPEN else None
 
     def _count(self, config: CircuitConfig, outcome: CallOutcome, now: float) -> Transition | None:
         if outcome is CallOutcome.NONE:

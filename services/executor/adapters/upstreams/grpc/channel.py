@@ -33,6 +33,9 @@ async def open_channel(
     options = [
         ("grpc.enable_http_proxy", 0),
         ("grpc.enable_retries", 0),
+        # A server that is back is connected soon; the default is up to 2 min.
+        ("grpc.initial_reconnect_backoff_ms", 200),
+        ("grpc.max_reconnect_backoff_ms", 2000),
         ("grpc.max_receive_message_length", max_bytes),
         ("grpc.max_send_message_length", MAX_SENT_BYTES),
         ("grpc.default_authority", endpoint.address),

@@ -28,6 +28,8 @@ class Subject(Protocol):
 
     async def report(self, admission: Admission, outcome: CallOutcome, config: CircuitConfig = CONFIG) -> str: ...
 
+    async def half_open(self) -> list[str]: ...
+
 
 class OwnCircuit:
     def __init__(self) -> None:
@@ -40,12 +42,17 @@ class OwnCircuit:
         transition = self._circuit.report(config, admission.generation, outcome, self.clock.now().timestamp())
         return transition.after if transition else ""
 
+    async def half_open(self) -> list[str]:
+        transition = self._circuit.half_open(self.clock.now().timestamp())
+        return [transition.after] if transition else []
+
 
 class SharedCircuit:
     """Two clients of one store, in turn: two executors."""
 
     def __init__(self, url: str) -> None:
-        self.clock, self._name, self._turn = ManualClock(), new_id(), 0
+        self._namespace, self.clock, self._turn = new_id(), ManualClock(), 0
+        self._name = f"{self._namespace}/a"
         self.clients = [ValkeyCircuits(url, clock=self.clock, seconds=60.0) for _ in range(2)]
 
     def _client(self) -> ValkeyCircuits:
@@ -58,6 +65,9 @@ class SharedCircuit:
     async def report(self, admission: Admission, outcome: CallOutcome, config: CircuitConfig = CONFIG) -> str:
         transition = await self._client().report(self._name, config, admission.generation, outcome)
         return transition.after if transition else ""
+
+    async def half_open(self) -> list[str]:
+        return [transition.after for _, transition in await self._client().half_open(self._namespace)]
 
 
 @pytest.fixture(params=["own", "shared"])
@@ -152,6 +162,21 @@ async def test_answers_of_calls_from_before_the_opening_change_nothing(circuit: 
     assert await circuit.report(early, SUCCESS) == ""
 
 
+async def test_a_service_that_is_known_to_answer_again_is_tried_at_once(circuit: Subject) -> None:
+    assert await circuit.half_open() == []
+    await opened(circuit)
+    assert await circuit.half_open() == ["half_open"]
+    # Nothing is left to half-open, and the canaries are the usual ones.
+    assert await circuit.half_open() == []
+    first, *others = [await circuit.admit() for _ in range(10)]
+    assert (first.admitted, any(each.admitted for each in others)) == (True, False)
+    assert await circuit.report(first, FAILURE) == "open"
+    circuit.clock.advance(29.0)
+    assert not (await circuit.admit()).admitted
+    circuit.clock.advance(1.0)
+    assert (await circuit.admit()).admitted
+
+
 async def test_lost_canaries_do_not_keep_it_half_open_for_ever(circuit: Subject) -> None:
     config = replace(CONFIG, max_canaries=1)
     await opened(circuit)
@@ -162,7 +187,9 @@ async def test_lost_canaries_do_not_keep_it_half_open_for_ever(circuit: Subject)
     assert (await circuit.admit(config)).admitted
 
 
-Step = st.tuples(st.sampled_from(["admit", "report", "wait"]), st.integers(0, 3), st.sampled_from(list(CallOutcome)))
+Step = st.tuples(
+    st.sampled_from(["admit", "report", "wait", "half_open"]), st.integers(0, 3), st.sampled_from(list(CallOutcome))
+)
 
 
 async def test_both_decide_alike(valkey_url: str) -> None:
@@ -183,6 +210,8 @@ async def test_both_decide_alike(valkey_url: str) -> None:
                 assert mine.wait == pytest.approx(theirs.wait, abs=0.01)
                 if mine.admitted:
                     pending.append((mine, theirs))
+            elif verb == "half_open":
+                assert await own.half_open() == await shared.half_open()
             elif pending:
                 mine, theirs = pending.pop(number % len(pending))
                 assert await own.report(mine, outcome) == await shared.report(theirs, outcome)

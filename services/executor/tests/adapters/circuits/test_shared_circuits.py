@@ -112,6 +112,33 @@ async def test_the_circuit_of_one_party_is_not_announced(log: Log) -> None:
         await circuits.report("acme/a/tenant%20b", private, admission, CallOutcome.FAILURE)
     assert changes == ["acme/a/tenant%20b"]
     assert list(recent.current()) == []
+    await circuits.half_open("acme", private)
+    assert len(changes) == 2
+    assert list(recent.current()) == []
+    await circuits.close()
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+async def test_the_circuits_of_a_namespace_are_half_opened_together_and_their_changes_are_seen(
+    valkey_url: str, log: Log, is_away: bool
+) -> None:
+    changes, heard = list[tuple[str, Transition, bool]](), list[str]()
+    store = ValkeyCircuits(f"redis://127.0.0.1:{free_port()}/0" if is_away else valkey_url, seconds=60.0)
+    circuits = SharedCircuits(store, ManualClock(), log, lambda *change: changes.append(change))
+    circuits.listen(lambda name, transition: heard.append(f"{name} {transition.after}"))
+    namespace = new_id()
+    for service in ("a", "a", "b", "b", "c"):
+        await fail(circuits, f"{namespace}/{service}")
+    await fail(circuits, f"{namespace}x/a")
+    await fail(circuits, f"{namespace}x/a")
+    opened, changes[:], heard[:] = len(changes), [], []
+    await circuits.half_open(namespace, CONFIG)
+    half_open = Transition(CircuitState.OPEN, CircuitState.HALF_OPEN)
+    assert opened == 3
+    assert sorted(changes) == [(f"{namespace}/{service}", half_open, not is_away) for service in "ab"]
+    assert sorted(heard) == [f"{namespace}/{service} half_open" for service in "ab"]
+    admitted = {name: (await circuits.admit(name, CONFIG)).admitted for name in (f"{namespace}/a", f"{namespace}x/a")}
+    assert list(admitted.values()) == [True, False]
     await circuits.close()
 
 

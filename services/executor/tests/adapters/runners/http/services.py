@@ -141,6 +141,12 @@ class OwnCircuits:
         """Count an outcome."""
         self.circuits[name].report(config, admission.generation, outcome, time.monotonic())
 
+    async def half_open(self, namespace: str, config: CircuitConfig) -> None:
+        """Let a call try the services of a namespace."""
+        for name, circuit in self.circuits.items():
+            if name.startswith(f"{namespace}/"):
+                circuit.half_open(time.monotonic())
+
     def abandon(
         self, name: str, config: CircuitConfig, admission: Admission, outcome: CallOutcome = CallOutcome.NONE
     ) -> None:

@@ -51,6 +51,9 @@ class Recorded:
     async def limit(self, name: str, party: str, seconds: float) -> None:
         self.limits[party] = seconds
 
+    async def half_open(self, namespace: str, config: CircuitConfig) -> None:
+        self.open = False
+
     async def admit(self, name: str, config: CircuitConfig, party: str = "") -> Admission:
         return Admission(admitted=not self.open, wait=7.0)
 
