@@ -21,6 +21,7 @@ from services.executor.adapters.upstreams.mcp.session import McpSession
 from services.executor.adapters.upstreams.mcp.stdio import ConfinedServer
 from services.executor.adapters.upstreams.mcp.transport import (
     AnswerTooLargeError,
+    RateLimitedError,
     RpcError,
     ServerLostError,
     UnreadableAnswerError,
@@ -36,6 +37,8 @@ _LONGEST_PAUSES = {"mcp_http": 5.0, "grpc": 5.0, "websocket": 5.0}
 _REPORT_SECONDS = 300.0
 _ANSWER_SECONDS = 30.0
 _POLL_SECONDS = 30.0
+# A server that limits the rate of requests is asked again after this time, whatever it says.
+_LONGEST_LIMIT = 3600.0
 # A large document is read by a process of its own.
 _DISCOVERY_SECONDS = 120.0
 FAILURES = (ServerLostError, RpcError, AnswerTooLargeError, UnreadableAnswerError, SessionExpiredError, TimeoutError)
@@ -59,6 +62,11 @@ def failure_reason(error: BaseException) -> str:
 def _owner(config: UpstreamConfig) -> Principal:
     """Return the owner of the discovery of an upstream, which is done for no caller."""
     return Principal("", f"upstream {config.upstream_id}")
+
+
+def _limit(error: BaseException) -> float:
+    """Return for how long a server that refused is not asked again."""
+    return min(error.retry_after or 0.0, _LONGEST_LIMIT) if isinstance(error, RateLimitedError) else 0.0
 
 
 def _asks_server(config: UpstreamConfig) -> bool:
@@ -126,6 +134,7 @@ class UpstreamMonitor:
         kind = config.endpoint.WhichOneof("kind")
         backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSES.get(kind or "", _LONGEST_PAUSE))
         while True:
+            limited_for = 0.0
             try:
                 if kind == "mcp_stdio":
                     await self._watch_confined(config, due, backoff)
@@ -134,14 +143,14 @@ class UpstreamMonitor:
                 else:
                     await self._watch_source(config, due, backoff)
             except (*FAILURES, MeshError) as error:
-                reason = failure_reason(error)[:500]
+                reason, limited_for = failure_reason(error)[:500], _limit(error)
                 self._log.warning("upstream does not answer", upstream=config.upstream_id, why=reason)
                 if not await self._report(config, failure=pb.DiscoveryFailure(reason=reason)):
                     return
             except Exception as error:
                 self._log.error("upstream cannot be watched", upstream=config.upstream_id, cause=error)
             with suppress(TimeoutError):
-                async with asyncio.timeout(backoff.next_pause()):
+                async with asyncio.timeout(max(limited_for, backoff.next_pause())):
                     await due.wait()
             due.clear()
 
@@ -175,11 +184,21 @@ class UpstreamMonitor:
                     async with asyncio.timeout(_POLL_SECONDS):
                         await due.wait()
                 due.clear()
-                server.transport.secrets = await self._servers.read_secrets(config, _owner(config))
-                async with asyncio.timeout(_ANSWER_SECONDS):
-                    await server.list_tools()
+                await self._list_again(config, server)
         finally:
             await asyncio.shield(server.close())
+
+    async def _list_again(self, config: UpstreamConfig, server: HttpServer) -> None:
+        """List the tools of a server. One that limits the rate is there, and is asked again when it says."""
+        while True:
+            server.transport.secrets = await self._servers.read_secrets(config, _owner(config))
+            try:
+                async with asyncio.timeout(_ANSWER_SECONDS):
+                    await server.list_tools()
+            except RateLimitedError as error:
+                await asyncio.sleep(max(_limit(error), _POLL_SECONDS))
+            else:
+                return
 
     async def _watch_source(self, config: UpstreamConfig, due: asyncio.Event, backoff: Backoff) -> None:
         """Report what a document or a server says about itself, in full only when that changed."""

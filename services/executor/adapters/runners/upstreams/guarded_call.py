@@ -76,8 +76,8 @@ class CallGuard:
             value = await send()
         except MeshError as error:
             await self.circuits.report(name, config, admission, outcome_of(error, fair=fair))
-            if error.reason is Reason.EXTERNAL_RATE_LIMITED and error.retry_after:
-                await self.circuits.limit(name, party, error.retry_after)
+            if error.reason is Reason.EXTERNAL_RATE_LIMITED:
+                await self.hold_back(error.retry_after)
             raise
         except BaseException:
             outcome = CallOutcome.FAILURE if was_silent() else CallOutcome.NONE
@@ -86,6 +86,11 @@ class CallGuard:
         slow = config.slow_seconds is not None and time.monotonic() - started > config.slow_seconds
         await self.circuits.report(name, config, admission, CallOutcome.SLOW if slow else CallOutcome.SUCCESS)
         return value
+
+    async def hold_back(self, seconds: float | None) -> None:
+        """Hold the calls of the caller's tenant back for so long, because the server limits its rate."""
+        if seconds:
+            await self.circuits.limit(self.circuit, party_of(self.work), seconds)
 
 
 def party_of(work: RunRequest) -> str:

@@ -30,6 +30,7 @@ from services.executor.adapters.upstreams.mcp.transport import (
     AnswerTooLargeError,
     CallClient,
     CredentialRefusedError,
+    RateLimitedError,
     RpcError,
     UnreadableAnswerError,
 )
@@ -120,7 +121,7 @@ class McpRunner:
             send = partial(self._run_confined, call)
         else:
             guard = CallGuard(self._circuits, tool, work, _origin_of(upstream.endpoint.mcp_http.url))
-            send = partial(self._run_remote, call)
+            send = partial(self._run_remote, call, guard)
         return await guard.run(send, was_silent=lambda: guard.is_fair(server_time.seconds))
 
     async def close(self) -> None:
@@ -167,7 +168,7 @@ class McpRunner:
                 return server
             await self._pool.discard(server)
 
-    async def _run_remote(self, call: _Call) -> RunResult:
+    async def _run_remote(self, call: _Call, guard: CallGuard) -> RunResult:
         upstream = call.upstream
         async with self._remote.use(upstream, call.caller) as server:
             server.transport.secrets = call.secrets
@@ -175,11 +176,20 @@ class McpRunner:
                 await server.refresh()
             except CredentialRefusedError as error:
                 raise errors.credential_refused(error.name, error.status) from None
+            except RateLimitedError as error:
+                raise errors.external_rate_limited(guard.service, error.retry_after) from None
             except FAILURES as error:
                 raise self._unavailable(error, upstream) from None
             definition = self._require_definition(server.session, call)
+            if (seconds := server.transport.take_limit()) is not None:
+                raise errors.external_rate_limited(guard.service, seconds)
             call.begin()
-            result = await self._call(partial(server.call, definition, call.work.arguments), call)
+            try:
+                result = await self._call(partial(server.call, definition, call.work.arguments), call)
+            except RateLimitedError as error:
+                raise errors.external_rate_limited(guard.service, error.retry_after) from None
+            finally:
+                await guard.hold_back(server.transport.take_limit())
             if server.transport.list_changed.is_set():
                 self._request_check(upstream.upstream_id)
             return RunResult(result_value(result, definition))
@@ -214,6 +224,8 @@ class McpRunner:
             raise errors.result_invalid([Violation("", "json", "the result has no JSON form")]) from None
         except CredentialRefusedError as error:
             raise errors.credential_refused(error.name, error.status) from None
+        except RateLimitedError:
+            raise
         except FAILURES as error:
             lost = MeshError(Reason.TOOL_CRASHED, message=failure_reason(error))
             log_failure(self._log, call.tool, call.work, lost)

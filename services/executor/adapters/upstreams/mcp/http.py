@@ -8,6 +8,7 @@ import ssl
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,6 +16,7 @@ import httpcore
 
 from libs.common.egress.public_addresses import PublicAddresses
 from libs.common.json.jsonio import dump
+from services.executor.adapters.runners.http.retry_after import parse_rate_limit, parse_retry_after
 from services.executor.adapters.upstreams.mcp.secrets import NO_SECRETS, ServerSecrets
 from services.executor.adapters.upstreams.mcp.session import Definition, McpSession
 from services.executor.adapters.upstreams.mcp.transport import (
@@ -23,6 +25,7 @@ from services.executor.adapters.upstreams.mcp.transport import (
     CredentialRefusedError,
     Message,
     Params,
+    RateLimitedError,
     RpcError,
     ServerLostError,
     answer_to,
@@ -38,7 +41,7 @@ _CONNECTIONS = 16
 _MAX_ERROR_BYTES = 64 * 1024
 _MAX_SESSION_ID = 1024
 _INVALID_REQUEST = -32600
-_UNAUTHORIZED = 401
+_UNAUTHORIZED, _RATE_LIMITED = 401, 429
 # A server without a handshake, or without this endpoint, answers `initialize` with one of these.
 _NOT_SERVED = frozenset({400, 404, 405, 406, 415})
 _CONNECTION_FAILURES = (
@@ -108,6 +111,7 @@ class HttpTransport:
         self._next_id = 0
         self._revision = self._session_id = ""
         self._modern = False
+        self._limited_for: float | None = None
         self.list_changed = asyncio.Event()
         self.secrets = NO_SECRETS
         """What later requests carry as headers."""
@@ -126,6 +130,7 @@ class HttpTransport:
         secrets = self.secrets
         try:
             async with self._post(message, secrets) as response:
+                self._limited_for = _rate_limit(response) or self._limited_for
                 answer = await self._read_answer(response, number, client, secrets)
                 if method == "initialize":
                     self._keep_session(response)
@@ -162,6 +167,11 @@ class HttpTransport:
     def adopt(self, revision: str, *, modern: bool) -> None:
         """Implement `Transport.adopt`: later messages name the revision in a header."""
         self._revision, self._modern = revision, modern
+
+    def take_limit(self) -> float | None:
+        """Return, once, for how long the server has nothing left, by the RateLimit headers of its answers."""
+        seconds, self._limited_for = self._limited_for, None
+        return seconds
 
     def forget_session(self) -> None:
         """Begin without a session."""
@@ -236,6 +246,9 @@ class HttpTransport:
         status = response.status
         if status == _UNAUTHORIZED and secrets.names:
             raise CredentialRefusedError(secrets.names[0], status)
+        if status == _RATE_LIMITED:
+            limit, asked = self.take_limit(), parse_retry_after(_header(response, b"retry-after"), datetime.now(UTC))
+            raise RateLimitedError(limit if asked is None else asked)
         if status == 404 and self._session_id:
             raise SessionExpiredError
         if kind == "application/json":
@@ -329,6 +342,11 @@ async def _read_all(chunks: AsyncIterable[bytes], limit: int) -> bytes:
 
 def _header(response: httpcore.Response, name: bytes) -> str:
     return next((value.decode("latin-1") for key, value in response.headers if key.lower() == name), "")
+
+
+def _rate_limit(response: httpcore.Response) -> float | None:
+    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
+    return parse_rate_limit(headers, datetime.now(UTC))
 
 
 def _header_text(text: str) -> bytes:

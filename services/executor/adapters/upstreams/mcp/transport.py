@@ -32,6 +32,15 @@ class CredentialRefusedError(ServerLostError):
         self.name, self.status = name, status
 
 
+class RateLimitedError(ServerLostError):
+    """The server limits the rate of requests. It did not serve this one."""
+
+    def __init__(self, retry_after: float | None) -> None:
+        """`retry_after` is the seconds after which it takes requests again; None if it does not say."""
+        super().__init__("the server limits the rate of requests")
+        self.retry_after = retry_after
+
+
 class AnswerTooLargeError(Exception):
     """An answer has more bytes than the limit."""
 

@@ -12,7 +12,8 @@ from toolmesh.registry.v1 import upstream_pb2 as upb
 from toolmesh.registry.v1 import upstream_service_pb2 as pb
 
 from services.executor.adapters.upstreams.directory import UpstreamConfig
-from services.executor.adapters.upstreams.mcp.transport import ServerLostError
+from services.executor.adapters.upstreams.mcp.secrets import NO_SECRETS
+from services.executor.adapters.upstreams.mcp.transport import RateLimitedError, ServerLostError
 from services.executor.adapters.upstreams.monitor import UpstreamMonitor
 from services.executor.domain.resilience.circuit import CallOutcome, CircuitConfig, CircuitState, Transition
 from services.executor.tests.adapters.runners.http.services import OwnCircuits
@@ -22,6 +23,7 @@ from services.executor.tests.waiting import until
 CONFIG = CircuitConfig(failures=1)
 GRPC = upb.UpstreamEndpoint(grpc=upb.GrpcEndpoint(address="orders.example.com:443"))
 OPENAPI = upb.UpstreamEndpoint(openapi=upb.OpenApiEndpoint(url="https://api.example.com/openapi.json"))
+REMOTE = upb.UpstreamEndpoint(mcp_http=upb.McpHttpEndpoint(url="https://mcp.example.com/mcp"))
 OPENED = Transition(CircuitState.CLOSED, CircuitState.OPEN)
 
 
@@ -46,6 +48,30 @@ class Server:
         pass
 
 
+class RemoteServer(Server):
+    """An MCP server over HTTP with no tools, whose list may be refused. Stands in for its session, too."""
+
+    server_name = server_version = protocol_version = ""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.session = self.transport = self
+        self.definitions: dict[str, Any] = {}
+
+    def connect(self, *_: Any) -> RemoteServer:
+        return self
+
+    async def read_secrets(self, *_: Any) -> Any:
+        return NO_SECRETS
+
+    async def open(self) -> None:
+        pass
+
+    async def list_tools(self) -> None:
+        self.asked += 1
+        raise RateLimitedError(3600.0)
+
+
 class Directory:
     """Upstreams that the test adds."""
 
@@ -56,8 +82,8 @@ class Directory:
 class Watched:
     """A monitor of one server, with the circuits of its calls."""
 
-    def __init__(self) -> None:
-        self.server, self.circuits, self.reports = Server(), OwnCircuits(), list[str]()
+    def __init__(self, server: Server | None = None) -> None:
+        self.server, self.circuits, self.reports = server or Server(), OwnCircuits(), list[str]()
         self._directory = Directory()
         channel = grpc.aio.insecure_channel("127.0.0.1:1")
         self.monitor = UpstreamMonitor(
@@ -123,3 +149,17 @@ async def test_a_document_says_nothing_about_its_api(watched: Watched) -> None:
     watched.monitor.request_check("other")
     await asyncio.sleep(0)
     assert not watched.monitor._due["fix"].is_set()
+
+
+async def test_a_server_that_limits_the_rate_is_not_reported_as_away() -> None:
+    watched = Watched(RemoteServer())
+    await watched.start(REMOTE)
+    watched.monitor.request_check("fix")
+    await until(lambda: watched.server.asked)
+    await asyncio.sleep(0)
+    assert watched.reports == ["discovery"]
+    # It is left alone for as long as it says, whatever else happens.
+    watched.monitor.request_check("fix")
+    await asyncio.sleep(0)
+    assert watched.server.asked == 1
+    await watched.monitor.stop()
