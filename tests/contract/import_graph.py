@@ -41,6 +41,9 @@ class ImportGraph:
                 names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
             elif isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                # A module that is imported by its name when it is needed.
+                names = [node.value]
             else:
                 continue
             found |= {self._modules[name] for name in names if name in self._modules}

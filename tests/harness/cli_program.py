@@ -124,7 +124,8 @@ def _become(connection: socket.socket) -> None:
 
 
 def _run(arguments: list[str]) -> int:
-    sys.argv = ["toolmesh", *arguments]
+    # Some commands write down where the program is.
+    sys.argv = [str(Path(sys.executable).parent / "toolmesh"), *arguments]
     try:
         run()
     except SystemExit as end:

@@ -17,29 +17,29 @@ from toolmesh_sdk.cli.exits import EPILOG, FAILED, USAGE
 from toolmesh_sdk.cli.failures import report_unexpected
 from toolmesh_sdk.cli.plugins import load_plugins
 
-# The module of each command and group in `toolmesh_sdk.cli.commands`, in the order of `--help`.
+# The module of each command and group, in the order of `--help`.
 _OWN: Mapping[str, str] = {
-    "call": "calls.call",
-    "group": "calls.group",
-    "result": "calls.result",
-    "jobs": "calls.jobs",
-    "callbacks": "calls.callbacks",
-    "approvals": "approvals",
-    "keys": "keys",
-    "tools": "tools.catalog",
-    "connect": "upstreams.connect",
-    "upstreams": "upstreams.upstreams",
-    "mcp": "mcp",
-    "namespace": "namespace",
-    "token": "token",
-    "policy": "policy",
-    "audit": "audit.records",
-    "usage": "usage",
+    "call": "toolmesh_sdk.cli.commands.calls.call",
+    "group": "toolmesh_sdk.cli.commands.calls.group",
+    "result": "toolmesh_sdk.cli.commands.calls.result",
+    "jobs": "toolmesh_sdk.cli.commands.calls.jobs",
+    "callbacks": "toolmesh_sdk.cli.commands.calls.callbacks",
+    "approvals": "toolmesh_sdk.cli.commands.approvals",
+    "keys": "toolmesh_sdk.cli.commands.keys",
+    "tools": "toolmesh_sdk.cli.commands.tools.catalog",
+    "connect": "toolmesh_sdk.cli.commands.upstreams.connect",
+    "upstreams": "toolmesh_sdk.cli.commands.upstreams.upstreams",
+    "mcp": "toolmesh_sdk.cli.commands.mcp",
+    "namespace": "toolmesh_sdk.cli.commands.namespace",
+    "token": "toolmesh_sdk.cli.commands.token",
+    "policy": "toolmesh_sdk.cli.commands.policy",
+    "audit": "toolmesh_sdk.cli.commands.audit.records",
+    "usage": "toolmesh_sdk.cli.commands.usage",
     # What plugins add comes before these.
-    "context": "context",
-    "doctor": "doctor",
-    "completion": "completion",
-    "version": "version",
+    "context": "toolmesh_sdk.cli.commands.context",
+    "doctor": "toolmesh_sdk.cli.commands.doctor",
+    "completion": "toolmesh_sdk.cli.commands.completion",
+    "version": "toolmesh_sdk.cli.commands.version",
 }
 _FIRST_AFTER_PLUGINS = "context"
 # Plugins add commands to the one, and the other reports them.
@@ -81,7 +81,7 @@ def build(plugins: Iterable[EntryPoint] | None = None, *, only: str = "") -> typ
 
 def _add(app: typer.Typer, name: str, plugins: Sequence[Any] = ()) -> None:
     """Add a command or a group of the program itself."""
-    module = import_module(f"toolmesh_sdk.cli.commands.{_OWN[name]}")
+    module = import_module(_OWN[name])
     if name == "doctor":
         app.command(name)(module.doctor_for(list(plugins)))
     elif hasattr(module, "app"):

@@ -26,6 +26,7 @@ from libs.common.ids import new_id
 from libs.common.rpc.status import from_rpc_error
 from tests.harness.clients.mcp_tasks import Tasks, TaskState
 from tests.harness.mesh import Mesh, cli, invoke, running_mesh
+from tests.harness.stores import wait_until
 from tests.scenarios.edge.test_mcp import HELLO, NEW, client_of, request, send
 
 MANIFESTS = Path("examples/packs/textkit/manifests")
@@ -337,6 +338,7 @@ def test_each_wrong_use_of_a_ticket_has_its_own_reason(office: Office, tmp_path:
     assert office.call("unfounded", unfounded)["reason"] == "TICKET_APPROVER_REVOKED"
 
     register(mesh, tmp_path, "1.1.0")
+    wait_until(lambda: office.call("newest", version="1.1.0")["reason"] == "APPROVAL_REQUIRED", "the new version")
     assert office.call("first", first)["reason"] == "TICKET_TOOL_CHANGED"
     assert office.call("first", first, version="1.0.0") == {"removed": False}
 
