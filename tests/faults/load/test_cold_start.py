@@ -19,7 +19,7 @@ from tests.harness.stores import wait_until
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PACKS = ROOT / "examples" / "packs"
 HAS_GVISOR = (ROOT / ".toolmesh" / "bin" / "runsc").exists() or shutil.which("runsc") is not None
 TEXT = {"text": "To be, or not to be", "top": 2}

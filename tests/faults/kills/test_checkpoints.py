@@ -15,7 +15,7 @@ from toolmesh.executor.v1 import invocation_service_pb2 as pb
 from toolmesh.executor.v1 import invocation_service_pb2_grpc as rpc
 
 from libs.common.ids import new_id
-from tests.faults.test_jobs import Jobs, connected
+from tests.faults.kills.test_jobs import Jobs, connected
 from tests.harness.executors.fleet import Fleet, Member, channel_of, fleet_of
 from tests.harness.executors.stepping_tool import effects, tries
 from tests.harness.mesh import Mesh, running_mesh

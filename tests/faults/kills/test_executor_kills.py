@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(3600)]
 KILLS = int(os.environ.get("TOOLMESH_TEST_KILLS", "200"))
 AT_ONCE = 4
 LONGEST_PAUSE_SECONDS = 3.0
-PACKS = Path(__file__).resolve().parents[2] / "examples" / "packs"
+PACKS = Path(__file__).resolve().parents[3] / "examples" / "packs"
 # An executor without its peers: everything of it that leaves something on the machine.
 EXECUTOR = """
 import asyncio, random, sys

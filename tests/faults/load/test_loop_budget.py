@@ -26,8 +26,8 @@ from toolmesh.authz.v1 import token_service_pb2_grpc as token_rpc
 from toolmesh.executor.v1 import executor_service_pb2 as executor_pb
 from toolmesh.executor.v1 import executor_service_pb2_grpc as executor_rpc
 
-from tests.faults.budget_inputs import Inputs
-from tests.faults.budget_services import TOOLS, connected, prepare
+from tests.faults.load.budget_inputs import Inputs
+from tests.faults.load.budget_services import TOOLS, connected, prepare
 from tests.harness.loop_turns import SERVICES, LoopTurns
 from tests.harness.mesh import Mesh, running_mesh
 from tests.harness.tenancy.rpcs import call, rpcs

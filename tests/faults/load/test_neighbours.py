@@ -24,7 +24,7 @@ from typing import Any
 import grpc
 import pytest
 
-from tests.faults.attacks import ATTACKS, Attacker
+from tests.faults.load.attacks import ATTACKS, Attacker
 from tests.harness.mesh import Mesh, invoke, running_mesh
 from tests.harness.stores import wait_until
 

@@ -1,0 +1,1 @@
+"""Processes killed at random moments, under load, again and again: nothing accepted is lost and nothing happens twice."""
