@@ -6,24 +6,23 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
-from libs.common.call_context import Call, enter
+from libs.common.call_context import Call
 from libs.common.deadline_header import allowed_seconds
 from libs.common.errors import MeshError, Reason
 from libs.common.json.jsonio import dump
 from libs.common.telemetry.log import Log
 from services.gateway.authzen.model import MAX_BYTES
 from services.gateway.policy import EVALUATIONS
-from services.gateway.transport.asgi_types import DisconnectedError, Receive, Scope, Send
-from services.gateway.transport.call_pipeline import begin_call
+from services.gateway.transport.asgi_types import Receive, Scope, Send
 from services.gateway.transport.disconnect import while_connected
 from services.gateway.transport.in_flight import InFlightRequests
-from services.gateway.transport.outcome import FormError, outcome_of
-from services.gateway.transport.reply import Reply, correlation_headers, failure, respond
+from services.gateway.transport.outcome import FormError, answer_once, outcome_of
+from services.gateway.transport.reply import Reply, failure
 from services.gateway.transport.request.body import read_body
 from services.gateway.transport.request.dpop_check import DpopCheck
 from services.gateway.transport.request.headers import RequestHead, is_json, read_head, read_headers
 from services.gateway.transport.request.public_address import public_address
-from services.gateway.transport.telemetry import CANCELED, Telemetry, code_of
+from services.gateway.transport.telemetry import Telemetry
 
 EVALUATION, EVALUATIONS_PATH = "/access/v1/evaluation", "/access/v1/evaluations"
 CONFIGURATION = "/.well-known/authzen-configuration"
@@ -52,18 +51,14 @@ class AuthzenEndpoint:
         head = read_head(scope, headers, self._sample_ratio)
         if head.token and head.refusal is None:
             head.refusal = self._dpop_check.check(scope, headers, head.token)
-        call = begin_call(head)
-        call.method = "authzen" + scope["path"].removeprefix("/access/v1")
-        enter(call)
-        span, code = self._telemetry.begin(call), CANCELED
-        try:
-            reply, error = await self._reply(scope, headers, head, call, receive)
-            code = code_of(error)
-            await respond(send, reply, *correlation_headers(head), *self._in_flight.close_headers())
-        except DisconnectedError:
-            return
-        finally:
-            self._telemetry.end(call, span, code)
+        await answer_once(
+            head,
+            "authzen" + scope["path"].removeprefix("/access/v1"),
+            lambda call: self._reply(scope, headers, head, call, receive),
+            send,
+            in_flight=self._in_flight,
+            telemetry=self._telemetry,
+        )
 
     async def _reply(
         self, scope: Scope, headers: Mapping[bytes, bytes], head: RequestHead, call: Call, receive: Receive

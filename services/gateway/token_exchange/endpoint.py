@@ -12,7 +12,7 @@ from toolmesh.authz.v1 import token_service_pb2 as pb
 from libs.common.auth.dpop import Target, new_proof_cache, proven_thumbprint, refused
 from libs.common.auth.origins import origin_of
 from libs.common.auth.peers import EDGE
-from libs.common.call_context import Call, enter
+from libs.common.call_context import Call
 from libs.common.deadline_header import allowed_seconds
 from libs.common.errors import MeshError, Reason
 from libs.common.json.jsonio import dump
@@ -21,16 +21,15 @@ from services.gateway.domain.rate_limits import EXCHANGES, RateLimits
 from services.gateway.policy import TOKEN_EXCHANGE
 from services.gateway.token_exchange.exchange_form import ACCESS_TOKEN, ExchangeForm, read_exchange_form
 from services.gateway.token_exchange.oauth_errors import NO_STORE, OAuthError, refusal_reply
-from services.gateway.transport.asgi_types import DisconnectedError, Receive, Scope, Send
-from services.gateway.transport.call_pipeline import begin_call
+from services.gateway.transport.asgi_types import Receive, Scope, Send
 from services.gateway.transport.disconnect import while_connected
 from services.gateway.transport.in_flight import InFlightRequests
-from services.gateway.transport.outcome import outcome_of
-from services.gateway.transport.reply import Reply, correlation_headers, respond
+from services.gateway.transport.outcome import answer_once, outcome_of
+from services.gateway.transport.reply import Reply
 from services.gateway.transport.request.body import read_body
 from services.gateway.transport.request.headers import RequestHead, read_head, read_headers
 from services.gateway.transport.request.public_address import public_address
-from services.gateway.transport.telemetry import CANCELED, Telemetry, code_of
+from services.gateway.transport.telemetry import Telemetry
 
 if TYPE_CHECKING:
     from toolmesh.authz.v1.token_service_pb2_grpc import TokenServiceAsyncStub
@@ -63,18 +62,14 @@ class TokenExchangeEndpoint:
         # The request is authorized by the token in its body alone.
         headers = {name: value for name, value in read_headers(scope).items() if name != b"authorization"}
         head = read_head(scope, headers, self._sample_ratio)
-        call = begin_call(head)
-        call.method = "token/exchange"
-        enter(call)
-        span, code = self._telemetry.begin(call), CANCELED
-        try:
-            reply, error = await self._reply(scope, headers, head, call, receive)
-            code = code_of(error)
-            await respond(send, reply, *correlation_headers(head), *self._in_flight.close_headers())
-        except DisconnectedError:
-            return
-        finally:
-            self._telemetry.end(call, span, code)
+        await answer_once(
+            head,
+            "token/exchange",
+            lambda call: self._reply(scope, headers, head, call, receive),
+            send,
+            in_flight=self._in_flight,
+            telemetry=self._telemetry,
+        )
 
     async def _reply(
         self, scope: Scope, headers: Mapping[bytes, bytes], head: RequestHead, call: Call, receive: Receive

@@ -1,1 +1,1 @@
-"""Processes killed at random moments, under load, again and again: nothing accepted is lost and nothing happens twice."""
+"""Processes killed at random moments, under load: nothing accepted is lost and nothing happens twice."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,33 +15,13 @@ from toolmesh.executor.v1 import invocation_service_pb2_grpc as rpc
 
 from libs.common.ids import new_id
 from tests.faults.kills.test_jobs import Jobs, connected
-from tests.harness.executors.fleet import Fleet, Member, channel_of, fleet_of
+from tests.harness.executors.fleet import Fleet, Member, channel_of
 from tests.harness.executors.stepping_tool import effects, tries
-from tests.harness.mesh import Mesh, running_mesh
+from tests.harness.mesh import Mesh
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800)]
 
 STEPS, PAUSE_MS, KILLS = 1000, 60, 20
-
-
-@pytest.fixture(scope="module")
-def own_mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
-    """A mesh of this module's own, because others must not see it suffer."""
-    with running_mesh(tmp_path_factory.mktemp("checkpoints")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("steps")
-
-
-@pytest.fixture(scope="module")
-def fleet(own_mesh: Mesh, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    logs = tmp_path_factory.mktemp("logs")
-    environ = {"BOOKING_FAULTS": str(folder), "TOOLMESH_CLAIM_LEASE_SECONDS": "1.5"}
-    with fleet_of(own_mesh, "tests.harness.executors.booking_executor", logs, 2, **environ) as running:
-        yield running
 
 
 def member_of(fleet: Fleet, executor_id: str) -> Member:

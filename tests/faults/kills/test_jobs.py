@@ -6,7 +6,7 @@ import asyncio
 import json
 import random
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from statistics import median
@@ -22,8 +22,8 @@ from toolmesh.executor.v1 import invocation_service_pb2_grpc as rpc
 
 from libs.common.ids import new_id
 from tests.harness.executors.booking_executor import entries
-from tests.harness.executors.fleet import Fleet, channel_of, fleet_of
-from tests.harness.mesh import Mesh, running_mesh
+from tests.harness.executors.fleet import Fleet, channel_of
+from tests.harness.mesh import Mesh
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800)]
 
@@ -31,26 +31,6 @@ RULES = ("book_again", "book_asked", "book_once")
 UNKNOWN_OUTCOME, REJECTED = "E3410", "E3211"
 JOBS = 300
 KILLS = 20
-
-
-@pytest.fixture(scope="module")
-def own_mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
-    """A mesh of this module's own, because others must not see it suffer."""
-    with running_mesh(tmp_path_factory.mktemp("jobs")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("bookings")
-
-
-@pytest.fixture(scope="module")
-def fleet(own_mesh: Mesh, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    logs = tmp_path_factory.mktemp("logs")
-    environ = {"BOOKING_FAULTS": str(folder), "TOOLMESH_CLAIM_LEASE_SECONDS": "1.5"}
-    with fleet_of(own_mesh, "tests.harness.executors.booking_executor", logs, 2, **environ) as running:
-        yield running
 
 
 class Jobs:

@@ -8,7 +8,6 @@ import json
 import random
 import signal
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,8 @@ from toolmesh.executor.v1 import executor_service_pb2 as pb
 
 from libs.common.ids import new_id
 from tests.harness.executors.booking_executor import MOMENTS, entries
-from tests.harness.executors.fleet import Answer, Callers, Fleet, calling, fleet_of
-from tests.harness.mesh import Mesh, running_mesh
+from tests.harness.executors.fleet import Answer, Callers, Fleet, calling
+from tests.harness.mesh import Mesh
 from tests.harness.stores import wait_until
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
@@ -29,26 +28,6 @@ KILLS = 50
 CALLERS = 6
 # Some die at a moment of the call that is named, the others whenever it happens.
 PLAN = [(RULES[n % 3], [*MOMENTS, "any time", "any time"][n // 3 % 8]) for n in range(KILLS)]
-
-
-@pytest.fixture(scope="module")
-def own_mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
-    """A mesh of this module's own, because others must not see it suffer."""
-    with running_mesh(tmp_path_factory.mktemp("once")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("bookings")
-
-
-@pytest.fixture(scope="module")
-def fleet(own_mesh: Mesh, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    logs = tmp_path_factory.mktemp("logs")
-    environ = {"BOOKING_FAULTS": str(folder), "TOOLMESH_CLAIM_LEASE_SECONDS": "1.5"}
-    with fleet_of(own_mesh, "tests.harness.executors.booking_executor", logs, 2, **environ) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from toolmesh.executor.v1 import invocation_service_pb2_grpc as rpc
 from toolmesh_sdk import AsyncClient
 
 from tests.harness.executors.fleet import Fleet, Member, channel_of, fleet_of
-from tests.harness.mesh import Mesh, running_mesh
+from tests.harness.mesh import Mesh
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800)]
 
@@ -27,13 +27,6 @@ STREAMS, STALLED, STEPS = 500, 50, 20
 # out.
 PART_BYTES = 20_000
 MAX_GROWTH_MB = 400
-
-
-@pytest.fixture(scope="module")
-def own_mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
-    """A mesh of this module's own, because others must not see it suffer."""
-    with running_mesh(tmp_path_factory.mktemp("streams")) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
