@@ -93,7 +93,12 @@ async def build(
     usage = AuditUsageReader(audit) if audit else UnavailableUsageReader()
     clock, histories = SystemClock(), PostgresHistories(engine)
     changes = _changes(settings, engine, clock, log, poll=poll_seconds)
-    announcements = PostgresAnnouncements(engine, log, changes.cache.clear)
+
+    def reassess() -> None:
+        changes.cache.clear()
+        health.reassess()
+
+    announcements = PostgresAnnouncements(engine, log, reassess)
     acts = ActRecorder(ActEncoder(SCHEMA.name))
     catalogue = PostgresCatalogue(engine, acts)
     scorer = TrustScorer(catalogue, PostgresTrustStore(engine, acts), usage, clock)

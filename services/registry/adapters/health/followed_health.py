@@ -99,7 +99,13 @@ class FollowedHealth:
 
     async def refresh(self) -> None:
         """Compare what versions depend on with what was known, and assess all of them anew if it differs."""
-        silent = await self._silent_upstreams()
+        self._assess_by(await self._silent_upstreams())
+
+    def reassess(self) -> None:
+        """Assess all versions anew if the announcements are others than before. Silent upstreams are read later."""
+        self._assess_by(self._conditions.silent)
+
+    def _assess_by(self, silent: Set[str]) -> None:
         runners = self._runners.current()
         conditions = Conditions(runners, runners.circuits(), silent)
         if conditions != self._conditions:

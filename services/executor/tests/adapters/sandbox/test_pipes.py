@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import resource
 from collections.abc import Callable
@@ -20,6 +21,8 @@ def held() -> list[int]:
 
 
 def test_open_pipes_opens_all_or_none() -> None:
+    # Descriptors of other tests that nothing refers to any more are closed first.
+    gc.collect()
     usual, before = resource.getrlimit(resource.RLIMIT_NOFILE), held()
     spare = [os.open(os.devnull, os.O_RDONLY) for _ in range(before[-1] - len(before) + 4)]
     last = max(held())
@@ -36,7 +39,7 @@ def test_open_pipes_opens_all_or_none() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, usual)
     for descriptor in (end, other, *spare):
         os.close(descriptor)
-    assert held() == before
+    assert set(held()) <= set(before)
 
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])

@@ -88,6 +88,14 @@ async def test_the_health_of_a_version_follows_the_circuits_of_its_service(regis
     await view.follow(watch, lambda held: held.healths[NAME].health == HEALTHY)
 
 
+async def test_an_announcement_counts_at_once_at_the_replica_that_gets_it(registry: Replica) -> None:
+    await register(registry, caller_of_an_api())
+    for state, health in ((runner_pb.CIRCUIT_STATE_OPEN, UNAVAILABLE), (runner_pb.CIRCUIT_STATE_CLOSED, HEALTHY)):
+        await announce(registry, state)
+        answer = await registry.stub().GetTool(pb.GetToolRequest(name="acme.find_order"), timeout=PATIENCE)
+        assert answer.versions[0].health.health == health
+
+
 async def test_tools_of_an_upstream_are_unavailable_while_it_does_not_answer(registry: Replica) -> None:
     operator, executor = (registry.stub(peer, upstream_rpc.UpstreamServiceStub) for peer in ("operator", "executor"))
     endpoint = upb.UpstreamEndpoint(mcp_stdio=upb.McpStdioEndpoint(command=["/usr/bin/clock-server"]))
