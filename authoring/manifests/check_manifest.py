@@ -20,7 +20,7 @@ from libs.common.errors import MeshError
 from libs.common.rpc.validation.violations import violations_of
 from services.registry.adapters.json_schemas import JsonSchemaChecker
 from services.registry.convert.manifest import manifest_of
-from services.registry.domain.publishing.admission import RULES, SCHEMA_RULES
+from services.registry.domain.publishing.admission import AUTHOR_RULES, RULES, SCHEMA_RULES
 from services.registry.domain.publishing.manifest import Manifest
 from services.registry.domain.publishing.remarks import remarks
 from services.registry.domain.publishing.scan.policy import DEFAULT_POLICY
@@ -85,7 +85,7 @@ def _registry_findings(message: ToolManifest) -> tuple[list[Violation], list[Vio
     except MeshError as error:
         return [Violation(each.path, each.rule, each.message) for each in error.violations], []
     rules: list[Callable[[], Iterator[Any]]] = [lambda rule=rule: rule(manifest) for rule in RULES]  # type: ignore[misc]
-    rules += [lambda rule=rule: rule(manifest, _checker) for rule in SCHEMA_RULES]  # type: ignore[misc]
+    rules += [lambda rule=rule: rule(manifest, _checker) for rule in (*SCHEMA_RULES, *AUTHOR_RULES)]  # type: ignore[misc]
     violations = [Violation(each.path, each.rule, each.message) for rule in rules for each in _evaluate(rule)]
     blocked, warned = _scan(manifest)
     asked = [Violation(each.path, each.rule, each.message) for each in _evaluate(lambda: iter(remarks(manifest)))]

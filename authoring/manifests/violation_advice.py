@@ -16,6 +16,9 @@ from typing import Any
 from toolmesh.registry.v1.tool_manifest_pb2 import ToolManifest
 
 from authoring.manifests.needed_secrets import needed_secrets
+from services.registry.adapters.json_schemas import JsonSchemaChecker
+from services.registry.domain.publishing.rules.schemas import schema_violations
+from services.registry.domain.publishing.sample_arguments import sample_arguments
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 MAX_DESCRIPTION = 2000
@@ -143,6 +146,23 @@ def _side_effects(document: Any, _: list[str]) -> Advice:
     return _write(fix, 'if it changes nothing, write "mutation_class": "read_only"; else name what it changes:')
 
 
+def _example(document: Any, _: list[str]) -> Advice:
+    """Advise an example with arguments that the schema admits; only the author knows those of a real call."""
+    part = document.get("input") if isinstance(document, dict) else None
+    written = part.get("schema") if isinstance(part, dict) else None
+    # Its dialect and its type are other violations, with advice of their own.
+    schema = {**written, "$schema": DIALECT, "type": "object"} if isinstance(written, dict) else None
+    checker = JsonSchemaChecker()
+    valid = schema is not None and not any(schema_violations("", schema, checker))
+    arguments = sample_arguments(schema, checker) if valid else None
+    if arguments is None:
+        return Advice('write a real call into "input": "examples": [{"arguments": {...}}]')
+    fix = {"examples": [{"arguments": arguments}]}
+    return Advice(
+        f'write a real call into "input", such as {json.dumps(fix, ensure_ascii=False)[1:-1]}', {"input": fix}
+    )
+
+
 def _schema_part(keyword: str, value: Any) -> Callable[[Any, list[str]], Advice]:
     def advice(_: Any, steps: list[str]) -> Advice:
         fix: Any = {keyword: value}
@@ -201,6 +221,7 @@ _BY_RULE: Mapping[str, Callable[[Any, list[str]], Advice]] = {
         'write the tool that undoes it, such as "compensation_tool": "tools/acme.remove_file";'
         ' if there is none, let a person approve every call: "permission": {"approval": "always"}'
     ),
+    "examples.required": _example,
     "schema.dialect": _schema_part("$schema", DIALECT),
     "schema.type": _schema_part("type", "object"),
     "schema.strict": _strict,

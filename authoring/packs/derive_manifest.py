@@ -38,7 +38,8 @@ def derive_manifest(entry: Any, pack: str, call_type: type) -> dict[str, Any]:
     _add_permissions(document, options)
     if "examples" in options:
         document["input"]["examples"] = [
-            {"arguments": arguments, "result": result} for arguments, result in options["examples"]
+            {"arguments": arguments, **({"result": result[0]} if result else {})}
+            for arguments, *result in options["examples"]
         ]
     for option in ("side_effects", "idempotency", "tags"):
         if option in options:

@@ -737,7 +737,7 @@ COMMENTS: dict[str, str] = {
     'toolmesh.registry.v1.IdempotencyMode.IDEMPOTENCY_MODE_UNSPECIFIED': 'Not set; refused.',
     'toolmesh.registry.v1.InputContract': 'Promises what a tool accepts.',
     'toolmesh.registry.v1.InputContract.argument_mode': 'How arguments are passed.',
-    'toolmesh.registry.v1.InputContract.examples': "Calls with their expected outcome; they must pass against the tool's own schemas.",
+    'toolmesh.registry.v1.InputContract.examples': "Calls with their expected outcome; they must pass against the tool's own schemas. Required of a tool that writes, unless the registry made its manifest of an upstream's definition.",
     'toolmesh.registry.v1.InputContract.internal_only_fields': 'JSON Pointers of fields that only the mesh may set.',
     'toolmesh.registry.v1.InputContract.media_types': 'Media types that arguments may carry.',
     'toolmesh.registry.v1.InputContract.mutation_policy': 'Who may change arguments between the caller and the executor.',

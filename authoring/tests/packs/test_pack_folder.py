@@ -28,6 +28,7 @@ def read_report(name: str, call: Call) -> dict[str, str]:
     side_effects=[{"resource": "file:reports/*", "operation": "delete"}],
     writes=["reports"],
     dry_run=True,
+    examples=[({"name": "old"},)],
     version="2.1.0",
 )
 def drop(name: str) -> None:
@@ -56,6 +57,7 @@ def test_a_pack_yields_a_manifest_for_each_function(tmp_path: Path) -> None:
     }
     assert (drop["version"], drop["mutation_class"], drop["dry_run_supported"]) == ("2.1.0", "write_irreversible", True)
     assert drop["idempotency"]["mode"] == "key_required"
+    assert drop["input"]["examples"] == [{"arguments": {"name": "old"}}]
 
 
 def test_nothing_of_a_pack_stays_imported(tmp_path: Path) -> None:

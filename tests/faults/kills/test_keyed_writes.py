@@ -60,7 +60,8 @@ MANIFEST: dict[str, Any] = {
             "properties": {"name": {"type": "string", "pattern": "^[a-z0-9-]+$"}},
             "required": ["name"],
             "additionalProperties": False,
-        }
+        },
+        "examples": [{"arguments": {"name": "first"}}],
     },
     "output": {"schema": {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}},
     "interface": {"safety": {"closed_world": True, "sandbox_tier": "process", "concurrency_safe": True}},

@@ -60,6 +60,7 @@ _WRITER: dict[str, Any] = {
     "mutation_class": "write_reversible",
     "idempotency": {"mode": "key_required", "uncertain_outcome": "fail"},
     "compensation_tool": f"tools/{NAMESPACE}.fine",
+    "input": {"examples": [{"arguments": {"name": "first"}}]},
 }
 
 

@@ -986,7 +986,9 @@ class InputContract(_message.Message):
 
     @_builtins.property
     def examples(self) -> _containers.RepeatedCompositeFieldContainer[Global___ContractExample]:
-        """Calls with their expected outcome; they must pass against the tool's own schemas."""
+        """Calls with their expected outcome; they must pass against the tool's own schemas. Required of a tool that writes, unless the
+        registry made its manifest of an upstream's definition.
+        """
 
     @_builtins.property
     def media_types(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:

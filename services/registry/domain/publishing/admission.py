@@ -15,6 +15,7 @@ from services.registry.domain.publishing.manifest import Manifest
 from services.registry.domain.publishing.rules import (
     access,
     effects,
+    examples,
     form,
     honoured,
     http_endpoint,
@@ -59,10 +60,15 @@ SCHEMA_RULES: tuple[SchemaAdmissionRule, ...] = (
     schemas.check_schemas,
     schemas.check_examples,
 )
+# Rules for what a person writes. The definitions of upstreams bring none of it: docs/manifests.md says what holds for
+# their tools instead.
+AUTHOR_RULES: tuple[SchemaAdmissionRule, ...] = (examples.require_examples,)
 
 
-def violations(manifest: Manifest, checker: SchemaChecker) -> list[Violation]:
-    """Return every violation of the admission rules."""
+def violations(manifest: Manifest, checker: SchemaChecker, *, imported: bool = False) -> list[Violation]:
+    """Return every violation of the admission rules. `imported` manifests are those that the registry itself made of
+    an upstream's definition."""
     results = [violation for rule in RULES for violation in rule(manifest)]
-    results += [violation for rule in SCHEMA_RULES for violation in rule(manifest, checker)]
+    for rule in SCHEMA_RULES if imported else (*SCHEMA_RULES, *AUTHOR_RULES):
+        results += rule(manifest, checker)
     return results

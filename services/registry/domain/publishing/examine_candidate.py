@@ -69,13 +69,14 @@ async def examine_candidate(
     catalogue: Catalogue,
     schemas: SchemaChecker,
     policy: ScanPolicy,
+    imported: bool = False,
 ) -> Examination:
     """Check a candidate against the versions of its tool. Reports all findings and decides nothing."""
     last_change = await catalogue.last_change()
     owner = await catalogue.owner_of(manifest.name.namespace)
     names = await examine_names(manifest, heads, owner, registrar, names=catalogue, policy=policy)
     # Off the event loop, because a large or hostile manifest takes a while.
-    rule_violations = await asyncio.to_thread(violations, manifest, schemas)
+    rule_violations = await asyncio.to_thread(violations, manifest, schemas, imported=imported)
     texts = await asyncio.to_thread(scan_texts, manifest, policy)
     blocked = (*texts.blocked, *names.blocked)
     if any(violation.rule.startswith("version.") for violation in rule_violations):

@@ -60,10 +60,11 @@ async def register_tool(
     wakeup: Wakeup,
     clock: Clock,
     draft: bool = False,
+    imported: bool = False,
     scan_policy: ScanPolicy = DEFAULT_POLICY,
 ) -> Registration:
     """Store the manifest unless the same content exists. Of concurrent calls with the same content exactly one stores
-    it."""
+    it. `imported` is for manifests that the registry itself made of an upstream's definition."""
     if manifest.name.namespace in RESERVED and registrar.peer not in MAY_USE_RESERVED:
         raise namespace_reserved(manifest.name.namespace)
     # Before admission, because an admitted version stays registered even after the rules have become stricter.
@@ -71,7 +72,7 @@ async def register_tool(
     head = _find_registered(manifest, heads)
     if head is None:
         examination = await examine_candidate(
-            manifest, heads, registrar, catalogue=catalogue, schemas=schemas, policy=scan_policy
+            manifest, heads, registrar, catalogue=catalogue, schemas=schemas, policy=scan_policy, imported=imported
         )
         await _refuse_unrunnable(manifest, examination, runners)
         added, head = await _add(

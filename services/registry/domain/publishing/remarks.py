@@ -18,17 +18,10 @@ _DEEPEST = 8
 def remarks(manifest: Manifest) -> list[Violation]:
     """Return the remarks about a manifest."""
     found = [*_undescribed(manifest.input.get("schema"), "", 0)]
-    shown = [
+    return [
         Violation(f"{_INPUT}#{pointer}", "description.missing", "has no description, by which a model fills it in")
         for pointer in found[:_MOST]
     ]
-    return [*shown, *_without_examples(manifest)]
-
-
-def _without_examples(manifest: Manifest) -> Iterator[Violation]:
-    if manifest.mutates and not manifest.examples:
-        message = "a tool that writes shows by an example how it is called"
-        yield Violation("manifest.input.examples", "examples.missing", message)
 
 
 def _undescribed(schema: Any, pointer: str, depth: int) -> Iterator[str]:

@@ -60,6 +60,7 @@ class Publisher:
             runners=self.runners,
             wakeup=self.wakeup,
             clock=self.clock,
+            imported=True,
             scan_policy=self.scan_policy,
         )
         return registration.version.head.name

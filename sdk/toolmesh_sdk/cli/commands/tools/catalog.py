@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from toolmesh_sdk.cli.commands.tools import discover, lifecycle, logs, register, trust
+from toolmesh_sdk.cli.commands.tools import discover, lifecycle, logs, register, trust, try_examples
 from toolmesh_sdk.cli.failures import report_errors
 from toolmesh_sdk.cli.inputs.call_options import Tool
 from toolmesh_sdk.cli.inputs.target import Target, open_client
@@ -158,5 +158,6 @@ def _print_schema(title: str, schema: bytes) -> None:
 discover.add_to(app)
 app.command()(logs.logs)
 register.add_to(app)
+try_examples.add_to(app)
 lifecycle.add_to(app)
 trust.add_to(app)

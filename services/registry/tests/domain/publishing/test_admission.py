@@ -292,6 +292,19 @@ def test_a_tool_without_a_way_back_is_admitted_if_a_person_approves_every_call(
     assert not broken(message)
 
 
+@pytest.mark.parametrize("make", [writer, irreversible])
+def test_a_tool_that_writes_needs_an_example_unless_an_upstream_defined_it(make: Callable[[], pb.ToolManifest]) -> None:
+    message = make()
+    del message.input.examples[:]
+    assert broken(message) == {("input.examples", "examples.required")}
+    message.permission.approval = pb.APPROVAL_REQUIREMENT_ALWAYS
+    assert broken(message) == {("input.examples", "examples.required")}
+    assert violations(manifest_of(message), CHECKER, imported=True) == []
+    read = reader()
+    del read.input.examples[:]
+    assert broken(read) == set()
+
+
 def test_everything_wrong_is_listed_at_once() -> None:
     message = writer()
     message.ClearField("side_effects")

@@ -7,7 +7,7 @@ from typing import Any
 from libs.common.json.jsonio import dump
 from services.registry.convert.manifest import manifest_of
 from services.registry.domain.publishing.remarks import remarks
-from services.registry.tests.manifests import reader, writer
+from services.registry.tests.manifests import reader
 
 DESCRIBED = {"type": "string", "description": "A text such as `a`."}
 
@@ -29,11 +29,3 @@ def test_arguments_without_a_description_are_named_at_every_depth() -> None:
 
 def test_very_many_are_not_all_named() -> None:
     assert len(about({f"a{n}": {"type": "string"} for n in range(100)})) == 20
-
-
-def test_a_tool_that_writes_is_asked_for_an_example() -> None:
-    for message, asked in ((writer(), False), (reader(), False)):
-        assert ("examples.missing" in {remark.rule for remark in remarks(manifest_of(message))}) is asked
-    for message, asked in ((writer(), True), (reader(), False)):
-        del message.input.examples[:]
-        assert ("examples.missing" in {remark.rule for remark in remarks(manifest_of(message))}) is asked
