@@ -514,6 +514,7 @@ COMMENTS: dict[str, str] = {
     'toolmesh.registry.v1.AddUpstreamRequest.endpoint': 'How it is reached.',
     'toolmesh.registry.v1.AddUpstreamRequest.overlays': 'What the deployment knows better than the server.',
     'toolmesh.registry.v1.AddUpstreamRequest.request_id': 'Correlates logs; the request is safe to repeat by its content.',
+    'toolmesh.registry.v1.AddUpstreamRequest.slow_call_time': 'A call of one of its tools that takes longer is slow, though it succeeds; slow calls open its circuit as failures do. The manifests of its tools have it as `execution.circuit_breaker.slow_call_time`. Unset: no call is slow.',
     'toolmesh.registry.v1.AddUpstreamRequest.upstream_id': 'The id, which is also the namespace of its tools.',
     'toolmesh.registry.v1.AddUpstreamResponse.upstream': 'The upstream.',
     'toolmesh.registry.v1.AnnounceRunnersRequest.circuits': 'The circuits of external services that it saw change lately.',

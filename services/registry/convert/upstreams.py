@@ -100,6 +100,11 @@ def overlays_of(request: pb.AddUpstreamRequest) -> tuple[Overlay, ...]:
     )
 
 
+def slow_call_time_of(request: pb.AddUpstreamRequest) -> str:
+    """Read what counts as a slow call, as manifests write times; empty for none."""
+    return request.slow_call_time.ToJsonString() if request.HasField("slow_call_time") else ""
+
+
 def report_of(request: pb.ReportUpstreamRequest) -> UpstreamReport:
     """Read a report."""
     discovery = None
@@ -143,6 +148,8 @@ def upstream(
     )
     if stored.last_answer_time is not None:
         message.last_answer_time.CopyFrom(timestamp(stored.last_answer_time))
+    if stored.slow_call_time:
+        message.slow_call_time.FromJsonString(stored.slow_call_time)
     budget = _DEFINITION_BYTES if with_definitions else 0
     for tool in stored.tools if with_tools else ():
         size = len(tool.accepted_definition) + len(tool.pending_definition)

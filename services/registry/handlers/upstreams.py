@@ -48,6 +48,7 @@ class UpstreamHandlers(rpc.UpstreamServiceServicer):
             upstreams=self._upstreams,
             catalogue=self._publisher.catalogue,
             clock=self._clock,
+            slow_call_time=convert.slow_call_time_of(request),
         )
         self._journal.info("upstream added", upstream=added.name, request_id=request.request_id)
         return pb.AddUpstreamResponse(upstream=convert.upstream(added))

@@ -168,6 +168,24 @@ def test_single_endpoints_are_connected_by_their_address_and_a_schema(
         assert refused["error"]["reason"] == "ARGUMENTS_INVALID"
 
 
+def test_a_service_is_left_alone_once_its_calls_are_slow(toolmesh: Callable[..., Any]) -> None:
+    with rest_server() as api:
+        words = ("--id", "sluggish", "--slow-call-time", "1ms")
+        code, connected = toolmesh("connect", "http", f"{api.url}/v1/orders", *words)
+        assert (code, states(connected)) == (0, {"get_orders": "admitted"})
+
+        def reason() -> str:
+            return str(toolmesh("call", "sluggish.get_orders", "{}")[1].get("error", {}).get("reason", "none"))
+
+        # A request over a socket and back takes longer.
+        wait_until(lambda: reason() == "CIRCUIT_OPEN", "an open circuit", SECONDS)
+        shown = toolmesh("upstreams", "show", "sluggish")[1]
+        assert shown["upstream"]["slow_call_time"] == 0.001
+        assert [circuit["state"] for circuit in shown["circuits"]] == ["open"]
+        assert len(api.seen) >= 5
+        assert toolmesh("upstreams", "remove", "sluggish")[0] == 0
+
+
 def test_a_rest_api_is_connected_by_its_document_called_changed_and_accepted(
     mesh: Mesh, toolmesh: Callable[..., Any]
 ) -> None:

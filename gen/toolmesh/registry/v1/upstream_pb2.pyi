@@ -5,6 +5,7 @@ What the mesh knows about a server whose tools it offers."""
 
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
@@ -103,6 +104,7 @@ class Upstream(_message.Message):
     GENERATION_FIELD_NUMBER: _builtins.int
     OBSERVED_GENERATION_FIELD_NUMBER: _builtins.int
     ETAG_FIELD_NUMBER: _builtins.int
+    SLOW_CALL_TIME_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The resource name, `upstreams/{upstream}`. The id is also the namespace of its tools."""
     state: Global___UpstreamState.ValueType
@@ -147,6 +149,10 @@ class Upstream(_message.Message):
     def last_answer_time(self) -> _timestamp_pb2.Timestamp:
         """When the server last answered."""
 
+    @_builtins.property
+    def slow_call_time(self) -> _duration_pb2.Duration:
+        """What counts as a slow call of its tools, as in AddUpstreamRequest; unset: no call is slow."""
+
     def __init__(
         self,
         *,
@@ -166,10 +172,11 @@ class Upstream(_message.Message):
         generation: _builtins.int = ...,
         observed_generation: _builtins.int = ...,
         etag: _builtins.str = ...,
+        slow_call_time: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "endpoint", b"endpoint", "last_answer_time", b"last_answer_time", "update_time", b"update_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "endpoint", b"endpoint", "last_answer_time", b"last_answer_time", "slow_call_time", b"slow_call_time", "update_time", b"update_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["added_by", b"added_by", "create_time", b"create_time", "endpoint", b"endpoint", "etag", b"etag", "generation", b"generation", "last_answer_time", b"last_answer_time", "name", b"name", "observed_generation", b"observed_generation", "overlays", b"overlays", "protocol_version", b"protocol_version", "server_name", b"server_name", "server_version", b"server_version", "state", b"state", "state_reason", b"state_reason", "tools", b"tools", "update_time", b"update_time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["added_by", b"added_by", "create_time", b"create_time", "endpoint", b"endpoint", "etag", b"etag", "generation", b"generation", "last_answer_time", b"last_answer_time", "name", b"name", "observed_generation", b"observed_generation", "overlays", b"overlays", "protocol_version", b"protocol_version", "server_name", b"server_name", "server_version", b"server_version", "slow_call_time", b"slow_call_time", "state", b"state", "state_reason", b"state_reason", "tools", b"tools", "update_time", b"update_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

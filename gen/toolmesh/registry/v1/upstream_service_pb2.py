@@ -27,7 +27,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from toolmesh.registry.v1 import upstream_pb2 as toolmesh_dot_registry_dot_v1_dot_upstream__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+toolmesh/registry/v1/upstream_service.proto\x12\x14toolmesh.registry.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a#toolmesh/registry/v1/upstream.proto\"\xe7\x01\n\x12\x41\x64\x64UpstreamRequest\x12\x31\n\x0bupstream_id\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x10\x02\x18?2\x11^[a-z][a-z0-9-]*$\x12@\n\x08\x65ndpoint\x18\x02 \x01(\x0b\x32&.toolmesh.registry.v1.UpstreamEndpointB\x06\xbaH\x03\xc8\x01\x01\x12>\n\x08overlays\x18\x03 \x03(\x0b\x32!.toolmesh.registry.v1.ToolOverlayB\t\xbaH\x06\x92\x01\x03\x10\x80\x04\x12\x1c\n\nrequest_id\x18\x04 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\"G\n\x13\x41\x64\x64UpstreamResponse\x12\x30\n\x08upstream\x18\x01 \x01(\x0b\x32\x1e.toolmesh.registry.v1.Upstream\"H\n\x12GetUpstreamRequest\x12\x32\n\x04name\x18\x01 \x01(\tB$\xbaH!r\x1f\x18I2\x1b^upstreams/[a-z][a-z0-9-]*$\"G\n\x13GetUpstreamResponse\x12\x30\n\x08upstream\x18\x01 \x01(\x0b\x32\x1e.toolmesh.registry.v1.Upstream\"R\n\x14ListUpstreamsRequest\x12\x1c\n\tpage_size\x18\x01 \x01(\x05\x42\t\xbaH\x06\x1a\x04\x18\x64(\x00\x12\x1c\n\npage_token\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x08\"c\n\x15ListUpstreamsResponse\x12\x31\n\tupstreams\x18\x01 \x03(\x0b\x32\x1e.toolmesh.registry.v1.Upstream\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"j\n\x16RefreshUpstreamRequest\x12\x32\n\x04name\x18\x01 \x01(\tB$\xbaH!r\x1f\x18I2\x1b^upstreams/[a-z][a-z0-9-]*$\x12\x1c\n\nrequest_id\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\"K\n\x17RefreshUpstreamResponse\x12\x30\n\x08upstream\x18\x01 \x01(\x0b\x32\x1e.toolmesh.registry.v1.Upstream\"\xc6\x01\n\x14\x41\x63\x63\x65ptChangesRequest\x12\x32\n\x04name\x18\x01 \x01(\tB$\xbaH!r\x1f\x18I2\x1b^upstreams/[a-z][a-z0-9-]*$\x12\x42\n\x07\x63hanges\x18\x02 \x03(\x0b\x32$.toolmesh.registry.v1.AcceptedChangeB\x0b\xbaH\x08\x92\x01\x05\x08\x01\x10\x80\x04\x12\x18\n\x06reason\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\xe8\x07\x12\x1c\n\nrequest_id\x18\x04 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\"_\n\x0e\x41\x63\x63\x65ptedChange\x12\x1f\n\x0bnative_name\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xff\x01\x12,\n\x06\x64igest\x18\x02 \x01(\tB\x1c\xbaH\x19r\x17\x32\x15^sha256:[0-9a-f]{64}$\"I\n\x15\x41\x63\x63\x65ptChangesResponse\x12\x30\n\x08upstream\x18\x01 \x01(\x0b\x32\x1e.toolmesh.registry.v1.Upstream\"i\n\x15RemoveUpstreamRequest\x12\x32\n\x04name\x18\x01 \x01(\tB$\xbaH!r\x1f\x18I2\x1b^upstreams/[a-z][a-z0-9-]*$\x12\x1c\n\nrequest_id\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\"\x18\n\x16RemoveUpstreamResponse\"\x17\n\x15WatchUpstreamsRequest\"\xb2\x02\n\x16WatchUpstreamsResponse\x12\x32\n\x08upstream\x18\x01 \x01(\x0b\x32\x1e.toolmesh.registry.v1.UpstreamH\x00\x12\x11\n\x07removed\x18\x02 \x01(\tH\x00\x12Z\n\x11snapshot_complete\x18\x03 \x01(\x0b\x32=.toolmesh.registry.v1.WatchUpstreamsResponse.SnapshotCompleteH\x00\x12K\n\theartbeat\x18\x04 \x01(\x0b\x32\x36.toolmesh.registry.v1.WatchUpstreamsResponse.HeartbeatH\x00\x1a\x12\n\x10SnapshotComplete\x1a\x0b\n\tHeartbeatB\x07\n\x05\x65vent\"\xbf\x02\n\x15ReportUpstreamRequest\x12\x32\n\x04name\x18\x01 \x01(\tB$\xbaH!r\x1f\x18I2\x1b^upstreams/[a-z][a-z0-9-]*$\x12\x1c\n\x08instance\x18\x02 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xff\x01\x12\x1b\n\ngeneration\x18\x03 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x01\x12\x34\n\tdiscovery\x18\x04 \x01(\x0b\x32\x1f.toolmesh.registry.v1.DiscoveryH\x00\x12\x39\n\x07\x66\x61ilure\x18\x05 \x01(\x0b\x32&.toolmesh.registry.v1.DiscoveryFailureH\x00\x12\x34\n\tunchanged\x18\x06 \x01(\x0b\x32\x1f.toolmesh.registry.v1.UnchangedH\x00\x42\x10\n\x07outcome\x12\x05\xbaH\x02\x08\x01\"\x0b\n\tUnchanged\"\xaf\x01\n\tDiscovery\x12\x1d\n\x0bserver_name\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\x18\xff\x01\x12 \n\x0eserver_version\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\xff\x01\x12!\n\x10protocol_version\x18\x03 \x01(\tB\x07\xbaH\x04r\x02\x18 \x12>\n\x05tools\x18\x04 \x03(\x0b\x32$.toolmesh.registry.v1.DiscoveredToolB\t\xbaH\x06\x92\x01\x03\x10\x80\x10\"k\n\x0e\x44iscoveredTool\x12\x1f\n\x0bnative_name\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xff\x01\x12\x1d\n\ndefinition\x18\x02 \x01(\x0c\x42\t\xbaH\x06z\x04\x18\x80\x80\x10\x12\x19\n\x07problem\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\xf4\x03\".\n\x10\x44iscoveryFailure\x12\x1a\n\x06reason\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xf4\x03\"H\n\x16ReportUpstreamResponse\x12.\n\x0bnext_report\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration2\xe6\x06\n\x0fUpstreamService\x12\x62\n\x0b\x41\x64\x64Upstream\x12(.toolmesh.registry.v1.AddUpstreamRequest\x1a).toolmesh.registry.v1.AddUpstreamResponse\x12\x62\n\x0bGetUpstream\x12(.toolmesh.registry.v1.GetUpstreamRequest\x1a).toolmesh.registry.v1.GetUpstreamResponse\x12h\n\rListUpstreams\x12*.toolmesh.registry.v1.ListUpstreamsRequest\x1a+.toolmesh.registry.v1.ListUpstreamsResponse\x12n\n\x0fRefreshUpstream\x12,.toolmesh.registry.v1.RefreshUpstreamRequest\x1a-.toolmesh.registry.v1.RefreshUpstreamResponse\x12h\n\rAcceptChanges\x12*.toolmesh.registry.v1.AcceptChangesRequest\x1a+.toolmesh.registry.v1.AcceptChangesResponse\x12k\n\x0eRemoveUpstream\x12+.toolmesh.registry.v1.RemoveUpstreamRequest\x1a,.toolmesh.registry.v1.RemoveUpstreamResponse\x12m\n\x0eWatchUpstreams\x12+.toolmesh.registry.v1.WatchUpstreamsRequest\x1a,.toolmesh.registry.v1.WatchUpstreamsResponse0\x01\x12k\n\x0eReportUpstream\x12+.toolmesh.registry.v1.ReportUpstreamRequest\x1a,.toolmesh.registry.v1.ReportUpstreamResponseB*P\x01Z&toolmesh.dev/go/registry/v1;registryv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+toolmesh/registry/v1/upstream_service.proto\x12\x14toolmesh.registry.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a#toolmesh/registry/v1/upstream.proto\"\xad\x02\n\x12\x41\x64\x64UpstreamRequest\x12\x31\n\x0bupstream_id\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x10\x02\x18?2\x11^[a-z][a-z0-9-]*$\x12@\n\x08\x65ndpoint\x18\x02 \x01(\x0b\x32&.toolmesh.registry.v1.UpstreamEndpointB\x06\xbaH\x03\xc8\x01\x01\x12>\n\x08overlays\x18\x03 \x03(\x0b\x32!.toolmesh.registry.v1.ToolOverlayB\t\xbaH\x06\x92\x01\x03\x10\x80\x04\x12\x1c\n\nrequest_id\x18\x04 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\x12\x44\n\x0eslow_call_time\x18\x05 \x01(\x0b\x32\x19.google.protobuf.DurationB\x11\xbaH\x0e\xaa\x01\x0b\"\x03\x08\x90\x1c\x32\x04\x10\xc0\x84=\"G\n\x13\x41\x64\x64UpstreamResponse\x12\x30\n\x08upstream\x18\x01 \x01(\x0b\x32\x1e.toolmesh.registry.v1.Upstream\"H\n\x12GetUpstreamRequest\x12\x32\n\x04name\x18\x01 \x01(\tB$\xbaH!r\x1f\x18I2\x1b^upstreams/[a-z][a-z0-9-]*$\"G\n\x13GetUpstreamResponse\x12\x30\n\x08upstream\x18\x01 \x01(\x0b\x32\x1e.toolmesh.registry.v1.Upstream\"R\n\x14ListUpstreamsRequest\x12\x1c\n\tpage_size\x18\x01 \x01(\x05\x42\t\xbaH\x06\x1a\x04\x18\x64(\x00\x12\x1c\n\npage_token\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x08\"c\n\x15ListUpstreamsResponse\x12\x31\n\tupstreams\x18\x01 \x03(\x0b\x32\x1e.toolmesh.registry.v1.Upstream\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"j\n\x16RefreshUpstreamRequest\x12\x32\n\x04name\x18\x01 \x01(\tB$\xbaH!r\x1f\x18I2\x1b^upstreams/[a-z][a-z0-9-]*$\x12\x1c\n\nrequest_id\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\"K\n\x17RefreshUpstreamResponse\x12\x30\n\x08upstream\x18\x01 \x01(\x0b\x32\x1e.toolmesh.registry.v1.Upstream\"\xc6\x01\n\x14\x41\x63\x63\x65ptChangesRequest\x12\x32\n\x04name\x18\x01 \x01(\tB$\xbaH!r\x1f\x18I2\x1b^upstreams/[a-z][a-z0-9-]*$\x12\x42\n\x07\x63hanges\x18\x02 \x03(\x0b\x32$.toolmesh.registry.v1.AcceptedChangeB\x0b\xbaH\x08\x92\x01\x05\x08\x01\x10\x80\x04\x12\x18\n\x06reason\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\xe8\x07\x12\x1c\n\nrequest_id\x18\x04 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\"_\n\x0e\x41\x63\x63\x65ptedChange\x12\x1f\n\x0bnative_name\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xff\x01\x12,\n\x06\x64igest\x18\x02 \x01(\tB\x1c\xbaH\x19r\x17\x32\x15^sha256:[0-9a-f]{64}$\"I\n\x15\x41\x63\x63\x65ptChangesResponse\x12\x30\n\x08upstream\x18\x01 \x01(\x0b\x32\x1e.toolmesh.registry.v1.Upstream\"i\n\x15RemoveUpstreamRequest\x12\x32\n\x04name\x18\x01 \x01(\tB$\xbaH!r\x1f\x18I2\x1b^upstreams/[a-z][a-z0-9-]*$\x12\x1c\n\nrequest_id\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\"\x18\n\x16RemoveUpstreamResponse\"\x17\n\x15WatchUpstreamsRequest\"\xb2\x02\n\x16WatchUpstreamsResponse\x12\x32\n\x08upstream\x18\x01 \x01(\x0b\x32\x1e.toolmesh.registry.v1.UpstreamH\x00\x12\x11\n\x07removed\x18\x02 \x01(\tH\x00\x12Z\n\x11snapshot_complete\x18\x03 \x01(\x0b\x32=.toolmesh.registry.v1.WatchUpstreamsResponse.SnapshotCompleteH\x00\x12K\n\theartbeat\x18\x04 \x01(\x0b\x32\x36.toolmesh.registry.v1.WatchUpstreamsResponse.HeartbeatH\x00\x1a\x12\n\x10SnapshotComplete\x1a\x0b\n\tHeartbeatB\x07\n\x05\x65vent\"\xbf\x02\n\x15ReportUpstreamRequest\x12\x32\n\x04name\x18\x01 \x01(\tB$\xbaH!r\x1f\x18I2\x1b^upstreams/[a-z][a-z0-9-]*$\x12\x1c\n\x08instance\x18\x02 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xff\x01\x12\x1b\n\ngeneration\x18\x03 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x01\x12\x34\n\tdiscovery\x18\x04 \x01(\x0b\x32\x1f.toolmesh.registry.v1.DiscoveryH\x00\x12\x39\n\x07\x66\x61ilure\x18\x05 \x01(\x0b\x32&.toolmesh.registry.v1.DiscoveryFailureH\x00\x12\x34\n\tunchanged\x18\x06 \x01(\x0b\x32\x1f.toolmesh.registry.v1.UnchangedH\x00\x42\x10\n\x07outcome\x12\x05\xbaH\x02\x08\x01\"\x0b\n\tUnchanged\"\xaf\x01\n\tDiscovery\x12\x1d\n\x0bserver_name\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\x18\xff\x01\x12 \n\x0eserver_version\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\xff\x01\x12!\n\x10protocol_version\x18\x03 \x01(\tB\x07\xbaH\x04r\x02\x18 \x12>\n\x05tools\x18\x04 \x03(\x0b\x32$.toolmesh.registry.v1.DiscoveredToolB\t\xbaH\x06\x92\x01\x03\x10\x80\x10\"k\n\x0e\x44iscoveredTool\x12\x1f\n\x0bnative_name\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xff\x01\x12\x1d\n\ndefinition\x18\x02 \x01(\x0c\x42\t\xbaH\x06z\x04\x18\x80\x80\x10\x12\x19\n\x07problem\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\xf4\x03\".\n\x10\x44iscoveryFailure\x12\x1a\n\x06reason\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xf4\x03\"H\n\x16ReportUpstreamResponse\x12.\n\x0bnext_report\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration2\xe6\x06\n\x0fUpstreamService\x12\x62\n\x0b\x41\x64\x64Upstream\x12(.toolmesh.registry.v1.AddUpstreamRequest\x1a).toolmesh.registry.v1.AddUpstreamResponse\x12\x62\n\x0bGetUpstream\x12(.toolmesh.registry.v1.GetUpstreamRequest\x1a).toolmesh.registry.v1.GetUpstreamResponse\x12h\n\rListUpstreams\x12*.toolmesh.registry.v1.ListUpstreamsRequest\x1a+.toolmesh.registry.v1.ListUpstreamsResponse\x12n\n\x0fRefreshUpstream\x12,.toolmesh.registry.v1.RefreshUpstreamRequest\x1a-.toolmesh.registry.v1.RefreshUpstreamResponse\x12h\n\rAcceptChanges\x12*.toolmesh.registry.v1.AcceptChangesRequest\x1a+.toolmesh.registry.v1.AcceptChangesResponse\x12k\n\x0eRemoveUpstream\x12+.toolmesh.registry.v1.RemoveUpstreamRequest\x1a,.toolmesh.registry.v1.RemoveUpstreamResponse\x12m\n\x0eWatchUpstreams\x12+.toolmesh.registry.v1.WatchUpstreamsRequest\x1a,.toolmesh.registry.v1.WatchUpstreamsResponse0\x01\x12k\n\x0eReportUpstream\x12+.toolmesh.registry.v1.ReportUpstreamRequest\x1a,.toolmesh.registry.v1.ReportUpstreamResponseB*P\x01Z&toolmesh.dev/go/registry/v1;registryv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -43,6 +43,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ADDUPSTREAMREQUEST'].fields_by_name['overlays']._serialized_options = b'\272H\006\222\001\003\020\200\004'
   _globals['_ADDUPSTREAMREQUEST'].fields_by_name['request_id']._loaded_options = None
   _globals['_ADDUPSTREAMREQUEST'].fields_by_name['request_id']._serialized_options = b'\272H\005r\003\030\200\001'
+  _globals['_ADDUPSTREAMREQUEST'].fields_by_name['slow_call_time']._loaded_options = None
+  _globals['_ADDUPSTREAMREQUEST'].fields_by_name['slow_call_time']._serialized_options = b'\272H\016\252\001\013\"\003\010\220\0342\004\020\300\204='
   _globals['_GETUPSTREAMREQUEST'].fields_by_name['name']._loaded_options = None
   _globals['_GETUPSTREAMREQUEST'].fields_by_name['name']._serialized_options = b'\272H!r\037\030I2\033^upstreams/[a-z][a-z0-9-]*$'
   _globals['_LISTUPSTREAMSREQUEST'].fields_by_name['page_size']._loaded_options = None
@@ -94,51 +96,51 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DISCOVERYFAILURE'].fields_by_name['reason']._loaded_options = None
   _globals['_DISCOVERYFAILURE'].fields_by_name['reason']._serialized_options = b'\272H\007r\005\020\001\030\364\003'
   _globals['_ADDUPSTREAMREQUEST']._serialized_start=168
-  _globals['_ADDUPSTREAMREQUEST']._serialized_end=399
-  _globals['_ADDUPSTREAMRESPONSE']._serialized_start=401
-  _globals['_ADDUPSTREAMRESPONSE']._serialized_end=472
-  _globals['_GETUPSTREAMREQUEST']._serialized_start=474
-  _globals['_GETUPSTREAMREQUEST']._serialized_end=546
-  _globals['_GETUPSTREAMRESPONSE']._serialized_start=548
-  _globals['_GETUPSTREAMRESPONSE']._serialized_end=619
-  _globals['_LISTUPSTREAMSREQUEST']._serialized_start=621
-  _globals['_LISTUPSTREAMSREQUEST']._serialized_end=703
-  _globals['_LISTUPSTREAMSRESPONSE']._serialized_start=705
-  _globals['_LISTUPSTREAMSRESPONSE']._serialized_end=804
-  _globals['_REFRESHUPSTREAMREQUEST']._serialized_start=806
-  _globals['_REFRESHUPSTREAMREQUEST']._serialized_end=912
-  _globals['_REFRESHUPSTREAMRESPONSE']._serialized_start=914
-  _globals['_REFRESHUPSTREAMRESPONSE']._serialized_end=989
-  _globals['_ACCEPTCHANGESREQUEST']._serialized_start=992
-  _globals['_ACCEPTCHANGESREQUEST']._serialized_end=1190
-  _globals['_ACCEPTEDCHANGE']._serialized_start=1192
-  _globals['_ACCEPTEDCHANGE']._serialized_end=1287
-  _globals['_ACCEPTCHANGESRESPONSE']._serialized_start=1289
-  _globals['_ACCEPTCHANGESRESPONSE']._serialized_end=1362
-  _globals['_REMOVEUPSTREAMREQUEST']._serialized_start=1364
-  _globals['_REMOVEUPSTREAMREQUEST']._serialized_end=1469
-  _globals['_REMOVEUPSTREAMRESPONSE']._serialized_start=1471
-  _globals['_REMOVEUPSTREAMRESPONSE']._serialized_end=1495
-  _globals['_WATCHUPSTREAMSREQUEST']._serialized_start=1497
-  _globals['_WATCHUPSTREAMSREQUEST']._serialized_end=1520
-  _globals['_WATCHUPSTREAMSRESPONSE']._serialized_start=1523
-  _globals['_WATCHUPSTREAMSRESPONSE']._serialized_end=1829
-  _globals['_WATCHUPSTREAMSRESPONSE_SNAPSHOTCOMPLETE']._serialized_start=1789
-  _globals['_WATCHUPSTREAMSRESPONSE_SNAPSHOTCOMPLETE']._serialized_end=1807
-  _globals['_WATCHUPSTREAMSRESPONSE_HEARTBEAT']._serialized_start=1809
-  _globals['_WATCHUPSTREAMSRESPONSE_HEARTBEAT']._serialized_end=1820
-  _globals['_REPORTUPSTREAMREQUEST']._serialized_start=1832
-  _globals['_REPORTUPSTREAMREQUEST']._serialized_end=2151
-  _globals['_UNCHANGED']._serialized_start=2153
-  _globals['_UNCHANGED']._serialized_end=2164
-  _globals['_DISCOVERY']._serialized_start=2167
-  _globals['_DISCOVERY']._serialized_end=2342
-  _globals['_DISCOVEREDTOOL']._serialized_start=2344
-  _globals['_DISCOVEREDTOOL']._serialized_end=2451
-  _globals['_DISCOVERYFAILURE']._serialized_start=2453
-  _globals['_DISCOVERYFAILURE']._serialized_end=2499
-  _globals['_REPORTUPSTREAMRESPONSE']._serialized_start=2501
-  _globals['_REPORTUPSTREAMRESPONSE']._serialized_end=2573
-  _globals['_UPSTREAMSERVICE']._serialized_start=2576
-  _globals['_UPSTREAMSERVICE']._serialized_end=3446
+  _globals['_ADDUPSTREAMREQUEST']._serialized_end=469
+  _globals['_ADDUPSTREAMRESPONSE']._serialized_start=471
+  _globals['_ADDUPSTREAMRESPONSE']._serialized_end=542
+  _globals['_GETUPSTREAMREQUEST']._serialized_start=544
+  _globals['_GETUPSTREAMREQUEST']._serialized_end=616
+  _globals['_GETUPSTREAMRESPONSE']._serialized_start=618
+  _globals['_GETUPSTREAMRESPONSE']._serialized_end=689
+  _globals['_LISTUPSTREAMSREQUEST']._serialized_start=691
+  _globals['_LISTUPSTREAMSREQUEST']._serialized_end=773
+  _globals['_LISTUPSTREAMSRESPONSE']._serialized_start=775
+  _globals['_LISTUPSTREAMSRESPONSE']._serialized_end=874
+  _globals['_REFRESHUPSTREAMREQUEST']._serialized_start=876
+  _globals['_REFRESHUPSTREAMREQUEST']._serialized_end=982
+  _globals['_REFRESHUPSTREAMRESPONSE']._serialized_start=984
+  _globals['_REFRESHUPSTREAMRESPONSE']._serialized_end=1059
+  _globals['_ACCEPTCHANGESREQUEST']._serialized_start=1062
+  _globals['_ACCEPTCHANGESREQUEST']._serialized_end=1260
+  _globals['_ACCEPTEDCHANGE']._serialized_start=1262
+  _globals['_ACCEPTEDCHANGE']._serialized_end=1357
+  _globals['_ACCEPTCHANGESRESPONSE']._serialized_start=1359
+  _globals['_ACCEPTCHANGESRESPONSE']._serialized_end=1432
+  _globals['_REMOVEUPSTREAMREQUEST']._serialized_start=1434
+  _globals['_REMOVEUPSTREAMREQUEST']._serialized_end=1539
+  _globals['_REMOVEUPSTREAMRESPONSE']._serialized_start=1541
+  _globals['_REMOVEUPSTREAMRESPONSE']._serialized_end=1565
+  _globals['_WATCHUPSTREAMSREQUEST']._serialized_start=1567
+  _globals['_WATCHUPSTREAMSREQUEST']._serialized_end=1590
+  _globals['_WATCHUPSTREAMSRESPONSE']._serialized_start=1593
+  _globals['_WATCHUPSTREAMSRESPONSE']._serialized_end=1899
+  _globals['_WATCHUPSTREAMSRESPONSE_SNAPSHOTCOMPLETE']._serialized_start=1859
+  _globals['_WATCHUPSTREAMSRESPONSE_SNAPSHOTCOMPLETE']._serialized_end=1877
+  _globals['_WATCHUPSTREAMSRESPONSE_HEARTBEAT']._serialized_start=1879
+  _globals['_WATCHUPSTREAMSRESPONSE_HEARTBEAT']._serialized_end=1890
+  _globals['_REPORTUPSTREAMREQUEST']._serialized_start=1902
+  _globals['_REPORTUPSTREAMREQUEST']._serialized_end=2221
+  _globals['_UNCHANGED']._serialized_start=2223
+  _globals['_UNCHANGED']._serialized_end=2234
+  _globals['_DISCOVERY']._serialized_start=2237
+  _globals['_DISCOVERY']._serialized_end=2412
+  _globals['_DISCOVEREDTOOL']._serialized_start=2414
+  _globals['_DISCOVEREDTOOL']._serialized_end=2521
+  _globals['_DISCOVERYFAILURE']._serialized_start=2523
+  _globals['_DISCOVERYFAILURE']._serialized_end=2569
+  _globals['_REPORTUPSTREAMRESPONSE']._serialized_start=2571
+  _globals['_REPORTUPSTREAMRESPONSE']._serialized_end=2643
+  _globals['_UPSTREAMSERVICE']._serialized_start=2646
+  _globals['_UPSTREAMSERVICE']._serialized_end=3516
 # @@protoc_insertion_point(module_scope)

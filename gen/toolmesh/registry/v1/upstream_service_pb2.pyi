@@ -30,6 +30,7 @@ class AddUpstreamRequest(_message.Message):
     ENDPOINT_FIELD_NUMBER: _builtins.int
     OVERLAYS_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
+    SLOW_CALL_TIME_FIELD_NUMBER: _builtins.int
     upstream_id: _builtins.str
     """The id, which is also the namespace of its tools."""
     request_id: _builtins.str
@@ -42,6 +43,12 @@ class AddUpstreamRequest(_message.Message):
     def overlays(self) -> _containers.RepeatedCompositeFieldContainer[_upstream_pb2.ToolOverlay]:
         """What the deployment knows better than the server."""
 
+    @_builtins.property
+    def slow_call_time(self) -> _duration_pb2.Duration:
+        """A call of one of its tools that takes longer is slow, though it succeeds; slow calls open its circuit as failures do. The manifests of
+        its tools have it as `execution.circuit_breaker.slow_call_time`. Unset: no call is slow.
+        """
+
     def __init__(
         self,
         *,
@@ -49,10 +56,11 @@ class AddUpstreamRequest(_message.Message):
         endpoint: _upstream_pb2.UpstreamEndpoint | None = ...,
         overlays: _abc.Iterable[_upstream_pb2.ToolOverlay] | None = ...,
         request_id: _builtins.str = ...,
+        slow_call_time: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint", "slow_call_time", b"slow_call_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint", "overlays", b"overlays", "request_id", b"request_id", "upstream_id", b"upstream_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint", "overlays", b"overlays", "request_id", b"request_id", "slow_call_time", b"slow_call_time", "upstream_id", b"upstream_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import typer
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_MILLISECONDS, _HOUR = {"ms": 1, "s": 1000, "m": 60_000}, 3_600_000
 # The largest google.protobuf.Duration, about ten thousand years.
 _MAX_SECONDS = 315_576_000_000
 
@@ -21,6 +22,22 @@ def parse_seconds(text: str, option: str, *, least: int = 1) -> int:
     if seconds > _MAX_SECONDS:
         raise typer.BadParameter(f"{text} is too long", param_hint=option)
     return seconds
+
+
+def parse_milliseconds(text: str) -> int:
+    """Parse a short duration of at most an hour: `800ms`, `2s`, `1m`."""
+    match = re.fullmatch(r"([0-9]{1,7})(ms|s|m)", text.strip())
+    milliseconds = 0 if match is None else int(match.group(1)) * _MILLISECONDS[match.group(2)]
+    if not 0 < milliseconds <= _HOUR:
+        raise typer.BadParameter(f"{text} is not a time of at most an hour such as 800ms, 2s or 1m")
+    return milliseconds
+
+
+def check_short_time(text: str | None) -> str | None:
+    """Return the text of an option that is a short duration; None means that it is not set. Raises BadParameter."""
+    if text is not None:
+        parse_milliseconds(text)
+    return text
 
 
 def parse_time(text: str) -> datetime:

@@ -59,13 +59,17 @@ def print_upstream(upstream: upb.Upstream) -> None:
 
 
 def print_times(upstream: upb.Upstream) -> None:
-    """Print when the server last answered and when the mesh last changed what it knows of it."""
+    """Print when the server last answered, when the mesh last changed what it knows of it, and which calls are slow."""
+    from toolmesh_sdk.cli.views.charts import format_duration
     from toolmesh_sdk.cli.views.documents import format_time
 
     answered = (
         f"last answer {format_time(upstream.last_answer_time)}, " if upstream.HasField("last_answer_time") else ""
     )
     output.out().print(output.text((f"{answered}last change {format_time(upstream.update_time)}", "dim")))
+    if upstream.HasField("slow_call_time"):
+        seconds = upstream.slow_call_time.ToMicroseconds() / 1e6
+        output.out().print(output.text((f"calls of more than {format_duration(seconds)} are slow", "dim")))
 
 
 def print_changes(tools: Iterable[upb.UpstreamTool]) -> None:

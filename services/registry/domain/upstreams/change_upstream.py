@@ -45,6 +45,7 @@ async def add_upstream(
     upstreams: Upstreams,
     catalogue: Catalogue,
     clock: Clock,
+    slow_call_time: str = "",
 ) -> Upstream:
     """Add an upstream, or return the stored one if it is the same."""
     if violations := [*endpoint_violations(endpoint), *_overlay_violations(overlays)]:
@@ -54,11 +55,11 @@ async def add_upstream(
     # From now on no other publisher can register tools that run there.
     await claim_namespace(upstream_id, actor.recorded_name, upstream_id, actor, catalogue=catalogue, clock=clock)
     now = clock.now()
-    added = Upstream(upstream_id, endpoint, actor.recorded_name, now, now, overlays)
+    added = Upstream(upstream_id, endpoint, actor.recorded_name, now, now, overlays, slow_call_time=slow_call_time)
     if await upstreams.add(added):
         return added
     stored = await _require(upstream_id, upstreams)
-    if (stored.endpoint, stored.overlays) != (endpoint, overlays):
+    if (stored.endpoint, stored.overlays, stored.slow_call_time) != (endpoint, overlays, slow_call_time):
         raise upstream_exists(upstream_id)
     return stored
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from services.registry.domain.publishing.manifest import Manifest
 from services.registry.domain.upstreams.definition import MappedTool
 from services.registry.domain.upstreams.kinds.grpc import map_method
 from services.registry.domain.upstreams.kinds.mcp import map_mcp_tool
@@ -12,6 +15,15 @@ from services.registry.domain.upstreams.upstream import GrpcEndpoint, OpenApiEnd
 
 def map_definition(upstream: Upstream, native_name: str, definition: bytes) -> MappedTool:
     """Return the manifest of a tool, as its first version. Raises UnusableDefinitionError."""
+    mapped = _map_by_kind(upstream, native_name, definition)
+    if not upstream.slow_call_time:
+        return mapped
+    document = mapped.manifest.document
+    execution = {**document["execution"], "circuit_breaker": {"slow_call_time": upstream.slow_call_time}}
+    return replace(mapped, manifest=Manifest({**document, "execution": execution}))
+
+
+def _map_by_kind(upstream: Upstream, native_name: str, definition: bytes) -> MappedTool:
     if isinstance(upstream.endpoint, OpenApiEndpoint):
         return map_operation(upstream, upstream.endpoint, native_name, definition)
     if isinstance(upstream.endpoint, GrpcEndpoint):

@@ -180,6 +180,8 @@ class Upstream(Struct, frozen=True):
     generation: int = 1
     observed_generation: int = 0
     revision: int = 1
+    slow_call_time: str = ""
+    """The time after which a call is slow, as manifests write it, such as `0.500s`; empty: no call is slow."""
 
     @property
     def name(self) -> str:

@@ -8,6 +8,7 @@ import json
 from typing import Any
 
 import pytest
+from google.protobuf.duration_pb2 import Duration
 from toolmesh.registry.v1 import registry_service_pb2 as registry_pb
 from toolmesh.registry.v1 import tool_manifest_pb2 as mpb
 from toolmesh.registry.v1 import tool_version_pb2 as vpb
@@ -128,6 +129,31 @@ async def test_each_tool_is_admitted_or_refused_by_itself(mesh: Mesh) -> None:
 
     # The same report once more changes nothing, and two executors may report at once.
     await asyncio.gather(*(mesh.report(definition("get-time"), instance=each) for each in ("one", "two")))
+
+
+async def test_what_counts_as_slow_is_kept_shown_and_part_of_every_tool(mesh: Mesh) -> None:
+    slow = Duration(nanos=800_000_000)
+    added = await mesh.add(slow_call_time=slow)
+    assert added.slow_call_time == slow
+    assert (await mesh.add(slow_call_time=slow)).etag == added.etag
+    for other in (None, Duration(seconds=2)):
+        assert (await refusal(mesh.add(slow_call_time=other))).reason is Reason.ALREADY_EXISTS
+    reported = await mesh.report(definition("now"))
+    assert (states(reported), reported.slow_call_time) == ({"now": "admitted"}, slow)
+    breaker = (await mesh.version("tools/clocks.now")).manifest.execution.circuit_breaker
+    assert breaker == mpb.CircuitBreakerConfig(slow_call_time=slow)
+
+    # Connected again with another time, the tool has it as its next version.
+    await mesh.operator.RemoveUpstream(pb.RemoveUpstreamRequest(name=NAME), timeout=PATIENCE)
+    assert not (await mesh.add()).HasField("slow_call_time")
+    again = (await mesh.report(definition("now"))).tools[0]
+    assert again.tool_version != reported.tools[0].tool_version
+    assert not (await mesh.version("tools/clocks.now")).manifest.execution.HasField("circuit_breaker")
+
+
+@pytest.mark.parametrize("slow", [Duration(), Duration(seconds=3601), Duration(seconds=-1)])
+async def test_a_time_that_no_call_has_is_refused(mesh: Mesh, slow: Duration) -> None:
+    assert (await refusal(mesh.add(slow_call_time=slow))).reason is Reason.INVALID_REQUEST
 
 
 async def test_a_changed_definition_waits_for_its_digest(mesh: Mesh) -> None:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 from toolmesh.executor.v1 import circuit_pb2 as cpb
 from toolmesh.executor.v1 import circuit_service_pb2 as circuits_pb
@@ -65,6 +66,20 @@ def test_an_upstream_is_shown_with_the_circuits_of_all_pages(toolmesh: Any, mesh
     assert (first.request.namespace, second.request.page_token) == ("shop", "more")
     # The certificate of the operator is the authority.
     assert "authorization" not in first.metadata
+
+
+@pytest.mark.parametrize(("slow", "shown"), [(Duration(nanos=800_000_000), ["800 ms"]), (None, [])])
+def test_what_counts_as_slow_is_shown(toolmesh: Any, mesh: Any, slow: Duration | None, shown: list[str]) -> None:
+    upstream = upb.Upstream()
+    upstream.CopyFrom(UPSTREAM)
+    if slow is not None:
+        upstream.slow_call_time.CopyFrom(slow)
+    mesh.answer("GetUpstream", *[pb.GetUpstreamResponse(upstream=upstream)] * 2)
+    mesh.answer("ListCircuits", *[circuits_pb.ListCircuitsResponse()] * 2)
+    lines = toolmesh("upstreams", "show", "shop").stdout.splitlines()
+    assert [line for line in lines if "slow" in line] == [f"calls of more than {each} are slow" for each in shown]
+    document = json.loads(toolmesh("upstreams", "show", "shop", "--json").stdout)["upstream"]
+    assert document.get("slow_call_time") == (0.8 if shown else None)
 
 
 def test_programs_get_the_circuits_as_json(toolmesh: Any, mesh: Any) -> None:

@@ -10,6 +10,7 @@ import typer
 from toolmesh_sdk.cli.exits import FAILED
 from toolmesh_sdk.cli.inputs.admin_connection import as_operator
 from toolmesh_sdk.cli.inputs.target import Target
+from toolmesh_sdk.cli.inputs.timestamps import check_short_time, parse_milliseconds
 from toolmesh_sdk.cli.views import output
 from toolmesh_sdk.cli.views.upstream_report import is_ready, print_upstream, upstream_document
 
@@ -23,6 +24,16 @@ _ID_PREFIXES = re.compile(r"^(mcp-server-|server-|mcp-)|(-mcp-server|-mcp|-serve
 Id = Annotated[str, typer.Option("--id", help="The upstream's id and its tools' namespace.")]
 ReadOnly = Annotated[list[str] | None, typer.Option("--read-only", help="A tool that changes nothing; repeatable.")]
 
+SlowCallTime = Annotated[
+    str | None,
+    typer.Option(
+        "--slow-call-time",
+        help="Longer calls open its circuit as failures do: 800ms, 2s, 1m.",
+        # Before anything is installed.
+        callback=check_short_time,
+    ),
+]
+
 
 def print_connected(upstream: upb.Upstream, *, as_json: bool) -> None:
     """Print an upstream. Exits with a failure if it does not answer."""
@@ -35,9 +46,13 @@ def print_connected(upstream: upb.Upstream, *, as_json: bool) -> None:
 
 
 def add_and_wait(
-    upstream_id: str, endpoint: upb.UpstreamEndpoint, read_only: list[str], target: Target
+    upstream_id: str,
+    endpoint: upb.UpstreamEndpoint,
+    read_only: list[str],
+    target: Target,
+    slow_call_time: str | None = None,
 ) -> upb.Upstream:
-    """Add an upstream and wait until the mesh has tried it."""
+    """Add an upstream and wait until the mesh has tried it. `slow_call_time` is the text of the option."""
     from toolmesh.registry.v1 import tool_manifest_pb2, upstream_pb2
     from toolmesh.registry.v1 import upstream_service_pb2 as pb
     from toolmesh.registry.v1.upstream_service_pb2_grpc import UpstreamServiceStub
@@ -49,6 +64,8 @@ def add_and_wait(
         for name in read_only
     ]
     request = pb.AddUpstreamRequest(upstream_id=upstream_id, endpoint=endpoint, overlays=overlays)
+    if slow_call_time is not None:
+        request.slow_call_time.FromMilliseconds(parse_milliseconds(slow_call_time))
     with as_operator(target) as transport:
         stub = UpstreamServiceStub(transport.channel)
         added: pb.AddUpstreamResponse = transport.unary(stub.AddUpstream, request, None, repeatable=True)

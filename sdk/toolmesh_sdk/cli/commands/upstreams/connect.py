@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from toolmesh_sdk.cli.commands.upstreams.adding import Id, ReadOnly, add_and_wait, default_id, print_connected
+from toolmesh_sdk.cli.commands.upstreams.adding import (
+    Id,
+    ReadOnly,
+    SlowCallTime,
+    add_and_wait,
+    default_id,
+    print_connected,
+)
 from toolmesh_sdk.cli.commands.upstreams.connect_grpc import grpc
 from toolmesh_sdk.cli.commands.upstreams.connect_http import http
 from toolmesh_sdk.cli.commands.upstreams.connect_openapi import openapi
@@ -57,6 +64,7 @@ def mcp(
     env: Variables = None,
     secret: Secrets = None,
     read_only: ReadOnly = None,
+    slow_call_time: SlowCallTime = None,
     *,
     target: Target,
     as_json: bool,
@@ -90,7 +98,7 @@ def mcp(
         secrets, variables = environment_secrets(secret or []), _variables(env or [])
         endpoint = _stdio(_install(tuple(server), target), mount or [], allow_host or [], variables)
         endpoint.mcp_stdio.secrets.extend(secrets)
-    upstream = add_and_wait(named, endpoint, read_only or [], target)
+    upstream = add_and_wait(named, endpoint, read_only or [], target, slow_call_time)
     print_connected(upstream, as_json=as_json)
 
 
@@ -99,6 +107,7 @@ def mcp(
 @add_operator_options(_WAIT_SECONDS)
 def connect_file(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="A file with mcpServers, as MCP hosts have.")],
+    slow_call_time: SlowCallTime = None,
     *,
     target: Target,
     as_json: bool,
@@ -113,14 +122,14 @@ def connect_file(
       toolmesh connect file mcp.json
     """
     servers = _read_servers(path)
-    results = [_connect_entry(name, entry, target) for name, entry in servers.items()]
+    results = [_connect_entry(name, entry, target, slow_call_time) for name, entry in servers.items()]
     if as_json:
         output.print_json({"servers": [document for document, _ in results]})
     if any(not ready for _, ready in results):
         raise typer.Exit(FAILED)
 
 
-def _connect_entry(name: str, entry: Any, target: Target) -> tuple[dict[str, Any], bool]:
+def _connect_entry(name: str, entry: Any, target: Target, slow_call_time: str | None) -> tuple[dict[str, Any], bool]:
     from toolmesh.registry.v1 import upstream_pb2 as upb
 
     from toolmesh_sdk.errors import ToolmeshError
@@ -133,7 +142,7 @@ def _connect_entry(name: str, entry: Any, target: Target) -> tuple[dict[str, Any
         else:
             endpoint = _stdio(_install(_words_of(entry), target), [], [], {})
             endpoint.mcp_stdio.secrets.extend(environment_secrets(variables))
-        upstream = add_and_wait(default_id(name), endpoint, [], target)
+        upstream = add_and_wait(default_id(name), endpoint, [], target, slow_call_time)
     except (InstallError, typer.BadParameter, ToolmeshError) as error:
         output.err().print(output.text(f"{name} is not connected: {error}"))
         return {"id": name, "error": str(error)}, False

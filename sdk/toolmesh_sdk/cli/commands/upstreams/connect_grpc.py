@@ -8,7 +8,14 @@ from typing import Annotated
 
 import typer
 
-from toolmesh_sdk.cli.commands.upstreams.adding import Id, ReadOnly, add_and_wait, default_id, print_connected
+from toolmesh_sdk.cli.commands.upstreams.adding import (
+    Id,
+    ReadOnly,
+    SlowCallTime,
+    add_and_wait,
+    default_id,
+    print_connected,
+)
 from toolmesh_sdk.cli.commands.upstreams.secret_options import metadata_secrets
 from toolmesh_sdk.cli.failures import report_errors
 from toolmesh_sdk.cli.inputs.target import Target
@@ -38,6 +45,7 @@ def grpc(
         Path | None, typer.Option("--client-cert", help="Certificate and key for the server, a PEM file.")
     ] = None,
     read_only: ReadOnly = None,
+    slow_call_time: SlowCallTime = None,
     *,
     target: Target,
     as_json: bool,
@@ -68,7 +76,7 @@ def grpc(
         certificate_file=_file(client_cert, "--client-cert", target),
     )
     named = upstream_id or default_id(address.rpartition(":")[0])
-    upstream = add_and_wait(named, upb.UpstreamEndpoint(grpc=endpoint), read_only or [], target)
+    upstream = add_and_wait(named, upb.UpstreamEndpoint(grpc=endpoint), read_only or [], target, slow_call_time)
     print_connected(upstream, as_json=as_json)
 
 

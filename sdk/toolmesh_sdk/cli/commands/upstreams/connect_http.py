@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from toolmesh_sdk.cli.commands.upstreams.adding import Id, add_and_wait, default_id, print_connected
+from toolmesh_sdk.cli.commands.upstreams.adding import Id, SlowCallTime, add_and_wait, default_id, print_connected
 from toolmesh_sdk.cli.commands.upstreams.endpoint_document import METHODS, EndpointOptions, endpoint_document
 from toolmesh_sdk.cli.commands.upstreams.secret_options import header_secrets
 from toolmesh_sdk.cli.failures import report_errors
@@ -38,6 +38,7 @@ def http(
         Names, typer.Option("--failover", help="Another origin, https://HOST; repeatable, in order.")
     ] = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="It changes nothing, whatever its method.")] = False,
+    slow_call_time: SlowCallTime = None,
     upstream_id: Id = "",
     *,
     target: Target,
@@ -79,7 +80,8 @@ def http(
         failover_origins=failover or [],
     )
     overlays = [options.native_name] if read_only else []
-    upstream = add_and_wait(upstream_id or default_id(address), _endpoint(endpoint), overlays, target)
+    named = upstream_id or default_id(address)
+    upstream = add_and_wait(named, _endpoint(endpoint), overlays, target, slow_call_time)
     print_connected(upstream, as_json=as_json)
 
 

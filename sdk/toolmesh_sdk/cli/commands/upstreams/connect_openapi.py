@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolmesh_sdk.cli.commands.upstreams.adding import Id, ReadOnly, add_and_wait, default_id, print_connected
+from toolmesh_sdk.cli.commands.upstreams.adding import (
+    Id,
+    ReadOnly,
+    SlowCallTime,
+    add_and_wait,
+    default_id,
+    print_connected,
+)
 from toolmesh_sdk.cli.failures import report_errors
 from toolmesh_sdk.cli.inputs.target import Target
 from toolmesh_sdk.cli.inputs.target_options import add_operator_options
@@ -38,6 +45,7 @@ def openapi(
         list[str] | None, typer.Option("--failover", help="Another origin, https://HOST; repeatable, in order.")
     ] = None,
     read_only: ReadOnly = None,
+    slow_call_time: SlowCallTime = None,
     *,
     target: Target,
     as_json: bool,
@@ -66,7 +74,8 @@ def openapi(
     else:
         endpoint.path = str(_local_file(document, target))
         named = default_id(Path(document).name.partition(".")[0][:_LONGEST_STEM])
-    upstream = add_and_wait(upstream_id or named, upb.UpstreamEndpoint(openapi=endpoint), read_only or [], target)
+    reached = upb.UpstreamEndpoint(openapi=endpoint)
+    upstream = add_and_wait(upstream_id or named, reached, read_only or [], target, slow_call_time)
     print_connected(upstream, as_json=as_json)
 
 

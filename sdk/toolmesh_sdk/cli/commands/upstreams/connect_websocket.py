@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from toolmesh_sdk.cli.commands.upstreams.adding import Id, ReadOnly, add_and_wait, default_id, print_connected
+from toolmesh_sdk.cli.commands.upstreams.adding import (
+    Id,
+    ReadOnly,
+    SlowCallTime,
+    add_and_wait,
+    default_id,
+    print_connected,
+)
 from toolmesh_sdk.cli.commands.upstreams.secret_options import metadata_secrets
 from toolmesh_sdk.cli.failures import report_errors
 from toolmesh_sdk.cli.inputs.target import Target
@@ -34,6 +41,7 @@ def websocket(
         list[str] | None, typer.Option("--secret", help="HEADER=NAME of a stored secret; repeatable.")
     ] = None,
     read_only: ReadOnly = None,
+    slow_call_time: SlowCallTime = None,
     *,
     target: Target,
     as_json: bool,
@@ -59,7 +67,7 @@ def websocket(
         operations=_read(operations),
     )
     named = upstream_id or default_id(address.replace("ws", "http", 1))
-    upstream = add_and_wait(named, upb.UpstreamEndpoint(websocket=endpoint), read_only or [], target)
+    upstream = add_and_wait(named, upb.UpstreamEndpoint(websocket=endpoint), read_only or [], target, slow_call_time)
     print_connected(upstream, as_json=as_json)
 
 

@@ -59,12 +59,18 @@ class CallGuard:
         return seconds >= _FAIR_SHARE * self.tool.own_limit
 
     async def run(
-        self, send: Callable[[], Awaitable[T]], *, fair: bool = True, was_silent: Callable[[], bool] = _never
+        self,
+        send: Callable[[], Awaitable[T]],
+        *,
+        fair: bool = True,
+        was_silent: Callable[[], bool] = _never,
+        server_seconds: Callable[[], float] | None = None,
     ) -> T:
         """Return what `send` returns. Raises its errors; CIRCUIT_OPEN or EXTERNAL_RATE_LIMITED if it was not called.
 
         `fair` is whether the server has the time that the tool declares. `was_silent` tells of a canceled call whether
-        the server did not answer within that time.
+        the server did not answer within that time. `server_seconds` is what a finished call took of the server; unset:
+        all of its time.
         """
         name, party = self.circuit, party_of(self.work)
         config = replace(self.tool.circuit, private=True) if self.owner else self.tool.circuit
@@ -83,7 +89,8 @@ class CallGuard:
             outcome = CallOutcome.FAILURE if was_silent() else CallOutcome.NONE
             self.circuits.abandon(name, config, admission, outcome)
             raise
-        slow = config.slow_seconds is not None and time.monotonic() - started > config.slow_seconds
+        taken = time.monotonic() - started if server_seconds is None else server_seconds()
+        slow = config.slow_seconds is not None and taken > config.slow_seconds
         await self.circuits.report(name, config, admission, CallOutcome.SLOW if slow else CallOutcome.SUCCESS)
         return value
 

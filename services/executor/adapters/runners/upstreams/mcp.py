@@ -122,7 +122,9 @@ class McpRunner:
         else:
             guard = CallGuard(self._circuits, tool, work, _origin_of(upstream.endpoint.mcp_http.url))
             send = partial(self._run_remote, call, guard)
-        return await guard.run(send, was_silent=lambda: guard.is_fair(server_time.seconds))
+        return await guard.run(
+            send, was_silent=lambda: guard.is_fair(server_time.seconds), server_seconds=lambda: server_time.seconds
+        )
 
     async def close(self) -> None:
         """Close the connections to remote servers."""

@@ -13,6 +13,8 @@ from services.registry.domain.publishing.manifest import Manifest
 _PATH = "manifest.execution.http"
 # Only requests to a service are retried and watched.
 _ONLY_HTTP = ("http", "retry_policy", "circuit_breaker")
+# Calls of an upstream have a circuit, too.
+_UPSTREAM_RUNNERS = frozenset({"mcp", "grpc", "websocket"})
 _READING = frozenset({"get", "head", "post"})
 _BODILESS = frozenset({"get", "head"})
 _DEFAULT_PORTS = (80, 443)
@@ -41,9 +43,10 @@ _CREDENTIAL_HEADERS = frozenset({"authorization", "cookie"})
 
 def check_http_endpoint(manifest: Manifest) -> Iterator[Violation]:
     """Require a complete endpoint of an HTTP tool, and refuse one elsewhere."""
-    if manifest.execution.get("runner") != "http":
+    runner = manifest.execution.get("runner")
+    if runner != "http":
         for field in _ONLY_HTTP:
-            if field in manifest.execution:
+            if field in manifest.execution and not (field == "circuit_breaker" and runner in _UPSTREAM_RUNNERS):
                 message = "is honoured for the runner http only; leave it out"
                 yield Violation(f"manifest.execution.{field}", "field.not_honoured", message)
         return

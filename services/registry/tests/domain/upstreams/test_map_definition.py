@@ -21,7 +21,15 @@ from services.registry.domain.upstreams.definition import (
     tool_id,
 )
 from services.registry.domain.upstreams.map_definition import map_definition
-from services.registry.domain.upstreams.upstream import HttpEndpoint, Overlay, StdioEndpoint, Upstream
+from services.registry.domain.upstreams.upstream import (
+    GrpcEndpoint,
+    HttpEndpoint,
+    OpenApiEndpoint,
+    Overlay,
+    StdioEndpoint,
+    Upstream,
+    WebSocketEndpoint,
+)
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CONFINED = StdioEndpoint(("/usr/bin/server",), allowed_hosts=("example.com",))
@@ -94,3 +102,27 @@ def test_the_digest_ignores_formatting_and_nothing_else() -> None:
 def test_a_definition_that_cannot_be_read_is_refused(definition: bytes) -> None:
     with pytest.raises(UnusableDefinitionError):
         map_definition(Upstream("acme", CONFINED, "operator", NOW, NOW), "list", definition)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "definition"),
+    [
+        (CONFINED, {"inputSchema": {"type": "object"}}),
+        (REMOTE, {"inputSchema": {"type": "object"}}),
+        (OpenApiEndpoint(), {"method": "get", "path": "/a", "server": "https://api.example", "parameters": []}),
+        (GrpcEndpoint("shop:443"), {"input": {"type": "object"}, "output": {"type": "object"}}),
+        (WebSocketEndpoint("wss://feed.example/v1", ()), {"input": {"type": "object"}}),
+    ],
+    ids=["confined", "remote", "openapi", "grpc", "websocket"],
+)
+def test_every_kind_of_tool_says_which_calls_are_slow(endpoint: Any, definition: dict[str, Any]) -> None:
+    manifests = []
+    for slow_call_time in ("", "0.800s"):
+        upstream = Upstream("acme", endpoint, "operator", NOW, NOW, slow_call_time=slow_call_time)
+        manifest = map_definition(upstream, "acme.Shop/List", json.dumps(definition).encode()).manifest
+        assert violations_of(message_of(manifest)) == []
+        assert violations(manifest, JsonSchemaChecker()) == []
+        manifests.append(manifest)
+    without, with_time = (each.document for each in manifests)
+    execution = {**without["execution"], "circuit_breaker": {"slow_call_time": "0.800s"}}
+    assert with_time == {**without, "execution": execution}

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from libs.common.errors import MeshError, Reason
 from services.executor.adapters.runners.upstreams.guarded_call import CallGuard, party_of
-from services.executor.domain.resilience.circuit import CallOutcome
+from services.executor.domain.resilience.circuit import CallOutcome, CircuitConfig
 from services.executor.tests.adapters.runners.http.services import OwnCircuits
 from services.executor.tests.adapters.runners.upstreams.test_grpc import Recorded
 from services.executor.tests.packing import work
@@ -58,6 +58,32 @@ async def test_a_success_is_one_and_a_canceled_call_is_abandoned() -> None:
     with pytest.raises(asyncio.CancelledError):
         await call(circuits, asyncio.CancelledError())
     assert (circuits.outcomes, circuits.abandoned) == ([CallOutcome.SUCCESS], 1)
+
+
+@pytest.mark.parametrize(
+    ("slow_seconds", "taken", "outcome"),
+    [
+        (2.0, 2.5, CallOutcome.SLOW),
+        (2.0, 2.0, CallOutcome.SUCCESS),
+        (None, 1e6, CallOutcome.SUCCESS),
+        # All of a call's time, where the runner does not measure the server.
+        (0.0, None, CallOutcome.SLOW),
+        (1e6, None, CallOutcome.SUCCESS),
+    ],
+)
+async def test_a_success_is_slow_by_the_time_of_its_server(
+    slow_seconds: float | None, taken: float | None, outcome: CallOutcome
+) -> None:
+    circuits = Recorded()
+    tool = a_tool(qualified="shop.order", circuit=CircuitConfig(slow_seconds=slow_seconds))
+
+    async def send() -> str:
+        await asyncio.sleep(0)
+        return "sent"
+
+    guard = CallGuard(circuits, tool, work(), "shop:443")
+    assert await guard.run(send, server_seconds=None if taken is None else lambda: taken) == "sent"
+    assert circuits.outcomes == [outcome]
 
 
 async def test_a_limited_rate_holds_back_the_tenant_alone() -> None:

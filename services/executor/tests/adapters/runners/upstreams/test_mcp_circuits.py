@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace as replace_fields
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from libs.common.json.canonical import digest
 from libs.common.testing.clock import ManualClock
 from services.executor.adapters.circuits.shared_circuits import SharedCircuits
 from services.executor.adapters.circuits.valkey_circuits import ValkeyCircuits
+from services.executor.adapters.upstreams.mcp.server_time import ServerTime
 from services.executor.domain.resilience.circuit import CallOutcome, CircuitConfig, CircuitState
 from services.executor.domain.tool import Placement, Tool
 from services.executor.tests.adapters.runners.http.services import OwnCircuits
@@ -137,6 +139,19 @@ async def test_a_caller_who_does_not_answer_says_nothing_about_the_server(upstre
     channel.cancel()
     await asyncio.wait([run])
     assert upstreams.circuits.outcomes == [CallOutcome.NONE]
+
+
+@pytest.mark.parametrize(("seconds", "outcome"), [(4.0, CallOutcome.SLOW), (2.0, CallOutcome.SUCCESS)])
+async def test_a_call_is_slow_by_the_time_of_the_server_alone(
+    upstreams: Upstreams, monkeypatch: pytest.MonkeyPatch, seconds: float, outcome: CallOutcome
+) -> None:
+    # What the start of its process and the answers of its caller take is no part of it.
+    monkeypatch.setattr(ServerTime, "seconds", seconds)
+    upstreams.offer("say")
+    upstreams.add_confined()
+    tool = upstreams.tool("say", circuit=replace_fields(CONFIG, slow_seconds=3.0))
+    assert await reason_of(upstreams, tool, text="x") is None
+    assert upstreams.circuits.outcomes == [outcome]
 
 
 class Service:

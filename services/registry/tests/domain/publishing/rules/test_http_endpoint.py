@@ -102,6 +102,14 @@ def test_another_runner_has_no_endpoint_no_retries_and_no_circuit() -> None:
     assert paths == {f"manifest.execution.{field}" for field in ("http", "retry_policy", "circuit_breaker")}
 
 
+@pytest.mark.parametrize("runner", [pb.RUNNER_KIND_MCP, pb.RUNNER_KIND_GRPC, pb.RUNNER_KIND_WEBSOCKET])
+def test_a_tool_of_an_upstream_has_a_circuit_and_nothing_else_of_an_endpoint(runner: pb.RunnerKind.ValueType) -> None:
+    message = http_tool()
+    message.execution.runner = runner
+    paths = {violation.path for violation in check_http_endpoint(manifest_of(message))}
+    assert paths == {f"manifest.execution.{field}" for field in ("http", "retry_policy")}
+
+
 def test_a_wildcard_covers_the_host_one_level_below() -> None:
     message = http_tool()
     del message.execution.network_policy.allowed_domains[:]
