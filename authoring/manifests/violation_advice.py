@@ -17,6 +17,7 @@ from toolmesh.registry.v1.tool_manifest_pb2 import ToolManifest
 
 from authoring.manifests.needed_secrets import needed_secrets
 from services.registry.adapters.json_schemas import JsonSchemaChecker
+from services.registry.domain.publishing.nested_objects import close_objects, closing_keyword
 from services.registry.domain.publishing.rules.schemas import schema_violations
 from services.registry.domain.publishing.sample_arguments import sample_arguments
 
@@ -184,6 +185,32 @@ def _strict(document: Any, steps: list[str]) -> Advice:
     return Advice(f'write "{keywords[0] if keywords else "additionalProperties"}": false', fix if keywords else None)
 
 
+def _open_object(document: Any, steps: list[str]) -> Advice:
+    """Advise to close an object. Inside of a list the whole list is written, with all its objects closed."""
+    steps = [step.replace("~1", "/").replace("~0", "~") for step in steps]
+    part = _at(document, steps)
+    if not isinstance(part, dict):
+        return Advice('write "additionalProperties": false')
+    fix: Any = closing_keyword(part)
+    text = f"write {json.dumps(fix)[1:-1]} into {'/'.join(steps)}"
+    lists = [depth for depth in range(2, len(steps)) if isinstance(_at(document, steps[:depth]), list)]
+    if lists:
+        fix = _at({steps[0]: {steps[1]: close_objects(document[steps[0]][steps[1]])}}, steps[: lists[0]])
+    for step in reversed(steps[: lists[0]] if lists else steps):
+        fix = {step: fix}
+    return Advice(text, fix)
+
+
+def _at(document: Any, steps: list[str]) -> Any:
+    """Return the part of a document at a place; None if there is none."""
+    for step in steps:
+        if isinstance(document, list) and step.isdecimal() and int(step) < len(document):
+            document = document[int(step)]
+        else:
+            document = document.get(step) if isinstance(document, dict) else None
+    return document
+
+
 def _form_advice(document: Any, steps: list[str]) -> Advice:
     name = steps[0] if len(steps) == 1 else ""
     if name in _FOREIGN and isinstance(document, dict):
@@ -225,4 +252,5 @@ _BY_RULE: Mapping[str, Callable[[Any, list[str]], Advice]] = {
     "schema.dialect": _schema_part("$schema", DIALECT),
     "schema.type": _schema_part("type", "object"),
     "schema.strict": _strict,
+    "schema.open_object": _open_object,
 }

@@ -743,7 +743,7 @@ COMMENTS: dict[str, str] = {
     'toolmesh.registry.v1.InputContract.media_types': 'Media types that arguments may carry.',
     'toolmesh.registry.v1.InputContract.mutation_policy': 'Who may change arguments between the caller and the executor.',
     'toolmesh.registry.v1.InputContract.runtime_schema': 'The schema of what the executor receives, where it differs: internal-only fields may appear here and never above.',
-    'toolmesh.registry.v1.InputContract.schema': 'The model-facing JSON Schema 2020-12. An undeclared argument is refused, whether or not the schema says so.',
+    'toolmesh.registry.v1.InputContract.schema': 'The model-facing JSON Schema 2020-12. An undeclared argument is refused, whether or not the schema says so. An object inside of an argument says which names it takes: `additionalProperties` (or `unevaluatedProperties`) false for those that it lists, true for any.',
     'toolmesh.registry.v1.InputContract.sensitive_fields': 'JSON Pointers of fields that must be redacted wherever arguments are shown.',
     'toolmesh.registry.v1.InputMutationPolicy.INPUT_MUTATION_POLICY_DEFAULTS': 'The mesh, for defaults and lossless coercion.',
     'toolmesh.registry.v1.InputMutationPolicy.INPUT_MUTATION_POLICY_HOOKS': 'The mesh, hooks and approvers; every change is recorded with its source.',

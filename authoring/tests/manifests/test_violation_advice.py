@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from authoring.manifests.check_manifest import check_manifest
 from authoring.manifests.violation_advice import advise, merge_patch, snake_case
 
 
@@ -51,6 +52,29 @@ def test_a_misspelled_field_is_suggested() -> None:
     advice = advise({"descripton": "x"}, "/descripton", "form")
     assert "description" in advice.text
     assert advice.fix == {"descripton": None}
+
+
+def test_every_open_object_is_closed_by_its_own_advice_in_lists_too() -> None:
+    inner = {"type": "object", "properties": {"b": {"type": "string"}}}
+    schema = {
+        "type": "object",
+        "properties": {"x/y": inner, "either": {"prefixItems": [inner, {"anyOf": [inner, {"type": "null"}]}]}},
+    }
+    document: Any = {"tool_id": "find_it", "mutation_class": "read_only", "input": {"schema": schema}}
+    found = [problem for problem in check_manifest(document) if problem.rule == "schema.open_object"]
+    assert len(found) == 3
+    for problem in found:
+        document = merge_patch(document, problem.advice.fix)
+    assert not [problem for problem in check_manifest(document) if problem.rule.startswith("schema.")]
+
+
+def test_an_example_is_advised_that_the_schema_admits() -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 3}}, "required": ["n"]}
+    fix = advise({"input": {"schema": schema}}, "/input/examples", "examples.required").fix
+    assert fix == {"input": {"examples": [{"arguments": {"n": 3}}]}}
+    broken: tuple[Any, ...] = ({}, [], {"input": {"schema": 3}}, {"input": {"schema": {"properties": 3}}})
+    for document in broken:
+        assert advise(document, "/input/examples", "examples.required").fix is None
 
 
 def test_a_missing_mutation_class_is_never_solved_by_a_claim() -> None:

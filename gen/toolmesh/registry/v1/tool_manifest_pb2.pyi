@@ -969,7 +969,9 @@ class InputContract(_message.Message):
     MUTATION_POLICY_FIELD_NUMBER: _builtins.int
     MEDIA_TYPES_FIELD_NUMBER: _builtins.int
     schema: _builtins.bytes
-    """The model-facing JSON Schema 2020-12. An undeclared argument is refused, whether or not the schema says so."""
+    """The model-facing JSON Schema 2020-12. An undeclared argument is refused, whether or not the schema says so. An object inside of an
+    argument says which names it takes: `additionalProperties` (or `unevaluatedProperties`) false for those that it lists, true for any.
+    """
     runtime_schema: _builtins.bytes
     """The schema of what the executor receives, where it differs: internal-only fields may appear here and never above."""
     argument_mode: Global___ArgumentMode.ValueType

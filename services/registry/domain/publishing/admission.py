@@ -62,7 +62,7 @@ SCHEMA_RULES: tuple[SchemaAdmissionRule, ...] = (
 )
 # Rules for what a person writes. The definitions of upstreams bring none of it: docs/manifests.md says what holds for
 # their tools instead.
-AUTHOR_RULES: tuple[SchemaAdmissionRule, ...] = (examples.require_examples,)
+AUTHOR_RULES: tuple[SchemaAdmissionRule, ...] = (schemas.require_strict_objects, examples.require_examples)
 
 
 def violations(manifest: Manifest, checker: SchemaChecker, *, imported: bool = False) -> list[Violation]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from libs.common.json.schema_guard import DIALECT, TOOL_LIMITS
+from libs.common.json.schema_guard import DIALECT, TOOL_LIMITS, schema_problems
 from libs.common.json.schema_shape import SchemaShape
+from services.registry.domain.publishing.nested_objects import close_objects
 
 _OPEN: tuple[Any, ...] = (True, {})
 _OPENERS = ("additionalProperties", "unevaluatedProperties")
@@ -27,7 +28,7 @@ def make_strict(schema: Any, notes: list[str], subject: str, *, closed: bool = T
         return strict
     if "type" not in strict:
         strict = {**strict, "type": "object"}
-    return _closed(strict, notes, subject)
+    return _closed_inside(_closed(strict, notes, subject), notes, subject)
 
 
 def _with_dialect(schema: dict[str, Any], notes: list[str]) -> dict[str, Any]:
@@ -50,3 +51,14 @@ def _closed(schema: dict[str, Any], notes: list[str], subject: str) -> dict[str,
     if len(kept) < len(schema):
         notes.append(f"undeclared {subject} are refused, although the server takes them")
     return kept
+
+
+def _closed_inside(schema: dict[str, Any], notes: list[str], subject: str) -> dict[str, Any]:
+    """Close the objects inside of arguments, unless the schema is too large for it or becomes so."""
+    if any(schema_problems(schema, TOOL_LIMITS)):
+        return schema
+    closed: dict[str, Any] = close_objects(schema)
+    if closed == schema or any(schema_problems(closed, TOOL_LIMITS)):
+        return schema
+    notes.append(f"undeclared names inside of {subject} are refused, although the server takes them")
+    return closed

@@ -24,7 +24,14 @@ NESTED = {
     "properties": {
         "page": {
             "type": "object",
-            "properties": {"margins": {"type": "object", "properties": {"left": {"type": "integer"}}}},
+            "properties": {
+                "margins": {
+                    "type": "object",
+                    "properties": {"left": {"type": "integer"}},
+                    "additionalProperties": False,
+                }
+            },
+            "additionalProperties": False,
         }
     },
 }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
+from itertools import islice
 
 from libs.common.errors import Violation
 from libs.common.json.jsonio import JsonValue
@@ -11,9 +13,13 @@ from libs.common.json.schema_shape import SchemaShape
 from services.registry.domain.compatibility.comparison import caller_schema
 from services.registry.domain.ports import Finding, SchemaChecker
 from services.registry.domain.publishing.manifest import Manifest
+from services.registry.domain.publishing.nested_objects import closing_keyword, open_objects
 
 # One more than is admitted: enough to know that a schema is too large.
 _MOST = TOOL_LIMITS.subschemas + 1
+# More say nothing more.
+_MOST_OBJECTS = 20
+_OR_ANY = ', or "additionalProperties": true if any name is meant'
 _INPUT, _RUNTIME = "manifest.input.schema", "manifest.input.runtime_schema"
 _OUTPUT, _ERROR = "manifest.output.schema", "manifest.output.error_schema"
 
@@ -54,6 +60,18 @@ def require_strict_input(manifest: Manifest) -> Iterator[Violation]:
             for keyword in ("additionalProperties", "unevaluatedProperties"):
                 if part.get(keyword) in (True, {}):
                     yield Violation(path, "schema.strict", f"{keyword} allows undeclared arguments")
+
+
+def require_strict_objects(manifest: Manifest, checker: SchemaChecker) -> Iterator[Violation]:
+    """Require objects inside of arguments to say which names they take: JSON Schema would take any."""
+    for path in (_INPUT, _RUNTIME):
+        schema = _schemas(manifest).get(path)
+        if schema is None or any(schema_violations(path, schema, checker)):
+            continue
+        for pointer, part in islice(open_objects(schema), _MOST_OBJECTS):
+            [(keyword, value)] = closing_keyword(part).items()
+            message = f'takes names that it does not list; write "{keyword}": {json.dumps(value)} into it'
+            yield Violation(f"{path}#{pointer}", "schema.open_object", f"{message}{_OR_ANY if not value else ''}")
 
 
 def check_internal_fields(manifest: Manifest) -> Iterator[Violation]:

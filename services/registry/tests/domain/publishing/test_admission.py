@@ -272,6 +272,22 @@ def test_an_example_may_leave_out_what_the_mesh_fills_in_and_nothing_else() -> N
     assert broken(asking("m", pb.INPUT_MUTATION_POLICY_NONE)) == {("input.examples[0].arguments", "example.required")}
 
 
+@pytest.mark.parametrize("field", ["schema", "runtime_schema"])
+def test_objects_inside_of_arguments_say_which_names_they_take(field: str) -> None:
+    message = reader()
+    del message.input.examples[:]
+    address = {"type": "object", "properties": {"city": {"type": "string"}}}
+    for inner, expected in (
+        (address, {(f"input.{field}#/properties/to", "schema.open_object")}),
+        ({"type": "object"}, {(f"input.{field}#/properties/to", "schema.open_object")}),
+        ({**address, "additionalProperties": False}, set()),
+        ({**address, "additionalProperties": True}, set()),
+    ):
+        setattr(message.input, field, dump({"type": "object", "properties": {"to": inner}}))
+        assert broken(message) == expected
+        assert violations(manifest_of(message), CHECKER, imported=True) == []
+
+
 def test_nested_free_form_objects_are_not_arguments_and_stay_allowed() -> None:
     schema = {"type": "object", "properties": {"labels": {"type": "object", "additionalProperties": True}}}
     message = reader()

@@ -80,6 +80,21 @@ def test_what_is_not_said_is_the_worst() -> None:
     assert violations(manifest, JsonSchemaChecker(), imported=True) == []
 
 
+def test_objects_inside_of_arguments_are_closed_where_they_list_names() -> None:
+    address = {"type": "object", "properties": {"city": {"type": "string"}}}
+    free = {"type": "object"}
+    tool = mapped(inputSchema={"type": "object", "properties": {"to": address, "labels": free}})
+    properties = tool.manifest.input["schema"]["properties"]
+    assert properties["to"] == {**address, "additionalProperties": False}
+    assert properties["labels"] == {**free, "additionalProperties": True}
+    assert len(tool.notes) == 1
+    assert violations(tool.manifest, JsonSchemaChecker(), imported=True) == []
+    said = {"type": "object", "properties": {"to": {**address, "additionalProperties": {"type": "string"}}}}
+    assert mapped(inputSchema=said).manifest.input["schema"]["properties"] == said["properties"]
+    broken = {"type": "object", "properties": {"to": address, "bad": {"$ref": "https://example.com/other"}}}
+    assert mapped(inputSchema=broken).manifest.input["schema"]["properties"] == broken["properties"]
+
+
 def test_an_open_schema_is_closed_and_an_old_dialect_read_as_the_new_one() -> None:
     old = "http://json-schema.org/draft-07/schema#"
     strict = mapped(inputSchema={"$schema": old, "type": "object", "additionalProperties": True})
