@@ -43,9 +43,12 @@ def tool_past_sunset(version: VersionIdentity, successor: str) -> ToolUnavailabl
     return ToolUnavailableError(Reason.TOOL_DEPRECATED, version, {"successor": successor} if successor else {})
 
 
-def tool_unavailable(version: VersionIdentity, state: str, why: str = "") -> ToolUnavailableError:
-    reason = {"state_reason": why} if why else {}
-    return ToolUnavailableError(Reason.TOOL_UNAVAILABLE, version, {"state": state, **reason})
+def tool_unavailable(
+    version: VersionIdentity, state: str, why: str = "", *, successor: str = ""
+) -> ToolUnavailableError:
+    given = {"state": state, "state_reason": why, "successor": successor}
+    metadata = {name: text for name, text in given.items() if text}
+    return ToolUnavailableError(Reason.TOOL_UNAVAILABLE, version, metadata)
 
 
 def nothing_runs_it(version: str, cause: str) -> MeshError:

@@ -132,7 +132,8 @@ class Catalog:
         state, version = self._state(entry), VersionIdentity(entry.name, entry.digest)
         if state in _PAST_SUNSET:
             return errors.tool_past_sunset(version, entry.successor)
-        return errors.tool_unavailable(version, "broken" if entry.tool is None else state.lower(), entry.state_reason)
+        shown = "broken" if entry.tool is None else state.lower()
+        return errors.tool_unavailable(version, shown, entry.state_reason, successor=entry.successor)
 
     def _versions(self, name: ToolName) -> list[CatalogEntry]:
         """Return the versions of a tool. Its own name takes precedence over aliases."""
@@ -161,7 +162,7 @@ class Catalog:
     def _notify_withdrawn(self, entry: CatalogEntry, state: str) -> None:
         version = VersionIdentity(entry.name, entry.digest)
         for listener in self._withdrawal_listeners:
-            listener(errors.tool_unavailable(version, state, entry.state_reason))
+            listener(errors.tool_unavailable(version, state, entry.state_reason, successor=entry.successor))
 
 
 def _identity(entry: CatalogEntry) -> tuple[str, str, str]:

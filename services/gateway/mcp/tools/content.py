@@ -10,6 +10,7 @@ import orjson
 from toolmesh.executor.v1.result_envelope_pb2 import (
     RESULT_SOURCE_STALE_CACHE,
     ContentPart,
+    DeprecationNotice,
     PersistedResult,
     ResultEnvelope,
 )
@@ -17,6 +18,7 @@ from toolmesh.executor.v1.result_envelope_pb2 import (
 from libs.common.errors import MeshError
 from services.gateway.domain.response import envelope
 from services.gateway.mcp.protocol import (
+    DEPRECATION_META_KEY,
     ERROR_META_KEY,
     INVOCATION_META_KEY,
     REPLAYED_META_KEY,
@@ -59,6 +61,8 @@ def method_result(result: ResultEnvelope, structured: bytes) -> dict[str, Any]:
 def error_result(error: MeshError, trace_id: str) -> dict[str, Any]:
     """Return a failed call as a result, which the model reads: what happened, what to do, and the whole envelope."""
     lines = [error.message, error.row.resolution]
+    if successor := error.metadata.get("successor", ""):
+        lines.append(f"Successor: {successor}")
     lines += [f"{v.path or '/'}: {v.message}" for v in error.violations[:_MAX_SHOWN_VIOLATIONS]]
     return {
         "content": [_text("\n".join(filter(None, lines)))],
@@ -93,6 +97,8 @@ def _meta(result: ResultEnvelope) -> dict[str, Any]:
         meta[WARNINGS_META_KEY] = [
             {"code": each.code, "message": each.message, "resource": each.resource} for each in result.warnings
         ]
+    if result.HasField("deprecation"):
+        meta[DEPRECATION_META_KEY] = _notice(result.deprecation)
     return meta
 
 
@@ -100,10 +106,26 @@ def _remarks(result: ResultEnvelope) -> list[dict[str, Any]]:
     """Return what the model reads beside the content of a result."""
     remarks = [_text(more) for more in result.additional_context]
     remarks += [_text(f"Warning: {warning.message}") for warning in result.warnings]
+    if result.HasField("deprecation"):
+        notice = _notice(result.deprecation)
+        until = f" and ends at {notice['sunsetTime']}" if "sunsetTime" in notice else ""
+        successor = f". Use {notice['successor']} instead" if "successor" in notice else ""
+        remarks.append(_text(f"Warning: {result.provenance.tool_version} is deprecated{until}{successor}."))
     if result.provenance.source == RESULT_SOURCE_STALE_CACHE:
         read = result.provenance.retrieve_time.ToJsonString()
         remarks.append(_text(f"This result is from {read}: the service behind the tool does not answer now."))
     return remarks
+
+
+def _notice(deprecation: DeprecationNotice) -> dict[str, str]:
+    """Return the announced end of a version; what is not announced is left out."""
+    sunset = deprecation.sunset_time.ToJsonString() if deprecation.HasField("sunset_time") else ""
+    notice = {
+        "sunsetTime": sunset,
+        "successor": deprecation.successor,
+        "migrationGuideUrl": deprecation.migration_guide_url,
+    }
+    return {name: text for name, text in notice.items() if text}
 
 
 def _text(text: str) -> dict[str, Any]:

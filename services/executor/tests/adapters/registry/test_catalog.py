@@ -87,6 +87,19 @@ def test_a_deprecated_version_ends_at_its_sunset_time() -> None:
     assert (error.reason, error.metadata["successor"]) == (Reason.TOOL_DEPRECATED, "tools/core.say/versions/2.0.0")
 
 
+@pytest.mark.parametrize("state", ["QUARANTINED", "DISABLED", "RETIRED"])
+def test_a_version_that_is_taken_out_of_use_names_its_announced_successor(state: str) -> None:
+    catalog, withdrawn = catalog_of(("1.0.0", "AVAILABLE")), list[MeshError]()
+    catalog.listen_withdrawn(withdrawn.append)
+    successor = "tools/core.say/versions/2.0.0"
+    catalog.put(compile_version(registered(a_manifest(), state, deprecation=vpb.Deprecation(successor=successor))))
+    assert refused(catalog, "say").metadata["successor"] == successor
+    # The error that ends its running calls names it, too.
+    assert [error.metadata["successor"] for error in withdrawn] == [successor] * (state != "DISABLED")
+    plain = refused(catalog_of(("1.0.0", state)), "say")
+    assert "successor" not in plain.metadata
+
+
 def test_an_alias_resolves_to_its_tool_and_never_shadows_one() -> None:
     catalog = catalog_of(("1.0.0", "AVAILABLE"), aliases=["speak"])
     assert catalog.resolve("speak", "").qualified == "core.say"
