@@ -19,7 +19,7 @@ from toolmesh.registry.v1 import registry_service_pb2, tool_version_pb2
 from toolmesh.registry.v1.discovery_service_pb2_grpc import DiscoveryServiceStub
 from toolmesh.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
 
-from toolmesh_sdk import discovery, jobs, usage
+from toolmesh_sdk import discovery, jobs
 from toolmesh_sdk._wire import requests
 from toolmesh_sdk._wire.connection import Tls
 from toolmesh_sdk._wire.envelope import StoredResult
@@ -31,6 +31,7 @@ from toolmesh_sdk._wire.retry import RetryPolicy
 from toolmesh_sdk._wire.status import error_from_rpc
 from toolmesh_sdk._wire.trace import new_traceparent, trace_id_of
 from toolmesh_sdk._wire.transport import DEFAULT_TIMEOUT, ClientOptions, Token, Transport
+from toolmesh_sdk._wire.usage_requests import UsageFilters, top_request, usage_request
 from toolmesh_sdk._wire.watch import StreamSession, Watch, log_size
 from toolmesh_sdk.discovery import LoadedSchemas, SearchOptions, SearchResult, Surface, SurfaceOptions
 from toolmesh_sdk.group import GroupCall, Outcome, group_request, is_repeatable, parse_outcomes
@@ -40,7 +41,6 @@ from toolmesh_sdk.preview import Preview, parse_preview
 from toolmesh_sdk.result import Result, parse_result
 from toolmesh_sdk.streams import JobStream, keyed
 from toolmesh_sdk.token_request import Bounds, exchange_request, token_part
-from toolmesh_sdk.usage import UsageFilters
 
 __all__ = ["Client", "ProofKey", "RecordFilters", "RetryPolicy", "Tls"]
 
@@ -426,7 +426,7 @@ class Client:
         self, *, timeout: float | None = None, **filters: Unpack[UsageFilters]
     ) -> usage_service_pb2.GetUsageResponse:
         """Return the usage of the filtered calls, in total and by day."""
-        request = usage.usage_request(filters)
+        request = usage_request(filters)
         return self._transport.unary(self._usage.GetUsage, request, timeout, repeatable=True)
 
     def top_usage(
@@ -442,7 +442,7 @@ class Client:
 
         `group` is tool, version, caller or task. Raises ValueError for an unknown group or order.
         """
-        request = usage.top_request(group, order, number, filters)
+        request = top_request(group, order, number, filters)
         return self._transport.unary(self._usage.ListTopUsage, request, timeout, repeatable=True)
 
     def checkpoint(self, *, timeout: float | None = None) -> checkpoint_pb2.Checkpoint:

@@ -5,29 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from toolmesh.audit.v1 import usage_service_pb2 as pb
 from toolmesh.audit.v1.usage_service_pb2_grpc import UsageServiceStub
 
 from toolmesh_sdk._wire.times import to_timestamp
+from toolmesh_sdk._wire.usage_requests import UsageFilters, top_request, usage_request
 
 if TYPE_CHECKING:
     from toolmesh_sdk.client import Client
-
-_MAX_PAGE_SIZE = 100
-
-
-class UsageFilters(TypedDict, total=False):
-    """Filters of counted calls. Times are aware, and widened to whole UTC days."""
-
-    tool: str
-    version: str
-    subject: str
-    task_id: str
-    tenant: str
-    from_time: datetime
-    to_time: datetime
 
 
 class UsageReader:
@@ -88,30 +75,3 @@ def tool_resource(reference: str, version: str = "") -> str:
     name = reference.removeprefix("tools/")
     resource = "tools/" + (name if "." in name else f"core.{name}")
     return f"{resource}/versions/{version}" if version else resource
-
-
-def usage_request(filters: UsageFilters) -> pb.GetUsageRequest:
-    """Build the request for the usage of the filtered calls."""
-    return pb.GetUsageRequest(filter=_filter(filters))
-
-
-def top_request(group: str, order: str, number: int, filters: UsageFilters) -> pb.ListTopUsageRequest:
-    """Build the request for the first page of a ranking. Raises ValueError for an unknown group or order."""
-    return pb.ListTopUsageRequest(
-        group=pb.UsageGroup.Value(f"USAGE_GROUP_{group.upper()}"),
-        order=pb.UsageOrder.Value(f"USAGE_ORDER_{order.upper()}"),
-        filter=_filter(filters),
-        page_size=min(number, _MAX_PAGE_SIZE),
-    )
-
-
-def _filter(filters: UsageFilters) -> pb.UsageFilter:
-    return pb.UsageFilter(
-        tool=filters.get("tool", ""),
-        version=filters.get("version", ""),
-        subject=filters.get("subject", ""),
-        task_id=filters.get("task_id", ""),
-        tenant=filters.get("tenant", ""),
-        from_time=to_timestamp(filters.get("from_time")),
-        to_time=to_timestamp(filters.get("to_time")),
-    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from libs.common.json.json_pointer import pointer_of
 from libs.common.redaction.declared import DECLARED, Declaration, Declared
@@ -12,7 +12,8 @@ from libs.common.redaction.detectors.spans import Span, marker, replaced, withou
 from libs.common.redaction.sequences import is_list_of_pairs, option_kind, option_login
 
 if TYPE_CHECKING:
-    from libs.common.redaction.scanner import Scanner
+    from libs.common.redaction.fields import FieldNames
+    from libs.common.redaction.known_values import KnownValues
 
 UNEXAMINED = "unexamined"
 _SHORTEST = 3
@@ -26,10 +27,26 @@ class Finding(NamedTuple):
     kind: str
 
 
+class TextScanner(Protocol):
+    """What a walk asks about the texts and names that it meets."""
+
+    names: FieldNames
+    known: KnownValues | None
+    max_depth: int
+    max_parts: int
+    max_characters: int
+
+    def suspects(self, text: str) -> bool:
+        """Return whether the text may contain anything sensitive. False is certain."""
+
+    def find(self, text: str) -> list[Span]:
+        """Return the sensitive spans of the text, in order and without overlaps."""
+
+
 class Walk:
     """One pass over one value."""
 
-    def __init__(self, scanner: Scanner, declared: Declared | None) -> None:
+    def __init__(self, scanner: TextScanner, declared: Declared | None) -> None:
         self._scanner, self._declared = scanner, declared
         self._parts, self._characters = scanner.max_parts, scanner.max_characters
         self.findings: list[Finding] = []

@@ -66,8 +66,9 @@ def top(
       toolmesh usage top --by cost --of tasks --tool acme.translate
       toolmesh usage top --by errors --days 7
     """
+    from toolmesh_sdk._wire.usage_requests import UsageFilters
     from toolmesh_sdk.cli.views.documents import message_to_dict
-    from toolmesh_sdk.usage import UsageFilters, UsageReader
+    from toolmesh_sdk.usage import UsageReader
 
     group = Group.CALLERS if callers else of
     filters: UsageFilters = {"tool": tool, "task_id": task, "tenant": tenant, "from_time": _since(days)}
@@ -111,7 +112,8 @@ def tool(
     Example:
       toolmesh usage tool echo
     """
-    from toolmesh_sdk.usage import UsageFilters, UsageReader, tool_resource
+    from toolmesh_sdk._wire.usage_requests import UsageFilters
+    from toolmesh_sdk.usage import UsageReader, tool_resource
 
     filters: UsageFilters = {"tool": name, "version": version, "from_time": _since(days)}
     with open_client(target) as client:
