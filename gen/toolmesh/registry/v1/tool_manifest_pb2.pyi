@@ -735,6 +735,7 @@ class ToolManifest(_message.Message):
     LICENSE_FIELD_NUMBER: _builtins.int
     AUTHOR_FIELD_NUMBER: _builtins.int
     PROVENANCE_FIELD_NUMBER: _builtins.int
+    SLA_FIELD_NUMBER: _builtins.int
     schema_version: _builtins.str
     """The version of the Agent Tool declaration schema that the manifest follows."""
     tool_id: _builtins.str
@@ -841,6 +842,10 @@ class ToolManifest(_message.Message):
     def provenance(self) -> Global___Provenance:
         """Which code it was published with, and who vouches for it."""
 
+    @_builtins.property
+    def sla(self) -> Global___ServiceLevel:
+        """What its author promises about its speed and availability. Searches and the trust score measure by it."""
+
     def __init__(
         self,
         *,
@@ -879,14 +884,57 @@ class ToolManifest(_message.Message):
         license: _builtins.str = ...,
         author: Global___Author | None = ...,
         provenance: Global___Provenance | None = ...,
+        sla: Global___ServiceLevel | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["author", b"author", "execution", b"execution", "idempotency", b"idempotency", "input", b"input", "interface", b"interface", "observability", b"observability", "output", b"output", "permission", b"permission", "provenance", b"provenance", "scheduling", b"scheduling"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["author", b"author", "execution", b"execution", "idempotency", b"idempotency", "input", b"input", "interface", b"interface", "observability", b"observability", "output", b"output", "permission", b"permission", "provenance", b"provenance", "scheduling", b"scheduling", "sla", b"sla"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["aliases", b"aliases", "annotations", b"annotations", "author", b"author", "breaking_changes", b"breaking_changes", "capability_refs", b"capability_refs", "changelog", b"changelog", "compensation_tool", b"compensation_tool", "description", b"description", "documentation_url", b"documentation_url", "dry_run_supported", b"dry_run_supported", "execution", b"execution", "external_mappings", b"external_mappings", "idempotency", b"idempotency", "input", b"input", "interface", b"interface", "kind", b"kind", "license", b"license", "mutation_class", b"mutation_class", "namespace", b"namespace", "observability", b"observability", "output", b"output", "permission", b"permission", "priority", b"priority", "protocol", b"protocol", "provenance", b"provenance", "provider", b"provider", "scheduling", b"scheduling", "schema_version", b"schema_version", "search_hint", b"search_hint", "side_effects", b"side_effects", "source_code_url", b"source_code_url", "tags", b"tags", "title", b"title", "tool_id", b"tool_id", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["aliases", b"aliases", "annotations", b"annotations", "author", b"author", "breaking_changes", b"breaking_changes", "capability_refs", b"capability_refs", "changelog", b"changelog", "compensation_tool", b"compensation_tool", "description", b"description", "documentation_url", b"documentation_url", "dry_run_supported", b"dry_run_supported", "execution", b"execution", "external_mappings", b"external_mappings", "idempotency", b"idempotency", "input", b"input", "interface", b"interface", "kind", b"kind", "license", b"license", "mutation_class", b"mutation_class", "namespace", b"namespace", "observability", b"observability", "output", b"output", "permission", b"permission", "priority", b"priority", "protocol", b"protocol", "provenance", b"provenance", "provider", b"provider", "scheduling", b"scheduling", "schema_version", b"schema_version", "search_hint", b"search_hint", "side_effects", b"side_effects", "sla", b"sla", "source_code_url", b"source_code_url", "tags", b"tags", "title", b"title", "tool_id", b"tool_id", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ToolManifest: _TypeAlias = ToolManifest  # noqa: Y015
+
+@_typing.final
+class ServiceLevel(_message.Message):
+    """Promises how fast a tool answers and how often it can. A later version of the same line may promise more and not less."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LATENCY_P50_FIELD_NUMBER: _builtins.int
+    LATENCY_P95_FIELD_NUMBER: _builtins.int
+    LATENCY_P99_FIELD_NUMBER: _builtins.int
+    AVAILABILITY_FIELD_NUMBER: _builtins.int
+    availability: _builtins.float
+    """The share of the time in which calls are answered, such as 0.999. 0 promises nothing."""
+    @_builtins.property
+    def latency_p50(self) -> _duration_pb2.Duration:
+        """Half of the calls take at most this long."""
+
+    @_builtins.property
+    def latency_p95(self) -> _duration_pb2.Duration:
+        """95 of 100 calls take at most this long. The limit of `max_latency_p95` in searches, and the time by which the trust score counts calls
+        as fast enough; without it, both take the timeout.
+        """
+
+    @_builtins.property
+    def latency_p99(self) -> _duration_pb2.Duration:
+        """99 of 100 calls take at most this long."""
+
+    def __init__(
+        self,
+        *,
+        latency_p50: _duration_pb2.Duration | None = ...,
+        latency_p95: _duration_pb2.Duration | None = ...,
+        latency_p99: _duration_pb2.Duration | None = ...,
+        availability: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["latency_p50", b"latency_p50", "latency_p95", b"latency_p95", "latency_p99", b"latency_p99"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["availability", b"availability", "latency_p50", b"latency_p50", "latency_p95", b"latency_p95", "latency_p99", b"latency_p99"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ServiceLevel: _TypeAlias = ServiceLevel  # noqa: Y015
 
 @_typing.final
 class Provenance(_message.Message):
@@ -971,6 +1019,7 @@ class InputContract(_message.Message):
     schema: _builtins.bytes
     """The model-facing JSON Schema 2020-12. An undeclared argument is refused, whether or not the schema says so. An object inside of an
     argument says which names it takes: `additionalProperties` (or `unevaluatedProperties`) false for those that it lists, true for any.
+    A property may state in `x-token-cost` what it costs in a model's context; a surface counts at least the sum.
     """
     runtime_schema: _builtins.bytes
     """The schema of what the executor receives, where it differs: internal-only fields may appear here and never above."""

@@ -67,6 +67,8 @@ CLAIMS = (
 )
 # Requirements on the caller or on a person: adding one breaks.
 DEMANDS = ("interface.safety.requires_user_interaction", "scheduling.context_modifiers_allowed")
+# Promises: a slower or a missing one breaks.
+_PROMISED_TIMES, _AVAILABILITY = ("sla.latency_p50", "sla.latency_p95", "sla.latency_p99"), "sla.availability"
 # Mutation policies with which the mesh applies defaults and coerces arguments.
 FILLING = frozenset({"defaults", "hooks"})
 # Fields for which every change breaks.
@@ -165,6 +167,14 @@ def _limit_changes(old: Document, new: Document) -> Iterator[Difference]:
     before, after = (_seconds(document, "execution.timeout_max") for document in (old, new))
     if before != after and _value_at(old, "execution.timeout_class") == _value_at(new, "execution.timeout_class"):
         yield _difference("execution.timeout_max", _BREAKING if after < before else _ADDITIVE, "has changed")
+    for field in _PROMISED_TIMES:
+        fast, slow = _value_at(old, field), _value_at(new, field)
+        if fast != slow:
+            kept = slow is not None and (fast is None or seconds(slow) < seconds(fast))
+            yield _difference(field, _ADDITIVE if kept else _BREAKING, "promises more" if kept else "promises less")
+    gained = (_value_at(new, _AVAILABILITY) or 0) - (_value_at(old, _AVAILABILITY) or 0)
+    if gained:
+        yield _difference(_AVAILABILITY, _ADDITIVE if gained > 0 else _BREAKING, "has changed")
     small, smaller = _value_at(old, "output.max_inline_bytes"), _value_at(new, "output.max_inline_bytes")
     if small != smaller:
         yield _difference("output.max_inline_bytes", _ADDITIVE, "has changed")

@@ -23,6 +23,7 @@ from services.registry.domain.discovery.query_embeddings import QueryEmbeddings
 from services.registry.domain.discovery.results import Hit, Listing
 from services.registry.domain.discovery.tokens import TokenCounter
 from services.registry.domain.ports import CallPolicy, Catalogue
+from services.registry.domain.publishing.token_costs import stated_token_cost
 from services.registry.domain.trust.ports import TrustScores
 
 # Schemas with less than this share of the best utility are not shown, even if there is room.
@@ -263,8 +264,11 @@ async def _schemas(
         if manifest is not None
     ]
     tokens = await counter.count(texts, tokenizer)
-    chosen = searcher.select_within_budget([hit.score.utility for hit in hits], tokens, max(budget, 0))
-    left = budget - sum(tokens[at] for at in chosen)
+    # A stated cost never makes a schema cheaper than what is counted.
+    stated = [stated_token_cost(manifest) for manifest in manifests if manifest is not None]
+    costs = [max(counted, cost) for counted, cost in zip(tokens, stated, strict=True)]
+    chosen = searcher.select_within_budget([hit.score.utility for hit in hits], costs, max(budget, 0))
+    left = budget - sum(costs[at] for at in chosen)
     whole = {
         at: rendering.detail_text(m, needs_approval=hits[at].needs_approval, look_alikes=alike[at])
         for at in chosen

@@ -37,6 +37,7 @@ RULES: tuple[AdmissionRule, ...] = (
     schemas.require_object_input,
     schemas.require_strict_input,
     schemas.check_internal_fields,
+    schemas.check_token_costs,
     schemas.check_pagination,
     access.require_scopes,
     access.reserve_builtin_code,
@@ -53,6 +54,7 @@ RULES: tuple[AdmissionRule, ...] = (
     effects.check_checkpoints,
     timing.check_timeouts,
     timing.check_idempotency_window,
+    timing.check_service_level,
     form.require_audit_detail,
     provenance.verify_signature,
 )

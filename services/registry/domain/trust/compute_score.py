@@ -81,9 +81,9 @@ def _trust_score(version: ToolVersion, facts: Facts, now: datetime) -> TrustScor
 
 
 def declared_time(manifest: Manifest | None) -> timedelta | None:
-    """Return the declared time limit of a tool: its own default timeout, else that of its class."""
+    """Return the declared time of a tool: the promised p95, else its own default timeout, else that of its class."""
     if manifest is None:
         return None
     execution = manifest.execution
-    timeout = execution.get("timeout_default")
+    timeout = manifest.part("sla").get("latency_p95") or execution.get("timeout_default")
     return timedelta(seconds=float(seconds(timeout) if timeout else CLASS_SECONDS[execution["timeout_class"]]))

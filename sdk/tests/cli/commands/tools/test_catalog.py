@@ -97,6 +97,20 @@ def test_one_tool_is_shown_with_its_latest_version(toolmesh: Any, mesh: Any) -> 
     assert [each["state"] for each in document["versions"]] == ["quarantined", "available"]
 
 
+def test_what_a_version_promises_is_shown(toolmesh: Any, mesh: Any) -> None:
+    promising = version("core.echo")
+    promising.manifest.sla.latency_p95.FromMilliseconds(250)
+    promising.manifest.sla.availability = 0.999
+    mesh.answer("GetTool", registry_service_pb2.GetToolResponse(tool=tool("core.echo"), versions=[promising]))
+    assert "p95 0.25 s, 99.9000% available" in toolmesh("tools", "show", "echo").stdout
+    document = json.loads(toolmesh("tools", "show", "echo", "--json").stdout)
+    assert document["version"]["manifest"]["sla"] == {"latency_p95": 0.25, "availability": 0.999}
+    mesh.answer(
+        "GetTool", registry_service_pb2.GetToolResponse(tool=tool("core.echo"), versions=[version("core.echo")])
+    )
+    assert "available," not in toolmesh("tools", "show", "echo").stdout
+
+
 def test_another_version_is_resolved(toolmesh: Any, mesh: Any) -> None:
     mesh.answer("GetTool", registry_service_pb2.GetToolResponse(tool=tool("core.echo")))
     mesh.answer("ResolveTool", registry_service_pb2.ResolveToolResponse(version=version("core.echo", "1.1.0")))

@@ -15,7 +15,7 @@ from toolmesh_sdk.cli.tool_names import describe_look_alikes, look_alike_remark
 from toolmesh_sdk.cli.views import output
 
 if TYPE_CHECKING:
-    from toolmesh.registry.v1 import registry_service_pb2, tool_version_pb2
+    from toolmesh.registry.v1 import registry_service_pb2, tool_manifest_pb2, tool_version_pb2
 
 app = typer.Typer(help="List, find, register and manage tools.", no_args_is_help=True)
 
@@ -114,6 +114,16 @@ def _describe_health(version: tool_version_pb2.ToolVersion) -> str:
     )
 
 
+def _describe_service_level(promised: tool_manifest_pb2.ServiceLevel) -> str:
+    """Return what the author promises about speed and availability; empty for nothing."""
+    times = [
+        f"{name.removeprefix('latency_')} {getattr(promised, name).ToNanoseconds() / 1e9:g} s"
+        for name in ("latency_p50", "latency_p95", "latency_p99")
+        if promised.HasField(name)
+    ]
+    return ", ".join([*times, *([f"{promised.availability:.4%} available"] if promised.availability else [])])
+
+
 def _describe(response: registry_service_pb2.GetToolResponse, chosen: tool_version_pb2.ToolVersion | None) -> None:
     console = output.out()
     console.print(output.text((response.tool.name.removeprefix("tools/"), "bold"), f"  {response.tool.title}"))
@@ -129,6 +139,7 @@ def _describe(response: registry_service_pb2.GetToolResponse, chosen: tool_versi
             "provider": manifest.provider,
             "scopes": " ".join(manifest.permission.required_scopes),
             "tags": " ".join(manifest.tags),
+            "promises": _describe_service_level(manifest.sla),
             "digest": chosen.digest,
             "code": manifest.provenance.pack_digest,
             "revision": manifest.provenance.revision,

@@ -45,6 +45,10 @@ DESCRIPTIVE = frozenset(
         "author",
         # Its signature is verified, but nothing trusts its key.
         "provenance",
+        # Searches and trust measure by `latency_p95`.
+        "sla.latency_p50",
+        "sla.latency_p99",
+        "sla.availability",
     }
 )
 

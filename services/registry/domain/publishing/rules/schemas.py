@@ -14,6 +14,7 @@ from services.registry.domain.compatibility.comparison import caller_schema
 from services.registry.domain.ports import Finding, SchemaChecker
 from services.registry.domain.publishing.manifest import Manifest
 from services.registry.domain.publishing.nested_objects import closing_keyword, open_objects
+from services.registry.domain.publishing.token_costs import COST_KEYWORD, MAX_TOKEN_COST, is_token_cost
 
 # One more than is admitted: enough to know that a schema is too large.
 _MOST = TOOL_LIMITS.subschemas + 1
@@ -82,6 +83,16 @@ def check_internal_fields(manifest: Manifest) -> Iterator[Violation]:
         if shape.declares(pointer):
             path = f"manifest.input.internal_only_fields[{index}]"
             yield Violation(path, "input.internal", "appears in the model-facing schema")
+
+
+def check_token_costs(manifest: Manifest) -> Iterator[Violation]:
+    """Require whole numbers as stated costs of properties."""
+    schema = manifest.input.get("schema")
+    shape = SchemaShape(schema if isinstance(schema, dict) else {}, _MOST)
+    for pointer, part in shape.subschemas.items():
+        if COST_KEYWORD in part and not is_token_cost(part[COST_KEYWORD]):
+            message = f"is no whole number from 0 to {MAX_TOKEN_COST}"
+            yield Violation(f"{_INPUT}#{pointer}/{COST_KEYWORD}", "schema.token_cost", message)
 
 
 def check_pagination(manifest: Manifest) -> Iterator[Violation]:

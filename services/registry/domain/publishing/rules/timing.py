@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from decimal import Decimal
+from itertools import pairwise
 
 from libs.common.errors import Violation
 from services.registry.domain.publishing.manifest import Manifest, seconds
@@ -16,6 +17,7 @@ CLASS_SECONDS = {
     "async": Decimal(86_400),
 }
 _SHORTEST_WINDOW = Decimal(3600)
+_PROMISED = ("latency_p50", "latency_p95", "latency_p99")
 
 
 def check_timeouts(manifest: Manifest) -> Iterator[Violation]:
@@ -28,6 +30,22 @@ def check_timeouts(manifest: Manifest) -> Iterator[Violation]:
             yield Violation(f"manifest.execution.{field}", "timeout.class", f"is more than the {limit} s of its class")
     if len(given) == 2 and given["timeout_default"] > given["timeout_max"]:
         yield Violation("manifest.execution.timeout_default", "timeout.order", "is more than timeout_max")
+
+
+def check_service_level(manifest: Manifest) -> Iterator[Violation]:
+    """Refuse promised times out of order, or beyond the timeout that ends every call."""
+    promised = manifest.part("sla")
+    given = [(field, seconds(promised[field])) for field in _PROMISED if field in promised]
+    for (_, faster), (field, slower) in pairwise(given):
+        if slower < faster:
+            yield Violation(f"manifest.sla.{field}", "sla.order", "is less than the time of fewer calls")
+    limit = CLASS_SECONDS[manifest.execution["timeout_class"]]
+    if "timeout_max" in manifest.execution:
+        limit = min(limit, seconds(manifest.execution["timeout_max"]))
+    for field, value in given:
+        if value > limit:
+            message = f"is more than the {limit} s after which a call is ended"
+            yield Violation(f"manifest.sla.{field}", "sla.timeout", message)
 
 
 def check_idempotency_window(manifest: Manifest) -> Iterator[Violation]:

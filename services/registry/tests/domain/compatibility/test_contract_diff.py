@@ -64,6 +64,8 @@ MAJOR, MINOR, PATCH = Bump.MAJOR, Bump.MINOR, Bump.PATCH
 CHANGES: list[tuple[str, Edit, Bump, Bump]] = [
     ("mutation_class", put("mutation_class", pb.MUTATION_CLASS_WRITE_IRREVERSIBLE), MAJOR, MINOR),
     ("execution.timeout_class", put("execution.timeout_class", pb.TIMEOUT_CLASS_LONG_RUNNING), MAJOR, MINOR),
+    ("sla.latency_p95", wait("sla", "latency_p95", 2), MINOR, MAJOR),
+    ("sla.availability", put("sla.availability", 0.99), MINOR, MAJOR),
     ("execution.timeout_max", wait("execution", "timeout_max", 2), MAJOR, MINOR),
     ("permission.required_scopes", add("permission.required_scopes", "orders:admin"), MAJOR, MINOR),
     ("permission.required_permissions", add("permission.required_permissions", "network:x"), MAJOR, MINOR),
@@ -119,6 +121,12 @@ def test_a_change_asks_for_its_bump_both_ways(path: str, edit: Edit, there: Bump
     assert bump is there
     assert {where for where, _ in differences} == {path}
     assert found(new, old)[0] is back
+
+
+def test_a_promise_breaks_when_it_becomes_slower() -> None:
+    fast, slow = (edited(writer(), wait("sla", "latency_p99", seconds)) for seconds in (1, 2))
+    assert found(fast, slow)[0] is MAJOR
+    assert found(slow, fast)[0] is MINOR
 
 
 def test_nothing_but_the_number_and_its_log_is_no_change() -> None:

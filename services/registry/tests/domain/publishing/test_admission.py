@@ -137,6 +137,14 @@ def test_a_complete_manifest_is_admitted(make: Callable[[], pb.ToolManifest]) ->
         (duration("execution", "timeout_default", 5.001), "execution.timeout_default", "timeout.class"),
         (duration("execution", "timeout_max", 6), "execution.timeout_max", "timeout.class"),
         (duration("idempotency", "window", 3599), "idempotency.window", "idempotency.window"),
+        (duration("sla", "latency_p95", 5.001), "sla.latency_p95", "sla.timeout"),
+        (lambda m: [duration("sla", f, s)(m) for f, s in (("latency_p50", 2), ("latency_p99", 1))],
+         "sla.latency_p99", "sla.order"),
+        # costs
+        (input_schema({**INPUT, "$defs": {"a": {"x-token-cost": -1}}}),
+         "input.schema#/$defs/a/x-token-cost", "schema.token_cost"),
+        (input_schema({**INPUT, "x-token-cost": True}), "input.schema#/x-token-cost", "schema.token_cost"),
+        (input_schema({**INPUT, "x-token-cost": 1.5}), "input.schema#/x-token-cost", "schema.token_cost"),
         # form
         (lambda m: setattr(m, "title", "a\0b"), "title", "text.no_null"),
         (lambda m: m.annotations.update({"a\0b": "c"}), "annotations", "text.no_null"),
@@ -306,6 +314,16 @@ def test_a_tool_without_a_way_back_is_admitted_if_a_person_approves_every_call(
     assert {path for path, _ in broken(message)} == {way_back}
     message.permission.approval = pb.APPROVAL_REQUIREMENT_ALWAYS
     assert not broken(message)
+
+
+def test_promises_in_order_and_within_the_timeout_are_admitted() -> None:
+    message = reader()
+    for field, seconds in (("latency_p50", 0.2), ("latency_p95", 1), ("latency_p99", 1)):
+        duration("sla", field, seconds)(message)
+    message.sla.availability = 0.999
+    assert broken(message) == set()
+    duration("execution", "timeout_max", 0.5)(message)
+    assert broken(message) == {("sla.latency_p95", "sla.timeout"), ("sla.latency_p99", "sla.timeout")}
 
 
 @pytest.mark.parametrize("make", [writer, irreversible])

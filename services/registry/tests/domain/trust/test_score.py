@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from libs.common.tool_names import ToolName
+from services.registry.domain.publishing.manifest import Manifest
+from services.registry.domain.trust.compute_score import declared_time
 from services.registry.domain.trust.facts import (
     Audit,
     AuditLevel,
@@ -161,3 +163,12 @@ def test_a_failed_verification_neither_freshens_nor_stops_the_decay() -> None:
     passed = Facts(admitted, verifications={VerificationKind.REGRESSION: verification(timedelta())})
     assert (score(failed, NOW).decay, value(score(failed, NOW), Signal.FRESHNESS)) == (pytest.approx(0.5), 0.0)  # type: ignore[comparison-overlap]
     assert (score(passed, NOW).decay, value(score(passed, NOW), Signal.FRESHNESS)) == (1.0, 1.0)
+
+
+def test_calls_are_measured_by_the_promised_time_else_by_the_timeout() -> None:
+    execution = {"timeout_class": "standard", "timeout_default": "2s"}
+    promised = Manifest({"execution": execution, "sla": {"latency_p95": "0.300s", "latency_p99": "1s"}})
+    assert declared_time(promised) == timedelta(milliseconds=300)
+    assert declared_time(Manifest({"execution": execution, "sla": {"latency_p99": "1s"}})) == timedelta(seconds=2)
+    assert declared_time(Manifest({"execution": {"timeout_class": "standard"}})) == timedelta(seconds=5)
+    assert declared_time(None) is None

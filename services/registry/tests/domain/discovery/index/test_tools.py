@@ -105,6 +105,16 @@ def test_each_filter_says_how_many_it_removed() -> None:
     assert costly.removed == {"max_cost": 6}
 
 
+def test_the_promised_time_is_the_latency_and_not_the_timeout() -> None:
+    slow = {"runner": "remote", "timeout_class": "long_running", "timeout_default": "60s"}
+    promise = {"execution": slow, "sla": {"latency_p50": "0.1s", "latency_p95": "0.25s"}}
+    held = index(tool("aa.fast_tool", document=promise), tool("aa.slow_tool", document={"execution": slow}))
+    hits = search(held, filters=Filters(max_latency=0.25))
+    assert (found(hits), hits.removed) == (["aa.fast_tool"], {"max_latency_p95": 1})
+    assert hits.hits[0].score.latency_p95 == 0.25
+    assert found(search(held, filters=Filters(max_latency=0.2))) == []
+
+
 def test_grants_decide_by_pattern_version_and_scope() -> None:
     held = index(tool("aa.one_tool"), tool("aa.two_tool"), tool("bb.one_tool", scopes=["x:y"]))
 
