@@ -13,11 +13,12 @@ from localmesh.state.state import State
 # A step of ten keeps a moved port clear of the usual port of its neighbour.
 STEP = 10
 
+# None is among 32768 to 60999, of which Linux gives clients theirs: a connection could take one before its server does.
 USUAL_PORTS: Mapping[str, int] = {
     "edge": 8080,
     "edge-tls": 8443,
     "envoy": 9901,
-    "postgres": 54320,
+    "postgres": 25432,
     "valkey": 63790,
     "registry": 7101,
     "authz": 7102,

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from localmesh.ports import STEP, USUAL_PORTS, PortClaims, claim_ports
+from localmesh.ports import STEP, USUAL_PORTS, PortClaims, claim_ports, usual_ports
 from localmesh.settings import LOOPBACK
 from localmesh.state.state import State
 
@@ -57,3 +57,8 @@ def test_a_remembered_port_that_is_taken_now_is_stepped_around(state: State, tak
         claims = claim_ports(state, {"edge": number(taken)})
         assert claims.numbers["edge"] != number(taken)
     claims.release()
+
+
+def test_no_client_is_given_the_usual_port_of_a_part() -> None:
+    clients = range(32768, 61000)
+    assert not [name for name, port in usual_ports({"executor": 9, "gateway": 9}).items() if port in clients]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import signal
-import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,11 +14,15 @@ import psycopg
 import redis
 
 from localmesh.parts.cluster import PostgresPlan, choose_folder, choose_user, ensure_cluster, write_owned
+from localmesh.ports import PortClaims
 from localmesh.process.child import Launch, spawn
 from localmesh.settings import inherited_environment
 from localmesh.state.secrets import DATABASE_OWNER
 from localmesh.wheels import postgres_programs, valkey_server
 
+# Not the generator that hypothesis seeds: processes of tests would all try the same ports.
+_RANDOM = random.SystemRandom()
+_CLAIMS = PortClaims()
 CONFIGURATION = """\
 listen_addresses = '127.0.0.1'
 port = {port}
@@ -37,10 +41,11 @@ scram_iterations = 1
 
 
 def free_port() -> int:
-    """Return a port that is free at the moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a port that is free, and that no other test or mesh of this machine takes while this process lives.
+
+    It is below those that the kernel gives to clients, any of which might take it before its server does.
+    """
+    return _CLAIMS.claim("test", _RANDOM.randrange(20_000, 32_000))
 
 
 def wait_until(condition: Callable[[], object], what: str, seconds: float = 120.0) -> None:

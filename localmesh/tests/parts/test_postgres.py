@@ -14,7 +14,7 @@ import pytest
 from localmesh import wheels
 from localmesh.parts.cluster import PostgresPlan, choose_folder, choose_user, clear_stale_lock
 from localmesh.parts.postgres import database_url, postgres_part
-from localmesh.ports import PortClaims
+from localmesh.ports import USUAL_PORTS, PortClaims
 from localmesh.process.child import RunAs
 from localmesh.process.supervisor import Supervisor
 from localmesh.state.keys import ensure_secrets
@@ -144,7 +144,7 @@ async def server(plan: PostgresPlan) -> AsyncIterator[Supervisor]:
 def _plans(state: State, run_as: RunAs) -> Iterator[PostgresPlan]:
     ensure_secrets(state)
     claims = PortClaims()
-    port = claims.claim("postgres", 54320)
+    port = claims.claim("postgres", USUAL_PORTS["postgres"])
     passwords = read_secrets(state).database
     yield PostgresPlan(wheels.postgres_programs(), choose_folder(state.path, run_as), port, passwords, run_as)
     claims.release()

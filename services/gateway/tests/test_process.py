@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -16,13 +15,7 @@ import pytest
 
 from services.gateway.tests.conftest import Client
 from services.gateway.tests.peers import Peers
-
-
-def free_port() -> int:
-    """Return a port that is free at the moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+from tests.harness.stores import free_port
 
 
 class Process:

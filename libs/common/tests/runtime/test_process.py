@@ -22,13 +22,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from toolmesh.audit.v1 import audit_service_pb2 as pb
 from toolmesh.audit.v1 import audit_service_pb2_grpc as rpc
 
+from tests.harness.stores import free_port
+
 Environment = Callable[[str], dict[str, str]]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 20.0) -> None:

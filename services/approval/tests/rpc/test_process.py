@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -14,15 +13,9 @@ import pytest
 from toolmesh.approval.v1 import approval_service_pb2 as pb
 
 from services.approval.tests.drafts import request
+from tests.harness.stores import free_port
 
 Start = Callable[[], Awaitable[asyncio.subprocess.Process]]
-
-
-def free_port() -> int:
-    """Return a free port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture
