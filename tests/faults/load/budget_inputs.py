@@ -130,10 +130,11 @@ class Inputs:
             "type": "object",
             "properties": {f"p{n}": {"type": "string", "description": self.text(30)} for n in range(800)},
         }
-        layered: dict[str, Any] = {"type": "object", "properties": {"x": {"type": "string"}}}
+        closed = {"type": "object", "additionalProperties": False}
+        layered: dict[str, Any] = {**closed, "properties": {"x": {"type": "string"}}}
         for _ in range(25):
             layered = {
-                "type": "object",
+                **closed,
                 "properties": {"a": layered, "b": {"anyOf": [{"type": "string"}, {"type": "null"}]}},
             }
         referring = {

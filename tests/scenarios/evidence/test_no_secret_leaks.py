@@ -175,7 +175,7 @@ def tool_with_declared_fields(watched: Watched) -> None:
     properties = {
         "note": {"type": "string"},
         "account": {"type": "string", "x-sensitivity": "high"},
-        "details": {"type": "object", "properties": {"pin": {"type": "string"}}},
+        "details": {"type": "object", "properties": {"pin": {"type": "string"}}, "additionalProperties": False},
     }
     manifest = manifest_pb.ToolManifest(
         schema_version="0.2.0",
