@@ -108,7 +108,7 @@ def answer(message: dict[str, Any], tools: Path) -> None:
         result = {"messages": [{"role": "user", "content": text}]}
     elif method in ("resources/subscribe", "resources/unsubscribe") and (watched := Path(params["uri"])).is_file():
         if method == "resources/subscribe":
-            threading.Thread(target=announce_updates, args=(watched,), daemon=True).start()
+            threading.Thread(target=announce_updates, args=(watched, watched.read_text()), daemon=True).start()
         result = {}
     else:
         send({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32601, "message": "unknown method"}})
@@ -116,9 +116,8 @@ def answer(message: dict[str, Any], tools: Path) -> None:
     send({"jsonrpc": "2.0", "id": message["id"], "result": result})
 
 
-def announce_updates(watched: Path) -> None:
-    """Tell the client whenever a file changes."""
-    known = watched.read_text()
+def announce_updates(watched: Path, known: str) -> None:
+    """Tell the client whenever a file changes from what is known of it."""
     while True:
         time.sleep(0.1)
         if (current := watched.read_text()) != known:
@@ -127,9 +126,8 @@ def announce_updates(watched: Path) -> None:
             send({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": params})
 
 
-def announce_changes(tools: Path) -> None:
-    """Tell the client whenever the list of tools changes."""
-    known = tools.read_text()
+def announce_changes(tools: Path, known: str) -> None:
+    """Tell the client whenever the list of tools changes from what is known of it."""
     while True:
         time.sleep(0.1)
         if (current := tools.read_text()) != known:
@@ -139,7 +137,7 @@ def announce_changes(tools: Path) -> None:
 
 def main() -> None:
     tools = Path(sys.argv[1])
-    threading.Thread(target=announce_changes, args=(tools,), daemon=True).start()
+    threading.Thread(target=announce_changes, args=(tools, tools.read_text()), daemon=True).start()
     for line in sys.stdin:
         message = json.loads(line)
         if message.get("method") == "tools/call" and message["params"]["name"] == "deaf":
