@@ -34,6 +34,7 @@ from services.executor.adapters.registry.tool_view import RegistryToolView
 from services.executor.adapters.results.memory_cache import MemoryResultCache
 from services.executor.adapters.results.postgres_store import PostgresResultStore
 from services.executor.adapters.runners.builtin import BuiltinRunner
+from services.executor.adapters.telemetry.abuse_signals import AbuseSignals
 from services.executor.adapters.telemetry.metrics import Metrics
 from services.executor.adapters.telemetry.queue_metrics import QueueMetrics, export_queue_length
 from services.executor.adapters.telemetry.spans import SampledSpans
@@ -217,7 +218,7 @@ def build_ports(
         logs=storage.log_writer,
         hooks=hooks.open(clock, log, heavy_work),
         heavy_work=heavy_work,
-        observer=Metrics(log),
+        observer=Metrics(log, AbuseSignals(log, clock)),
         spans=SampledSpans(tracing),
         clock=clock,
         scanners=settings.redaction_rules,

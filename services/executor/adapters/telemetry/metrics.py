@@ -12,6 +12,7 @@ from libs.common.telemetry.fast_metrics import FastCounter, FastHistogram, fast_
 from libs.common.telemetry.log import Log
 from libs.common.telemetry.metrics import SECONDS
 from libs.common.tool_names import split_version_name
+from services.executor.adapters.telemetry.abuse_signals import AbuseSignals
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.states import State
 from services.executor.domain.tool import Tool, VersionIdentity
@@ -67,8 +68,8 @@ _OTHER = _Labels("other", "", "", "")
 class Metrics:
     """Counts invocations. Labeled metrics are looked up once per tool, because the lookup is expensive."""
 
-    def __init__(self, log: Log) -> None:
-        self._log = log
+    def __init__(self, log: Log, signals: AbuseSignals) -> None:
+        self._log, self._signals = log, signals
         self._labels: dict[tuple[str, bool], _Labels] = {}
         self._counters: dict[tuple[_Labels, str], FastCounter] = {}
         self._histograms: dict[_Labels, FastHistogram] = {}
@@ -87,6 +88,8 @@ class Metrics:
             self._histograms[labels] = histogram
         counter.inc()
         histogram.observe(seconds)
+        if invocation.reason is not None:
+            self._signals.observe(invocation)
         if invocation.replayed:
             replays.labels(labels.tool).inc()
         if invocation.state in _INPUT_FAILURES:

@@ -14,6 +14,7 @@ from toolmesh_sdk.cli.commands.audit.acts import acts
 from toolmesh_sdk.cli.commands.audit.changes import changes
 from toolmesh_sdk.cli.commands.audit.costs import costs
 from toolmesh_sdk.cli.commands.audit.export import export
+from toolmesh_sdk.cli.commands.audit.signals import signals
 from toolmesh_sdk.cli.commands.audit.verify import verify
 from toolmesh_sdk.cli.failures import report_errors
 from toolmesh_sdk.cli.inputs.target import Target, open_client
@@ -29,7 +30,18 @@ if TYPE_CHECKING:
     from toolmesh_sdk.client import Client
 
 app = typer.Typer(help="Read, export and verify the log; manage retention.", no_args_is_help=True)
-for _command in (acts, changes, costs, export, verify, shards.shards, shards.close, shards.archive, shards.erase):
+for _command in (
+    acts,
+    changes,
+    costs,
+    export,
+    signals,
+    verify,
+    shards.shards,
+    shards.close,
+    shards.archive,
+    shards.erase,
+):
     app.command()(_command)
 app.add_typer(holds.app, name="hold")
 _MAX_PAGE_SIZE = 1000

@@ -12,6 +12,7 @@ from libs.common.errors import Reason
 from libs.common.runtime.clock import SystemClock
 from libs.common.telemetry.log import Log
 from services.executor.adapters.telemetry import metrics
+from services.executor.adapters.telemetry.abuse_signals import AbuseSignals
 from services.executor.domain.invocation import Invocation
 from services.executor.domain.states import State
 from services.executor.domain.tool import Tool
@@ -40,7 +41,8 @@ def count(name: str, **labels: str) -> float:
 
 
 def observer() -> metrics.Metrics:
-    return metrics.Metrics(Log("executor", level="error"))
+    log = Log("executor", level="error")
+    return metrics.Metrics(log, AbuseSignals(log, SystemClock()))
 
 
 def test_invocations_are_counted_by_tool_version_and_status() -> None:
@@ -85,7 +87,8 @@ def test_the_number_of_series_is_bounded(monkeypatch: Any) -> None:
 def test_a_result_that_violates_its_schema_is_logged(tmp_path: Path) -> None:
     path = tmp_path / "log"
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT)
-    seen = metrics.Metrics(Log("executor", level="error", descriptor=descriptor))
+    log = Log("executor", level="error", descriptor=descriptor)
+    seen = metrics.Metrics(log, AbuseSignals(log, SystemClock()))
     broken = an_invocation(State.FAILED, a_tool(), reason=Reason.RESULT_INVALID)
     seen.ended(broken, 0.1)
     seen.ended(an_invocation(State.FAILED, a_tool(), reason=Reason.EXECUTION_FAILED), 0.1)
