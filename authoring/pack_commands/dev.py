@@ -57,7 +57,7 @@ def dev(
         told: dict[str, str] = {}
         while True:
             before = signature_of(pack)
-            done = develop_pack(pack, runtime, registry.register)
+            done = develop_pack(pack, runtime, registry.register, registry.expect)
             _print_round(pack, done, as_json=as_json)
             if done.secrets != told and not as_json:
                 print_secrets(told := done.secrets)

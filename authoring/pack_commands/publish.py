@@ -54,6 +54,7 @@ def publish(
         raise typer.BadParameter(str(error), param_hint="PACK") from None
     with as_admin(target) as transport:
         registry = PackRegistry(transport, publisher.sign)
+        registry.expect(checked.manifests.values())
         versions = [registry.register(manifest) for manifest in checked.manifests.values()]
     if as_json:
         published = [{"version": name, "created": created} for name, created in versions]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,9 @@ class Round:
     """The command that sets each secret which the tools need."""
 
 
-def develop_pack(folder: Path, runtime: dict[str, Any], register: Register) -> Round:
+def develop_pack(
+    folder: Path, runtime: dict[str, Any], register: Register, expect: Callable[[Iterable[Mapping[str, Any]]], None]
+) -> Round:
     """Bring the local mesh to what the folder has. With a problem in the folder the mesh stays as it is."""
     began, folder = time.monotonic(), folder.resolve()
     checked = check_pack(folder, require_built=False)
@@ -51,6 +53,7 @@ def develop_pack(folder: Path, runtime: dict[str, Any], register: Register) -> R
         return Round(problems=[PackProblem(folder / DESCRIPTION, 1, str(error))], derived=checked.derived)
     versions: list[tuple[str, bool]] = []
     problems: list[PackProblem] = []
+    expect(checked.manifests.values())
     for tool_id, manifest in checked.manifests.items():
         try:
             versions.append(register(manifest))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from toolmesh.common.v1.error_table import Reason
@@ -12,6 +12,7 @@ from toolmesh.registry.v1.tool_manifest_pb2 import ToolManifest
 from toolmesh_sdk._wire.transport import Transport
 from toolmesh_sdk.errors import ToolmeshError
 from toolmesh_sdk.manifests.parse import manifest_from
+from toolmesh_sdk.manifests.references import by_tool, lacks_reference, named_manifests
 
 from libs.common.semver import Version
 
@@ -23,6 +24,12 @@ class PackRegistry:
         """`finish` completes each manifest under the version that is tried."""
         self._transport, self._stub = transport, RegistryServiceStub(transport.channel)
         self._finish = finish
+        self._known: dict[str, ToolManifest] = {}
+        self._beside = set[str]()
+
+    def expect(self, documents: Iterable[Mapping[str, Any]]) -> None:
+        """Tell the manifests of the pack: a tool is registered with those that it names, while they are missing."""
+        self._known = by_tool(manifest_from(dict(document)) for document in documents)
 
     def register(self, document: Mapping[str, Any]) -> tuple[str, bool]:
         """Return the resource name of the version, and whether it is new. Raises ToolmeshError."""
@@ -53,8 +60,18 @@ class PackRegistry:
     def _register(self, manifest: ToolManifest) -> tuple[str, bool]:
         self._finish(manifest)
         request = RegisterToolRequest(manifest=manifest)
-        answer = self._transport.unary(self._stub.RegisterTool, request, None, repeatable=True)
-        return str(answer.version.name), bool(answer.created)
+        try:
+            answer = self._transport.unary(self._stub.RegisterTool, request, None, repeatable=True)
+        except ToolmeshError as error:
+            named = named_manifests(manifest, self._known)
+            if not named or not lacks_reference(error):
+                raise
+            for other in named:
+                self._finish(other)
+            request.beside.extend(named)
+            answer = self._transport.unary(self._stub.RegisterTool, request, None, repeatable=True)
+        self._beside.update(version.name for version in answer.beside)
+        return str(answer.version.name), bool(answer.created) or answer.version.name in self._beside
 
     def _newest(self, tool: str) -> Any:
         return self._transport.unary(self._stub.GetTool, GetToolRequest(name=tool), None, repeatable=True).versions[0]

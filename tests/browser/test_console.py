@@ -50,7 +50,8 @@ def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
     rules.write_text(json.dumps({"escalation": {"fraction": 1.0, "timeout": f"{EXPIRY_SECONDS}s"}}))
     with running_mesh(folder / "state", TOOLMESH_APPROVAL_RULES=str(rules)) as running:
         register_shred_report(running, folder)
-        cli("tools", "register", str(MANIFESTS / "write_report.json"), state=running.state)
+        files = [str(MANIFESTS / f"{name}_report.json") for name in ("write", "remove")]
+        cli("tools", "register", *files, state=running.state)
         yield running
 
 

@@ -54,6 +54,7 @@ def register_response(
         version=tool_version(registration.version, trust, runners, health),
         created=registration.created,
         warnings=[pb.ScanFinding(path=w.path, rule=w.rule, message=w.message) for w in registration.warnings],
+        beside=[tool_version(version, trust, runners, health) for version in registration.beside],
     )
 
 

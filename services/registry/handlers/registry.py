@@ -69,11 +69,14 @@ class RegistryHandlers(rpc.RegistryServiceServicer):
             runners=self._runners,
             wakeup=self._wakeup,
             clock=self._clock,
+            beside=[manifest_of(each) for each in request.beside],
             draft=request.draft,
             scan_policy=self._scan_policy,
         )
         head, created = registration.version.head, registration.created
         self._journal.info("registered", version=head.name, created=created, request_id=request.request_id)
+        for other in registration.beside:
+            self._journal.info("registered", version=other.head.name, created=True, request_id=request.request_id)
         return convert.register_response(registration, self._runners.current(), self._trust, self._health)
 
     async def GetTool(self, request: pb.GetToolRequest, context: Any) -> pb.GetToolResponse:

@@ -48,7 +48,7 @@ def reader(name: str = "acme.find_order", version: str = "1.0.0", **changes: Any
 
 
 def writer(name: str = "acme.cancel_order", version: str = "1.0.0", **changes: Any) -> pb.ToolManifest:
-    """A reversible tool that is admissible unless `changes` break it."""
+    """A reversible tool, undone by itself, that is admissible unless `changes` break it."""
     return reader(
         name,
         version,
@@ -56,7 +56,7 @@ def writer(name: str = "acme.cancel_order", version: str = "1.0.0", **changes: A
             "mutation_class": pb.MUTATION_CLASS_WRITE_REVERSIBLE,
             "side_effects": [pb.SideEffect(resource="orders/{id}", operation=pb.SIDE_EFFECT_OPERATION_UPDATE)],
             "idempotency": pb.Idempotency(mode=pb.IDEMPOTENCY_MODE_KEY_REQUIRED),
-            "compensation_tool": "tools/acme.restore_order",
+            "compensation_tool": f"tools/{name}",
             **changes,
         },
     )

@@ -85,7 +85,7 @@ def _booking_manifest(tool_id: str, rule: mpb.UncertainOutcomeRule) -> mpb.ToolM
     manifest.mutation_class = mpb.MUTATION_CLASS_WRITE_REVERSIBLE
     # A caller may ask for less than that of the tool, not for more.
     manifest.priority = 9
-    manifest.compensation_tool = "tools/core.unbook"
+    manifest.compensation_tool = f"tools/core.{tool_id}"
     manifest.side_effects.append(mpb.SideEffect(resource="ledger/{entry}", operation=mpb.SIDE_EFFECT_OPERATION_CREATE))
     manifest.interface.safety.read_only = False
     manifest.execution.timeout_class = mpb.TIMEOUT_CLASS_LONG_RUNNING
@@ -196,10 +196,11 @@ class MortalClaims(PostgresClaims):
 def bookings() -> list[Any]:
     """The tools: one for each rule, and the one that knows."""
     return [
+        # First, because one of the others names it.
+        Booked(),
         Booking("book_again", mpb.UNCERTAIN_OUTCOME_RULE_REPEAT),  # type: ignore[arg-type]
         Booking("book_asked", mpb.UNCERTAIN_OUTCOME_RULE_QUERY_STATUS),  # type: ignore[arg-type]
         Booking("book_once", mpb.UNCERTAIN_OUTCOME_RULE_FAIL),  # type: ignore[arg-type]
-        Booked(),
         *reporting_tools(),
         *stepping_tools(),
     ]

@@ -51,7 +51,7 @@ class SteppingTool:
             examples=[("No steps", {"steps": 0}, {"steps": 0})],
         )
         manifest.mutation_class = mpb.MUTATION_CLASS_WRITE_REVERSIBLE
-        manifest.compensation_tool = "tools/core.unstep"
+        manifest.compensation_tool = f"tools/core.{tool_id}"
         effect = mpb.SideEffect(resource="step/{number}", operation=mpb.SIDE_EFFECT_OPERATION_CREATE)
         manifest.side_effects.append(effect)
         manifest.interface.safety.read_only = False

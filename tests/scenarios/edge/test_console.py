@@ -217,7 +217,8 @@ def desk(tmp_path_factory: pytest.TempPathFactory, pki: Any) -> Iterator[Desk]:
         }
         with running_mesh(folder / "state", **settings) as mesh:
             register_shred_report(mesh, folder)
-            cli("tools", "register", str(MANIFESTS / "write_report.json"), state=mesh.state)
+            files = [str(MANIFESTS / f"{name}_report.json") for name in ("write", "remove")]
+            cli("tools", "register", *files, state=mesh.state)
             approver = mesh.token(sub=BOB, scopes="approvals:decide", groups="approvers")
             yield Desk(mesh, provider, mesh.token(sub=ALICE, trust="90"), approver, links)
 

@@ -193,7 +193,8 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
 def office_of(mesh: Mesh, folder: Path) -> Iterator[Office]:
     """Register the tools of an office, and connect its people."""
     register(mesh, folder, "1.0.0")
-    cli("tools", "register", str(MANIFESTS / "write_report.json"), state=mesh.state)
+    files = [str(MANIFESTS / f"{name}_report.json") for name in ("write", "remove")]
+    cli("tools", "register", *files, state=mesh.state)
     token = mesh.token(sub=ALICE, trust="90")
     approver = mesh.token(sub=BOB, scopes="approvals:decide", groups="approvers")
     with mesh.edge_channel() as edge, mesh.direct_channel("executor") as executor:

@@ -121,6 +121,7 @@ class RegisterToolRequest(_message.Message):
     MANIFEST_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     DRAFT_FIELD_NUMBER: _builtins.int
+    BESIDE_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """Makes the request safe to repeat; by content it already is, so it only correlates logs."""
     draft: _builtins.bool
@@ -131,16 +132,23 @@ class RegisterToolRequest(_message.Message):
     def manifest(self) -> _tool_manifest_pb2.ToolManifest:
         """What the version promises."""
 
+    @_builtins.property
+    def beside(self) -> _containers.RepeatedCompositeFieldContainer[_tool_manifest_pb2.ToolManifest]:
+        """Versions of other tools of the same namespace, registered with this one: all of them or none. For tools that name each other, such as
+        two that undo each other. The paths of their violations begin with `beside[0]`.
+        """
+
     def __init__(
         self,
         *,
         manifest: _tool_manifest_pb2.ToolManifest | None = ...,
         request_id: _builtins.str = ...,
         draft: _builtins.bool = ...,
+        beside: _abc.Iterable[_tool_manifest_pb2.ToolManifest] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["manifest", b"manifest"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["draft", b"draft", "manifest", b"manifest", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["beside", b"beside", "draft", b"draft", "manifest", b"manifest", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -155,6 +163,7 @@ class RegisterToolResponse(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     CREATED_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
+    BESIDE_FIELD_NUMBER: _builtins.int
     created: _builtins.bool
     """True if this call stored it, false if it was there already."""
     @_builtins.property
@@ -167,16 +176,21 @@ class RegisterToolResponse(_message.Message):
         also shown to all readers, and for the older tool too: ToolTrust.look_alikes.
         """
 
+    @_builtins.property
+    def beside(self) -> _containers.RepeatedCompositeFieldContainer[_tool_version_pb2.ToolVersion]:
+        """Those of `beside` that this call stored."""
+
     def __init__(
         self,
         *,
         version: _tool_version_pb2.ToolVersion | None = ...,
         created: _builtins.bool = ...,
         warnings: _abc.Iterable[Global___ScanFinding] | None = ...,
+        beside: _abc.Iterable[_tool_version_pb2.ToolVersion] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["version", b"version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created", b"created", "version", b"version", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["beside", b"beside", "created", b"created", "version", b"version", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -69,9 +69,11 @@ async def examine_candidate(
     catalogue: Catalogue,
     schemas: SchemaChecker,
     policy: ScanPolicy,
+    beside: Container[ToolName] = (),
     imported: bool = False,
 ) -> Examination:
-    """Check a candidate against the versions of its tool. Reports all findings and decides nothing."""
+    """Check a candidate against the versions of its tool. Reports all findings and decides nothing. `beside` are the
+    tools that are registered with it."""
     last_change = await catalogue.last_change()
     owner = await catalogue.owner_of(manifest.name.namespace)
     names = await examine_names(manifest, heads, owner, registrar, names=catalogue, policy=policy)
@@ -81,7 +83,7 @@ async def examine_candidate(
     blocked = (*texts.blocked, *names.blocked)
     if any(violation.rule.startswith("version.") for violation in rule_violations):
         return Examination((*rule_violations, *blocked), texts.warned, Neighbours(None, None), names, last_change)
-    references = await examine_references(manifest, catalogue)
+    references = await examine_references(manifest, catalogue, beside=beside, imported=imported)
     blocked, warned = (*blocked, *references.blocked), (*texts.warned, *references.warned)
     neighbours = neighbours_of(manifest, heads)
 

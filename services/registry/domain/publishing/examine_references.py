@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
 from libs.common.errors import MeshError, Violation
@@ -22,18 +22,21 @@ class ReferenceFindings:
     warned: tuple[Violation, ...] = ()
 
 
-async def examine_references(manifest: Manifest, catalogue: Catalogue) -> ReferenceFindings:
-    """Return what is wrong with the tools that a manifest names.
+async def examine_references(
+    manifest: Manifest, catalogue: Catalogue, *, beside: Container[ToolName] = (), imported: bool = False
+) -> ReferenceFindings:
+    """Return what is wrong with the tools that a manifest names: each must be registered, or come with the same call.
 
-    Those of another namespace must exist. Those of its own are often registered just after it, each of two that undo
-    each other even must be, so a missing one is a warning.
+    The tools of an upstream are published one by one, in no order, so one of its own that is missing is a warning.
     """
     blocked, warned = list[Violation](), list[Violation]()
     for path, rule, tool in _references(manifest):
-        if tool == manifest.name or await _exists(tool, catalogue):
+        if tool == manifest.name or tool in beside or await _exists(tool, catalogue):
             continue
-        findings = warned if tool.namespace == manifest.name.namespace else blocked
-        findings.append(Violation(path, rule, f"{tool.qualified} is not registered"))
+        own = tool.namespace == manifest.name.namespace
+        advice = "; register it first, or both in one call (`beside`, as tools register FOLDER does)" if own else ""
+        findings = warned if own and imported else blocked
+        findings.append(Violation(path, rule, f"{tool.qualified} is not registered{advice}"))
     return ReferenceFindings(tuple(blocked), tuple(warned))
 
 

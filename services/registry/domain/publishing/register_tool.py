@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from libs.common.auth.peers import OPERATOR
 from libs.common.errors import Violation
@@ -43,11 +43,26 @@ MAY_USE_RESERVED = frozenset({"executor", OPERATOR})
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """The stored version, whether this call created it, and its scan warnings."""
+    """The stored version, whether this call created it, its scan warnings, and what it stored beside."""
 
     version: ToolVersion
     created: bool
     warnings: Sequence[Violation] = ()
+    beside: Sequence[ToolVersion] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A manifest that is not registered yet, its place in the request, and its examination."""
+
+    manifest: Manifest
+    field: str
+    examination: Examination
+
+    def violations(self) -> Iterator[Violation]:
+        """Yield the violations, with paths into the request."""
+        for each in self.examination.violations:
+            yield replace(each, path=self.field + each.path.removeprefix("manifest"))
 
 
 async def register_tool(
@@ -59,70 +74,125 @@ async def register_tool(
     runners: Announcements,
     wakeup: Wakeup,
     clock: Clock,
+    beside: Sequence[Manifest] = (),
     draft: bool = False,
     imported: bool = False,
     scan_policy: ScanPolicy = DEFAULT_POLICY,
 ) -> Registration:
-    """Store the manifest unless the same content exists. Of concurrent calls with the same content exactly one stores
-    it. `imported` is for manifests that the registry itself made of an upstream's definition."""
+    """Store the manifest unless the same content exists, and with it those `beside` it: all of them or none. Of
+    concurrent calls with the same content exactly one stores it. `imported` is for manifests that the registry itself
+    made of an upstream's definition."""
     if manifest.name.namespace in RESERVED and registrar.peer not in MAY_USE_RESERVED:
         raise namespace_reserved(manifest.name.namespace)
+    together = {"manifest": manifest, **{f"beside[{index}]": each for index, each in enumerate(beside)}}
+    _refuse_unrelated(together)
+    heads_of = {field: await catalogue.heads([each.name]) for field, each in together.items()}
     # Before admission, because an admitted version stays registered even after the rules have become stricter.
-    heads = await catalogue.heads([manifest.name])
-    head = _find_registered(manifest, heads)
-    if head is None:
+    unknown = {field: each for field, each in together.items() if _find_registered(each, heads_of[field]) is None}
+    names = frozenset(each.name for each in unknown.values())
+    new = list[_Candidate]()
+    for field, each in unknown.items():
         examination = await examine_candidate(
-            manifest, heads, registrar, catalogue=catalogue, schemas=schemas, policy=scan_policy, imported=imported
+            each,
+            heads_of[field],
+            registrar,
+            catalogue=catalogue,
+            schemas=schemas,
+            policy=scan_policy,
+            beside=names,
+            imported=imported,
         )
-        await _refuse_unrunnable(manifest, examination, runners)
-        added, head = await _add(
-            manifest, registrar, catalogue, clock, schemas, examination, draft=draft, scan_policy=scan_policy
-        )
-        if added is not None:
-            wakeup.notify()
-            return added
+        new.append(_Candidate(each, field, examination))
+    await _refuse_unrunnable(new, runners)
+    added = await _add_all(new, registrar, catalogue, clock, schemas, draft=draft, scan_policy=scan_policy)
+    if added:
+        wakeup.notify()
+    own = next((each for each in added if each.version.head.tool == manifest.name), None)
+    others = [each.version for each in added if each is not own]
+    if own is not None:
+        return replace(own, beside=others)
+    head = _find_registered(manifest, await catalogue.heads([manifest.name]))
+    if head is None:
+        raise ValueError("a registered version is gone")
     [stored] = await catalogue.with_manifests([head])
-    return Registration(stored, False, await catalogue.warnings(head))
+    return Registration(stored, False, await catalogue.warnings(head), others)
 
 
-async def _refuse_unrunnable(manifest: Manifest, examination: Examination, runners: Announcements) -> None:
-    """Refuse a manifest that violates a rule or that no executor can run. While no executor is announced, that is
-    not known."""
+def _refuse_unrelated(together: Mapping[str, Manifest]) -> None:
+    """Refuse manifests of other namespaces, and several of one tool, in one registration."""
+    own, seen, refused = together["manifest"].name, set[ToolName](), list[Violation]()
+    for field, each in together.items():
+        if each.name.namespace != own.namespace:
+            refused.append(Violation(f"{field}.namespace", "beside.namespace", "is not that of `manifest`"))
+        if each.name in seen:
+            refused.append(Violation(f"{field}.tool_id", "beside.distinct", "is in this registration already"))
+        seen.add(each.name)
+    if refused:
+        raise manifest_invalid(refused)
+
+
+async def _refuse_unrunnable(new: Sequence[_Candidate], runners: Announcements) -> None:
+    """Refuse manifests that violate a rule or that no executor can run. While no executor is announced, that is not
+    known."""
+    if not new:
+        return
     announced = await runners.read()
-    missing = announced.missing(need_of(manifest))
-    known = (missing,) if missing and announced.announcements else ()
-    if examination.violations or known:
-        raise manifest_invalid((*examination.violations, *known))
-    if missing:
+    violations, unrunnable = list[Violation](), False
+    for candidate in new:
+        missing = announced.missing(need_of(candidate.manifest))
+        unrunnable = unrunnable or bool(missing)
+        violations += candidate.violations()
+        if missing and announced.announcements:
+            violations.append(replace(missing, path=candidate.field + missing.path.removeprefix("manifest")))
+    if violations:
+        raise manifest_invalid(violations)
+    if unrunnable:
         raise no_executor()
 
 
-async def _add(
-    manifest: Manifest,
+async def _add_all(
+    new: Sequence[_Candidate],
     registrar: Actor,
     catalogue: Catalogue,
     clock: Clock,
     schemas: SchemaChecker,
-    examination: Examination,
     *,
     draft: bool,
     scan_policy: ScanPolicy,
-) -> tuple[Registration | None, VersionHead]:
-    """Store the version unless another replica did. Return the registration if this call stored it, and the stored
-    head."""
+) -> list[Registration]:
+    """Store the versions in one transaction, but those that another replica stored. Return what this call stored."""
+    if not new:
+        return []
     async with catalogue.writing() as ledger:
-        heads = await ledger.heads(manifest.name)
-        head = _find_registered(manifest, heads)
-        if head is not None:
-            return None, head
-        await _refuse_taken_names(manifest, registrar, ledger)
-        await _refuse_new_neighbours(manifest, heads, examination, ledger, schemas)
-        names = await _refuse_new_resemblances(manifest, registrar, heads, examination, ledger, scan_policy)
-        version = await _store(manifest, registrar, heads, ledger, clock, draft=draft)
-        warnings = (*examination.text_warnings, *names.warned)
-        await ledger.add_warnings(version.head, warnings)
-        await ledger.add_alike_pairs(names.pairs)
-    return Registration(version, True, warnings), version.head
+        added = [
+            await _add(each, registrar, ledger, clock, schemas, draft=draft, scan_policy=scan_policy) for each in new
+        ]
+    return [each for each in added if each is not None]
+
+
+async def _add(
+    candidate: _Candidate,
+    registrar: Actor,
+    ledger: Ledger,
+    clock: Clock,
+    schemas: SchemaChecker,
+    *,
+    draft: bool,
+    scan_policy: ScanPolicy,
+) -> Registration | None:
+    """Store a version, and return its registration; None if another replica stored it."""
+    manifest, examination = candidate.manifest, candidate.examination
+    heads = await ledger.heads(manifest.name)
+    if _find_registered(manifest, heads) is not None:
+        return None
+    await _refuse_taken_names(manifest, registrar, ledger)
+    await _refuse_new_neighbours(manifest, heads, examination, ledger, schemas)
+    names = await _refuse_new_resemblances(manifest, registrar, heads, examination, ledger, scan_policy)
+    version = await _store(manifest, registrar, heads, ledger, clock, draft=draft)
+    warnings = (*examination.text_warnings, *names.warned)
+    await ledger.add_warnings(version.head, warnings)
+    await ledger.add_alike_pairs(names.pairs)
+    return Registration(version, True, warnings)
 
 
 async def _refuse_new_neighbours(

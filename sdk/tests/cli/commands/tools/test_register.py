@@ -131,3 +131,31 @@ def test_a_file_that_cannot_be_read_is_two(toolmesh: Any, mesh: Any, tmp_path: P
     path = str(tmp_path / "nothing.json") if content is None else write(tmp_path, "m.json", content)
     assert toolmesh("tools", "register", path).exit_code == 2
     assert mesh.of("RegisterTool") == []
+
+
+def test_files_that_name_each_other_are_registered_together(toolmesh: Any, mesh: Any, tmp_path: Path) -> None:
+    def register(request: Any) -> Any:
+        name = f"tools/acme.{request.manifest.tool_id}/versions/1.0.0"
+        if name in stored:
+            return pb.RegisterToolResponse(version=tool_version_pb2.ToolVersion(name=name))
+        others = [f"tools/acme.{each.tool_id}/versions/1.0.0" for each in request.beside]
+        if not others:
+            missing = Violation("manifest.compensation_tool", "compensation.exists", "is not registered")
+            return MeshError(Reason.TOOL_MANIFEST_INVALID, violations=[missing])
+        stored.update({name, *others})
+        versions = [tool_version_pb2.ToolVersion(name=each) for each in (name, *others)]
+        return pb.RegisterToolResponse(version=versions[0], created=True, beside=versions[1:])
+
+    stored = set[str]()
+    mesh.answer("RegisterTool", *[register] * 9)
+    folder = tmp_path / "manifests"
+    folder.mkdir()
+    for name, by in (("shout", "whisper"), ("whisper", "shout")):
+        write(folder, f"{name}.json", {**MANIFEST, "tool_id": name, "compensation_tool": f"tools/acme.{by}"})
+    ran = toolmesh("tools", "register", str(folder), "--json")
+    assert ran.exit_code == 0
+    assert [each["created"] for each in json.loads(ran.stdout)["registered"]] == [True, True]
+    sent = [(call.request.manifest.tool_id, len(call.request.beside)) for call in mesh.of("RegisterTool")]
+    assert sent == [("shout", 0), ("shout", 1), ("whisper", 0)]
+    alone = write(tmp_path, "alone.json", {**MANIFEST, "tool_id": "alone", "compensation_tool": "tools/acme.nothing"})
+    assert toolmesh("tools", "register", alone).exit_code == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +24,10 @@ from toolmesh_sdk.errors import ToolmeshError, error_from_failure
 
 if TYPE_CHECKING:
     from toolmesh.registry.v1 import registry_service_pb2
+    from toolmesh.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
+    from toolmesh.registry.v1.tool_manifest_pb2 import ToolManifest
+
+    from toolmesh_sdk._wire.transport import Transport
 
 # What is wrong with one manifest says nothing about the others.
 _OF_THE_MANIFEST = frozenset(
@@ -58,28 +62,33 @@ def register(
     """Register tool versions from manifests.
 
     A refusal lists all problems of a manifest and names its file; the others are registered. A manifest that is
-    registered already is skipped, so the command can be repeated. With --json: {"registered": [...]}, and "refused"
-    with each "file" and "error".
+    registered already is skipped, so the command can be repeated. A tool that names another one, such as its
+    compensation, is registered with it if that is among the files: both or none. With --json:
+    {"registered": [...]}, and "refused" with each "file" and "error".
 
     \b
     Example:
       toolmesh tools register examples/packs/textkit/manifests
     """
-    from toolmesh.registry.v1.registry_service_pb2 import RegisterToolRequest
     from toolmesh.registry.v1.registry_service_pb2_grpc import RegistryServiceStub
 
     from toolmesh_sdk.cli.views.documents import message_to_dict
-    from toolmesh_sdk.manifests.parse import manifest_from
+    from toolmesh_sdk.manifests.parse import manifest_from, parse_manifest
+    from toolmesh_sdk.manifests.references import by_tool
 
     contents = [(path, read_json_file(path, "MANIFEST")) for path in manifest_files(manifests)]
     done, refused = [], list[tuple[Path, ToolmeshError]]()
+    known = by_tool(
+        message for message, problems in map(parse_manifest, (each for _, each in contents)) if not problems
+    )
+    beside = set[str]()
     with as_admin(target) as transport:
         stub = RegistryServiceStub(transport.channel)
         for path, content in contents:
             try:
-                request = RegisterToolRequest(manifest=manifest_from(content), draft=draft)
+                manifest = manifest_from(content)
                 with _manifest_paths():
-                    done.append(transport.unary(stub.RegisterTool, request, None, repeatable=True))
+                    done.append(_register(transport, stub, manifest, known, draft=draft))
             except ToolmeshError as error:
                 if error.reason not in _OF_THE_MANIFEST:
                     raise
@@ -87,6 +96,9 @@ def register(
                 if not as_json:
                     _print_refused(path, error)
                 continue
+            beside.update(version.name for version in done[-1].beside)
+            # Stored a moment ago, with a tool that names it.
+            done[-1].created = done[-1].created or done[-1].version.name in beside
             if not as_json:
                 _print_registered(done[-1])
     if as_json:
@@ -96,6 +108,29 @@ def register(
         output.print_json(document)
     if refused:
         raise typer.Exit(exit_code(refused[0][1]))
+
+
+def _register(
+    transport: Transport,
+    stub: RegistryServiceStub,
+    manifest: ToolManifest,
+    known: Mapping[str, ToolManifest],
+    *,
+    draft: bool,
+) -> registry_service_pb2.RegisterToolResponse:
+    """Register a manifest; if it names tools that are missing, with those of the known ones."""
+    from toolmesh.registry.v1.registry_service_pb2 import RegisterToolRequest
+
+    from toolmesh_sdk.manifests.references import lacks_reference, named_manifests
+
+    request = RegisterToolRequest(manifest=manifest, draft=draft)
+    try:
+        return transport.unary(stub.RegisterTool, request, None, repeatable=True)
+    except ToolmeshError as error:
+        request.beside.extend(named_manifests(manifest, known))
+        if not request.beside or not lacks_reference(error):
+            raise
+    return transport.unary(stub.RegisterTool, request, None, repeatable=True)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The tools that a manifest names: those of others exist, its own may follow."""
+"""The tools that a manifest names: they exist, or come with it."""
 
 from __future__ import annotations
 
@@ -31,32 +31,40 @@ class Shelf:
         return [SimpleNamespace(standing=SimpleNamespace(state=state)) for state in states]
 
 
-async def rules(tool: str, shelf: Shelf) -> tuple[list[str], list[str]]:
+async def rules(tool: str, shelf: Shelf, **options: Any) -> tuple[list[str], list[str]]:
     manifest = manifest_of(writer(compensation_tool=tool))
     catalogue: Any = shelf
-    found = await examine_references(manifest, catalogue)
+    found = await examine_references(manifest, catalogue, **options)
     return [each.rule for each in found.blocked], [each.rule for each in found.warned]
 
 
 @pytest.mark.parametrize(
-    ("tool", "shelf", "blocked", "warned"),
+    ("tool", "shelf", "missing"),
     [
-        ("tools/acme.restore_order", Shelf(acme__restore_order=LifecycleState.AVAILABLE), False, False),
-        ("tools/acme.restore_order", Shelf(acme__restore_order=LifecycleState.DRAFT), False, False),
-        ("tools/acme.restore_order", Shelf(), False, True),
-        ("tools/acme.restore_order", Shelf(acme__restore_order=LifecycleState.RETIRED), False, True),
+        ("tools/acme.restore_order", Shelf(acme__restore_order=LifecycleState.AVAILABLE), False),
+        ("tools/acme.restore_order", Shelf(acme__restore_order=LifecycleState.DRAFT), False),
+        ("tools/acme.restore_order", Shelf(), True),
+        ("tools/acme.restore_order", Shelf(acme__restore_order=LifecycleState.RETIRED), True),
         # It undoes itself.
-        ("tools/acme.cancel_order", Shelf(), False, False),
-        ("tools/globex.restore", Shelf(globex__restore=LifecycleState.DEPRECATED), False, False),
-        ("tools/globex.restore", Shelf(), True, False),
-        ("tools/globex.restore", Shelf(globex__restore=LifecycleState.SUNSET), True, False),
+        ("tools/acme.cancel_order", Shelf(), False),
+        ("tools/globex.restore", Shelf(globex__restore=LifecycleState.DEPRECATED), False),
+        ("tools/globex.restore", Shelf(), True),
+        ("tools/globex.restore", Shelf(globex__restore=LifecycleState.SUNSET), True),
         # Its form is the business of another rule.
-        ("not a tool", Shelf(), False, False),
+        ("not a tool", Shelf(), False),
     ],
 )
-async def test_a_compensation_exists(tool: str, shelf: Shelf, blocked: bool, warned: bool) -> None:
-    rule = "compensation.exists"
-    assert await rules(tool, shelf) == ([rule] if blocked else [], [rule] if warned else [])
+async def test_a_compensation_exists(tool: str, shelf: Shelf, missing: bool) -> None:
+    assert await rules(tool, shelf) == (["compensation.exists"] if missing else [], [])
+
+
+async def test_a_compensation_may_come_with_the_tool_or_later_from_the_same_upstream() -> None:
+    own, other = "tools/acme.restore_order", "tools/globex.restore"
+    beside = {ToolName("acme", "restore_order")}
+    assert await rules(own, Shelf(), beside=beside) == ([], [])
+    assert await rules(other, Shelf(), beside=beside) == (["compensation.exists"], [])
+    assert await rules(own, Shelf(), imported=True) == ([], ["compensation.exists"])
+    assert await rules(other, Shelf(), imported=True) == (["compensation.exists"], [])
 
 
 async def test_a_status_tool_exists() -> None:
@@ -71,13 +79,55 @@ async def test_a_status_tool_exists() -> None:
     assert [each.rule for each in found.blocked] == ["idempotency.status_tool_exists"]
 
 
-async def test_a_registration_that_names_a_tool_of_others_that_is_missing_is_refused(registry: Replica) -> None:
+def undoing(tool: str, by: str, **changes: Any) -> mpb.ToolManifest:
+    return writer(f"acme.{tool}", compensation_tool=f"tools/acme.{by}", **changes)
+
+
+async def test_a_registration_that_names_a_missing_tool_is_refused(registry: Replica) -> None:
     stub = registry.stub()
-    missing = pb.RegisterToolRequest(manifest=writer(compensation_tool="tools/globex.restore"))
-    refused = await refusal(stub.RegisterTool(missing, timeout=PATIENCE))
-    assert (refused.reason, [each.rule for each in refused.violations]) == (
-        Reason.TOOL_MANIFEST_INVALID,
-        ["compensation.exists"],
-    )
-    answer = await stub.RegisterTool(pb.RegisterToolRequest(manifest=writer()), timeout=PATIENCE)
-    assert [warning.rule for warning in answer.warnings] == ["compensation.exists"]
+    for missing in ("tools/globex.restore", "tools/acme.restore_order"):
+        request = pb.RegisterToolRequest(manifest=writer(compensation_tool=missing))
+        refused = await refusal(stub.RegisterTool(request, timeout=PATIENCE))
+        assert (refused.reason, [each.rule for each in refused.violations]) == (
+            Reason.TOOL_MANIFEST_INVALID,
+            ["compensation.exists"],
+        )
+
+
+async def test_two_that_undo_each_other_are_registered_together(registry: Replica) -> None:
+    stub = registry.stub()
+    book, unbook = undoing("book_order", "drop_order"), undoing("drop_order", "book_order")
+    answer = await stub.RegisterTool(pb.RegisterToolRequest(manifest=book, beside=[unbook]), timeout=PATIENCE)
+    assert (answer.created, [each.name for each in answer.beside]) == (True, ["tools/acme.drop_order/versions/1.0.0"])
+    again = await stub.RegisterTool(pb.RegisterToolRequest(manifest=unbook, beside=[book]), timeout=PATIENCE)
+    assert (again.created, list(again.beside)) == (False, [])
+    found = await stub.GetTool(pb.GetToolRequest(name="acme.drop_order"), timeout=PATIENCE)
+    assert found.versions[0].manifest.compensation_tool == "tools/acme.book_order"
+
+
+async def test_nothing_is_stored_if_one_of_them_is_refused(registry: Replica) -> None:
+    stub = registry.stub()
+    broken = undoing("drop_order", "book_order")
+    broken.ClearField("side_effects")
+    request = pb.RegisterToolRequest(manifest=undoing("book_order", "drop_order"), beside=[broken])
+    refused = await refusal(stub.RegisterTool(request, timeout=PATIENCE))
+    assert [(each.path, each.rule) for each in refused.violations] == [
+        ("beside[0].side_effects", "side_effects.required")
+    ]
+    # Refused under the lock: the alias of the second is the name of the first.
+    taken = undoing("drop_order", "book_order", aliases=["book_order"])
+    request = pb.RegisterToolRequest(manifest=undoing("book_order", "drop_order"), beside=[taken])
+    assert (await refusal(stub.RegisterTool(request, timeout=PATIENCE))).reason is Reason.ALREADY_EXISTS
+    absent = await refusal(stub.GetTool(pb.GetToolRequest(name="acme.book_order"), timeout=PATIENCE))
+    assert absent.reason is Reason.TOOL_NOT_FOUND
+
+
+async def test_those_registered_together_are_of_one_namespace_and_each_of_another_tool(registry: Replica) -> None:
+    stub = registry.stub()
+    for other, rule in (
+        (writer("globex.drop_order"), "beside.namespace"),
+        (writer(version="2.0.0"), "beside.distinct"),
+    ):
+        request = pb.RegisterToolRequest(manifest=writer(), beside=[other])
+        refused = await refusal(stub.RegisterTool(request, timeout=PATIENCE))
+        assert [each.rule for each in refused.violations] == [rule]
