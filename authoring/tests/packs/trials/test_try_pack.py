@@ -69,6 +69,7 @@ def crashes(text: str) -> str:
 @tool(
     mutation_class="write_reversible", compensation="tools/trials.undo", dry_run=True, tier="process", writes=["notes"],
     side_effects=[{"resource": "file:notes/declared.txt", "operation": "create"}],
+    examples=[({"name": "declared.txt"}, {"result": "declared.txt"})],
 )
 def writes(name: Literal["declared.txt", "other.txt"]) -> str:
     """Writes a file."""

@@ -87,7 +87,8 @@ class RegistryServiceServicer:
         content under the same number fails with TOOL_VERSION_CONFLICT. A manifest that fails admission fails with
         TOOL_MANIFEST_INVALID and lists every condition it fails at once; so does a manifest that no executor can run, or that sets a field
         which the mesh does not honour. While no executor is announced it fails with SERVICE_UNAVAILABLE, which is worth a retry. A name
-        of another provider fails with ALREADY_EXISTS. The tools that a manifest names must be registered, or come in `beside`. What was admitted once stays, and is listed with `no_runner` while nothing runs it.
+        of another provider fails with ALREADY_EXISTS. The tools that a manifest names must be registered, or come in `beside`. What was
+        admitted once stays, and is listed with `no_runner` while nothing runs it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

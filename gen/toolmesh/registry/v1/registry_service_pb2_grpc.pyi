@@ -39,7 +39,8 @@ class RegistryServiceStub:
     content under the same number fails with TOOL_VERSION_CONFLICT. A manifest that fails admission fails with
     TOOL_MANIFEST_INVALID and lists every condition it fails at once; so does a manifest that no executor can run, or that sets a field
     which the mesh does not honour. While no executor is announced it fails with SERVICE_UNAVAILABLE, which is worth a retry. A name
-    of another provider fails with ALREADY_EXISTS. The tools that a manifest names must be registered, or come in `beside`. What was admitted once stays, and is listed with `no_runner` while nothing runs it.
+    of another provider fails with ALREADY_EXISTS. The tools that a manifest names must be registered, or come in `beside`. What was
+    admitted once stays, and is listed with `no_runner` while nothing runs it.
     """
     GetTool: _grpc.UnaryUnaryMultiCallable[_registry_service_pb2.GetToolRequest, _registry_service_pb2.GetToolResponse]
     """Returns one tool. Callable by mesh services, the operator and callers with scope `tools:read`. Fails with TOOL_NOT_FOUND."""
@@ -86,7 +87,8 @@ class RegistryServiceAsyncStub(RegistryServiceStub):
     content under the same number fails with TOOL_VERSION_CONFLICT. A manifest that fails admission fails with
     TOOL_MANIFEST_INVALID and lists every condition it fails at once; so does a manifest that no executor can run, or that sets a field
     which the mesh does not honour. While no executor is announced it fails with SERVICE_UNAVAILABLE, which is worth a retry. A name
-    of another provider fails with ALREADY_EXISTS. The tools that a manifest names must be registered, or come in `beside`. What was admitted once stays, and is listed with `no_runner` while nothing runs it.
+    of another provider fails with ALREADY_EXISTS. The tools that a manifest names must be registered, or come in `beside`. What was
+    admitted once stays, and is listed with `no_runner` while nothing runs it.
     """
     GetTool: _aio.UnaryUnaryMultiCallable[_registry_service_pb2.GetToolRequest, _registry_service_pb2.GetToolResponse]  # type: ignore[assignment]
     """Returns one tool. Callable by mesh services, the operator and callers with scope `tools:read`. Fails with TOOL_NOT_FOUND."""
@@ -136,7 +138,8 @@ class RegistryServiceServicer(metaclass=_abc_1.ABCMeta):
         content under the same number fails with TOOL_VERSION_CONFLICT. A manifest that fails admission fails with
         TOOL_MANIFEST_INVALID and lists every condition it fails at once; so does a manifest that no executor can run, or that sets a field
         which the mesh does not honour. While no executor is announced it fails with SERVICE_UNAVAILABLE, which is worth a retry. A name
-        of another provider fails with ALREADY_EXISTS. The tools that a manifest names must be registered, or come in `beside`. What was admitted once stays, and is listed with `no_runner` while nothing runs it.
+        of another provider fails with ALREADY_EXISTS. The tools that a manifest names must be registered, or come in `beside`. What was
+        admitted once stays, and is listed with `no_runner` while nothing runs it.
         """
 
     @_abc_1.abstractmethod
