@@ -15,6 +15,7 @@ from libs.common.errors import MeshError, Reason
 from libs.common.rpc.status import from_rpc_error
 from libs.common.runtime.backoff import Backoff
 from libs.common.telemetry.log import Log
+from services.executor.adapters.telemetry.upstream_metrics import SeenState, show_states
 from services.executor.adapters.upstreams.directory import UpstreamConfig, UpstreamDirectory
 from services.executor.adapters.upstreams.mcp.http import HttpServer, SessionExpiredError
 from services.executor.adapters.upstreams.mcp.session import McpSession
@@ -92,6 +93,8 @@ class UpstreamMonitor:
         self._ending: set[asyncio.Task[None]] = set()
         self._due: dict[str, asyncio.Event] = {}
         self._probed: set[str] = set()
+        self._seen: dict[str, SeenState] = {}
+        show_states(())
         directory.listen(self._follow)
 
     async def stop(self) -> None:
@@ -115,6 +118,7 @@ class UpstreamMonitor:
     def _follow(self, upstream_id: str, config: UpstreamConfig | None) -> None:
         self._end(upstream_id)
         self._probed.discard(upstream_id)
+        self._note(upstream_id, None if config is None else SeenState.PENDING)
         if config is not None:
             if _asks_server(config):
                 self._probed.add(upstream_id)
@@ -122,6 +126,14 @@ class UpstreamMonitor:
             self._tasks[upstream_id] = asyncio.create_task(
                 self._run(config, self._due[upstream_id]), name=f"upstream {upstream_id}"
             )
+
+    def _note(self, upstream_id: str, state: SeenState | None) -> None:
+        """Show what was seen of an upstream; None if it is gone."""
+        if state is None:
+            self._seen.pop(upstream_id, None)
+        else:
+            self._seen[upstream_id] = state
+        show_states(self._seen.values())
 
     def _end(self, upstream_id: str) -> None:
         task = self._tasks.pop(upstream_id, None)
@@ -251,6 +263,7 @@ class UpstreamMonitor:
         unchanged: pb.Unchanged | None = None,
     ) -> bool:
         """Report until the registry takes it; False if the upstream is gone."""
+        self._note(config.upstream_id, SeenState.READY if failure is None else SeenState.UNAVAILABLE)
         request = pb.ReportUpstreamRequest(
             name=f"upstreams/{config.upstream_id}",
             instance=self._instance,

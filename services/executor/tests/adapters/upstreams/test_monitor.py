@@ -8,6 +8,7 @@ from typing import Any
 
 import grpc.aio
 import pytest
+from prometheus_client import REGISTRY
 from toolmesh.registry.v1 import upstream_pb2 as upb
 from toolmesh.registry.v1 import upstream_service_pb2 as pb
 
@@ -163,3 +164,22 @@ async def test_a_server_that_limits_the_rate_is_not_reported_as_away() -> None:
     await asyncio.sleep(0)
     assert watched.server.asked == 1
     await watched.monitor.stop()
+
+
+def shown() -> dict[str, float | None]:
+    names = ("pending", "ready", "unavailable")
+    return {name: REGISTRY.get_sample_value("toolmesh_upstreams", {"state": name}) for name in names}
+
+
+async def test_the_metric_says_how_many_upstreams_answer(watched: Watched) -> None:
+    assert shown() == {"pending": 0, "ready": 0, "unavailable": 0}
+    watched.server.is_well = False
+    watched._directory.put("fix", UpstreamConfig("fix", 1, GRPC))
+    assert shown() == {"pending": 1, "ready": 0, "unavailable": 0}
+    await until(lambda: watched.reports[:1] == ["failure"])
+    assert shown() == {"pending": 0, "ready": 0, "unavailable": 1}
+    watched.server.is_well = True
+    await until(lambda: watched.reports[-1] == "discovery")
+    assert shown() == {"pending": 0, "ready": 1, "unavailable": 0}
+    watched._directory.put("fix", None)
+    assert shown() == {"pending": 0, "ready": 0, "unavailable": 0}
