@@ -1164,7 +1164,7 @@ COMMENTS: dict[str, str] = {
     'toolmesh.registry.v1.UpstreamService.AcceptChanges': 'Accepts changed definitions: each becomes a new version of its tool, and calls run again.',
     'toolmesh.registry.v1.UpstreamService.AddUpstream': 'Adds an upstream.',
     'toolmesh.registry.v1.UpstreamService.GetUpstream': 'Returns an upstream with the definitions that wait for acceptance.',
-    'toolmesh.registry.v1.UpstreamService.ListUpstreams': 'Lists upstreams in order of their names, without definitions, findings and notes.',
+    'toolmesh.registry.v1.UpstreamService.ListUpstreams': 'Lists upstreams in order of their names, without definitions, findings, notes and secrets.',
     'toolmesh.registry.v1.UpstreamService.RefreshUpstream': 'Asks the executors to discover the tools again, also those that were refused.',
     'toolmesh.registry.v1.UpstreamService.RemoveUpstream': 'Removes an upstream and disables its tools.',
     'toolmesh.registry.v1.UpstreamService.ReportUpstream': 'Reports what an executor discovered, or why it could not.',

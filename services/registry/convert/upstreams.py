@@ -156,6 +156,8 @@ def upstream(
         shown = tool.state is ToolState.QUARANTINED and size <= budget
         budget -= size if shown else 0
         message.tools.append(_tool(tool, with_findings=with_findings, with_definitions=shown))
+        if with_findings and tool.tool_version:
+            message.tools[-1].secrets.extend(stored.secrets_of(tool))
     return message
 
 

@@ -708,6 +708,7 @@ class UpstreamTool(_message.Message):
     ACCEPTED_DEFINITION_FIELD_NUMBER: _builtins.int
     PENDING_DIGEST_FIELD_NUMBER: _builtins.int
     PENDING_DEFINITION_FIELD_NUMBER: _builtins.int
+    SECRETS_FIELD_NUMBER: _builtins.int
     native_name: _builtins.str
     """Its name on the server."""
     state: Global___UpstreamToolState.ValueType
@@ -732,6 +733,10 @@ class UpstreamTool(_message.Message):
     def notes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What the mesh does differently from what the server declares, one sentence each."""
 
+    @_builtins.property
+    def secrets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The secrets that its calls carry, as references such as `secret://crm_key`."""
+
     def __init__(
         self,
         *,
@@ -745,10 +750,11 @@ class UpstreamTool(_message.Message):
         accepted_definition: _builtins.bytes = ...,
         pending_digest: _builtins.str = ...,
         pending_definition: _builtins.bytes = ...,
+        secrets: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_definition", b"accepted_definition", "accepted_digest", b"accepted_digest", "findings", b"findings", "mutation_class", b"mutation_class", "native_name", b"native_name", "notes", b"notes", "pending_definition", b"pending_definition", "pending_digest", b"pending_digest", "state", b"state", "tool_version", b"tool_version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_definition", b"accepted_definition", "accepted_digest", b"accepted_digest", "findings", b"findings", "mutation_class", b"mutation_class", "native_name", b"native_name", "notes", b"notes", "pending_definition", b"pending_definition", "pending_digest", b"pending_digest", "secrets", b"secrets", "state", b"state", "tool_version", b"tool_version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

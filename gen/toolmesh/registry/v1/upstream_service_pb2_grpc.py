@@ -100,7 +100,7 @@ class UpstreamServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListUpstreams(self, request, context):
-        """Lists upstreams in order of their names, without definitions, findings and notes. Callable like GetUpstream. A page token of another
+        """Lists upstreams in order of their names, without definitions, findings, notes and secrets. Callable like GetUpstream. A page token of another
         query fails with PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -43,7 +43,7 @@ class UpstreamServiceStub:
     GetUpstream: _grpc.UnaryUnaryMultiCallable[_upstream_service_pb2.GetUpstreamRequest, _upstream_service_pb2.GetUpstreamResponse]
     """Returns an upstream with the definitions that wait for acceptance. Callable by the operator and mesh services. Fails with NOT_FOUND."""
     ListUpstreams: _grpc.UnaryUnaryMultiCallable[_upstream_service_pb2.ListUpstreamsRequest, _upstream_service_pb2.ListUpstreamsResponse]
-    """Lists upstreams in order of their names, without definitions, findings and notes. Callable like GetUpstream. A page token of another
+    """Lists upstreams in order of their names, without definitions, findings, notes and secrets. Callable like GetUpstream. A page token of another
     query fails with PAGE_TOKEN_INVALID.
     """
     RefreshUpstream: _grpc.UnaryUnaryMultiCallable[_upstream_service_pb2.RefreshUpstreamRequest, _upstream_service_pb2.RefreshUpstreamResponse]
@@ -81,7 +81,7 @@ class UpstreamServiceAsyncStub(UpstreamServiceStub):
     GetUpstream: _aio.UnaryUnaryMultiCallable[_upstream_service_pb2.GetUpstreamRequest, _upstream_service_pb2.GetUpstreamResponse]  # type: ignore[assignment]
     """Returns an upstream with the definitions that wait for acceptance. Callable by the operator and mesh services. Fails with NOT_FOUND."""
     ListUpstreams: _aio.UnaryUnaryMultiCallable[_upstream_service_pb2.ListUpstreamsRequest, _upstream_service_pb2.ListUpstreamsResponse]  # type: ignore[assignment]
-    """Lists upstreams in order of their names, without definitions, findings and notes. Callable like GetUpstream. A page token of another
+    """Lists upstreams in order of their names, without definitions, findings, notes and secrets. Callable like GetUpstream. A page token of another
     query fails with PAGE_TOKEN_INVALID.
     """
     RefreshUpstream: _aio.UnaryUnaryMultiCallable[_upstream_service_pb2.RefreshUpstreamRequest, _upstream_service_pb2.RefreshUpstreamResponse]  # type: ignore[assignment]
@@ -134,7 +134,7 @@ class UpstreamServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _upstream_service_pb2.ListUpstreamsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_upstream_service_pb2.ListUpstreamsResponse, _abc.Awaitable[_upstream_service_pb2.ListUpstreamsResponse]]:
-        """Lists upstreams in order of their names, without definitions, findings and notes. Callable like GetUpstream. A page token of another
+        """Lists upstreams in order of their names, without definitions, findings, notes and secrets. Callable like GetUpstream. A page token of another
         query fails with PAGE_TOKEN_INVALID.
         """
 

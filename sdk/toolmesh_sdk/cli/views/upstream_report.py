@@ -54,8 +54,7 @@ def print_upstream(upstream: upb.Upstream) -> None:
     output.out().print(output.text(line, (f"  {about}", "dim")))
     if upstream.tools:
         headings = ("SERVER'S NAME", "STATE", "TOOL", "EFFECT", "CALLS NEED", "REMARK")
-        secrets = _secret_names(upstream)
-        output.print_table(headings, [_row(tool, secrets) for tool in upstream.tools])
+        output.print_table(headings, [_row(tool) for tool in upstream.tools])
 
 
 def print_times(upstream: upb.Upstream) -> None:
@@ -83,20 +82,13 @@ def print_changes(tools: Iterable[upb.UpstreamTool]) -> None:
             console.print(output.text((line, style)))
 
 
-def _secret_names(upstream: upb.Upstream) -> list[str]:
-    """Return the secrets that every call needs. Those of a document depend on the operation."""
-    endpoint = upstream.endpoint
-    headers = [use.secret for use in (*endpoint.mcp_http.secrets, *endpoint.grpc.secrets, *endpoint.websocket.secrets)]
-    return [*(use.secret for use in endpoint.mcp_stdio.secrets), *headers]
-
-
-def _row(tool: upb.UpstreamTool, secrets: Sequence[str]) -> tuple[str, ...]:
+def _row(tool: upb.UpstreamTool) -> tuple[str, ...]:
     effect = _mutation(tool)
     version = tool.tool_version.removeprefix("tools/").replace("/versions/", "@")
     remarks = [f"{each.path}: {each.message}" if each.path else each.message for each in tool.findings]
     if _tool_state(tool) == "quarantined":
         remarks.insert(0, "its definition changed")
-    needs = ", ".join(each for each in (*secrets, _NEEDS.get(effect, "")) if each) or "nothing"
+    needs = ", ".join(each for each in (*tool.secrets, _NEEDS.get(effect, "")) if each) or "nothing"
     return (
         tool.native_name,
         _tool_state(tool),

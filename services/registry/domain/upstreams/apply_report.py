@@ -12,6 +12,7 @@ from libs.common.errors import MeshError, Violation
 from libs.common.runtime.clock import Clock
 from services.registry.domain.errors import upstream_busy, upstream_not_found
 from services.registry.domain.model import Actor
+from services.registry.domain.publishing.manifest import Manifest
 from services.registry.domain.upstreams.definition import UnusableDefinitionError, definition_digest, tool_id
 from services.registry.domain.upstreams.map_definition import map_definition
 from services.registry.domain.upstreams.ports import Upstreams
@@ -156,7 +157,14 @@ async def publish_definition(
         notes=mapped.notes,
         accepted_digest=mapped.digest,
         accepted_definition=definition,
+        secrets=_secrets_of(mapped.manifest),
     )
+
+
+def _secrets_of(manifest: Manifest) -> tuple[str, ...]:
+    """Return the secrets of an HTTP endpoint, as references."""
+    uses = manifest.execution.get("http", {}).get("secrets", ())
+    return tuple(dict.fromkeys(str(use["secret"]) for use in uses))
 
 
 async def _check_definition(

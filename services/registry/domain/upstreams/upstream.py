@@ -157,6 +157,8 @@ class UpstreamTool(Struct, frozen=True):
     pending_digest: str = ""
     """The digest of the definition that the server offers, where it is not the accepted one."""
     pending_definition: str = ""
+    secrets: tuple[str, ...] = ()
+    """The secrets of its operation, as references; those of an endpoint are the same for all tools."""
 
 
 class Upstream(Struct, frozen=True):
@@ -192,6 +194,12 @@ class Upstream(Struct, frozen=True):
     def etag(self) -> str:
         """Differs after every change."""
         return f"{self.revision:x}"
+
+    def secrets_of(self, tool: UpstreamTool) -> tuple[str, ...]:
+        """Return the secrets that calls of a tool carry, as references."""
+        if isinstance(self.endpoint, OpenApiEndpoint):
+            return tool.secrets
+        return tuple(dict.fromkeys(each.secret for each in self.endpoint.secrets))
 
     def overlay_of(self, native_name: str) -> Overlay | None:
         """Return what the deployment says about a tool."""

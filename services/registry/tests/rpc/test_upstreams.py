@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.json_format import ParseDict
 from toolmesh.registry.v1 import registry_service_pb2 as registry_pb
 from toolmesh.registry.v1 import tool_manifest_pb2 as mpb
 from toolmesh.registry.v1 import tool_version_pb2 as vpb
@@ -324,6 +325,22 @@ async def test_an_upstream_that_offers_what_it_did_is_ready_again(mesh: Mesh) ->
     assert (await mesh.get()).etag == after.etag
 
 
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        {"mcp_stdio": {"command": ["/bin/a"], "secrets": [{"variable": "KEY", "secret": "secret://key"}]}},
+        {"mcp_http": {"url": "https://mcp.example/mcp", "secrets": [{"key": "x-key", "secret": "secret://key"}]}},
+    ],
+    ids=["confined", "remote"],
+)
+async def test_a_tool_shows_the_secrets_that_its_calls_carry(mesh: Mesh, endpoint: dict[str, Any]) -> None:
+    await mesh.add(endpoint=ParseDict(endpoint, upb.UpstreamEndpoint()))
+    reported = await mesh.report(definition("list"), pb.DiscoveredTool(native_name="broken", definition=b"[1]"))
+    assert {tool.native_name: [*tool.secrets] for tool in reported.tools} == {"list": ["secret://key"], "broken": []}
+    listed = (await mesh.operator.ListUpstreams(pb.ListUpstreamsRequest(), timeout=PATIENCE)).upstreams[0]
+    assert not any(tool.secrets for tool in listed.tools)
+
+
 async def test_operations_of_a_document_become_http_tools(mesh: Mesh) -> None:
     openapi = upb.OpenApiEndpoint(
         url="https://api.example/o.json",
@@ -348,6 +365,7 @@ async def test_operations_of_a_document_become_http_tools(mesh: Mesh) -> None:
     assert states(await mesh.report(tool)) == {"orders/list": "admitted"}
     manifest = (await mesh.version("tools/clocks.orders_list")).manifest
     assert manifest.execution.http.secrets[0].secret == "secret://crm"
+    assert [[*each.secrets] for each in (await mesh.get()).tools] == [["secret://crm"]]
     assert manifest.mutation_class == mpb.MUTATION_CLASS_READ_ONLY
 
 

@@ -11,6 +11,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 from toolmesh.executor.v1 import circuit_pb2 as cpb
 from toolmesh.executor.v1 import circuit_service_pb2 as circuits_pb
+from toolmesh.registry.v1 import tool_manifest_pb2 as mpb
 from toolmesh.registry.v1 import upstream_pb2 as upb
 from toolmesh.registry.v1 import upstream_service_pb2 as pb
 from toolmesh_sdk import Reason
@@ -96,3 +97,40 @@ def test_what_the_registry_knows_is_shown_while_no_executor_answers(toolmesh: An
     assert (ran.exit_code, "shop is ready" in ran.stdout, "INTERNAL" in ran.stderr) == (0, True, True)
     shown = json.loads(toolmesh("upstreams", "show", "shop", "--json").stdout)
     assert (shown["upstream"]["state"], shown["circuits"]) == ("ready", None)
+
+
+def test_the_table_says_which_secrets_and_whether_an_approval_a_call_needs(toolmesh: Any, mesh: Any) -> None:
+    upstream = upb.Upstream()
+    upstream.CopyFrom(UPSTREAM)
+    version, state = "tools/shop.{}/versions/1.0.0", upb.UPSTREAM_TOOL_STATE_ADMITTED
+    upstream.tools.add(
+        native_name="read",
+        state=state,
+        tool_version=version.format("read"),
+        mutation_class=mpb.MUTATION_CLASS_READ_ONLY,
+        secrets=["secret://shop_key"],
+    )
+    upstream.tools.add(
+        native_name="free",
+        state=state,
+        tool_version=version.format("free"),
+        mutation_class=mpb.MUTATION_CLASS_READ_ONLY,
+    )
+    upstream.tools.add(
+        native_name="write",
+        state=state,
+        tool_version=version.format("write"),
+        mutation_class=mpb.MUTATION_CLASS_WRITE_IRREVERSIBLE,
+        secrets=["secret://shop_key", "secret://other_key"],
+    )
+    mesh.answer("GetUpstream", pb.GetUpstreamResponse(upstream=upstream))
+    mesh.answer("ListCircuits", circuits_pb.ListCircuitsResponse())
+    lines = toolmesh("upstreams", "show", "shop").stdout.splitlines()
+    needs = {
+        line.split()[0]: line.partition("@1.0.0")[2].split(maxsplit=1)[1].strip() for line in lines if "@1" in line
+    }
+    assert needs == {
+        "read": "secret://shop_key",
+        "free": "nothing",
+        "write": "secret://shop_key, secret://other_key, approval",
+    }
