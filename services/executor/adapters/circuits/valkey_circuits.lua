@@ -6,7 +6,8 @@
 --        slow rate, window (ms), open time (ms), successes, most canaries; 10: generation; 11: outcome; 12: the name.
 --        half_open has no configuration of a tool: the open time is the one that the circuit was opened with.
 --
--- Returns {admitted, generation, wait (ms), state before, state after, limited}; the states are empty where nothing changed.
+-- Returns `admitted|generation|wait (ms)|state before|state after|limited`, one text, because a client reads each part of a list
+-- by itself. The states are empty where nothing changed.
 
 local SLICES, CANARY_SHARE, HALF_OPEN_WAIT = 10, 10, 1000
 local REMEMBERED, CHANGES = 7 * 86400000, 10
@@ -48,7 +49,7 @@ local function enter(state)
 end
 
 local function answer(admitted, wait, limited)
-  return {admitted, string.format('%.0f', c.generation), string.format('%.0f', wait), before, after, limited or 0}
+  return string.format('%d|%.0f|%.0f|%s|%s|%d', admitted, c.generation, wait, before, after, limited or 0)
 end
 
 local function admit()

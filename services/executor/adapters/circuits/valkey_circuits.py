@@ -46,7 +46,7 @@ class ValkeyCircuits:
             name, "admit", config, 0, CallOutcome.NONE, party
         )
         transition = _transition(before, after)
-        return Admission(bool(admitted), int(generation), int(wait) / 1e3, transition, limited=bool(limited))
+        return Admission(admitted == "1", int(generation), int(wait) / 1e3, transition, limited=limited == "1")
 
     async def limit(self, name: str, party: str, seconds: float) -> None:
         """Hold the calls of a party back. Raises RedisError or OSError."""
@@ -80,15 +80,15 @@ class ValkeyCircuits:
 
     async def _run(
         self, name: str, verb: str, config: CircuitConfig, generation: int, outcome: CallOutcome, party: str = ""
-    ) -> list[Any]:
+    ) -> list[str]:
         now = "" if self._clock is None else str(round(self._clock.now().timestamp() * 1e3))
         limits = (config.failures, config.failure_rate, config.slow_rate)
         times = (round(config.window * 1e3), round(config.open_seconds * 1e3))
         arguments = [verb, now, *limits, *times, config.successes, config.max_canaries, generation, str(outcome)]
         keys = [PREFIX + name, _limit_key(name, party), _index_key(name), f"{PREFIX}changes:{name}"]
         self._connect()
-        response: list[Any] = await self._script(keys=keys, args=[*arguments, name])
-        return response
+        response: bytes = await self._script(keys=keys, args=[*arguments, name])
+        return response.decode().split("|")
 
     async def find(self, namespace: str, *, after: str, limit: int) -> list[CircuitView]:
         """Return the circuits of a namespace by name, from behind a name on. Raises RedisError or OSError."""
@@ -149,5 +149,5 @@ def _namespace_key(namespace: str) -> str:
     return f"{PREFIX}of:{namespace}"
 
 
-def _transition(before: bytes, after: bytes) -> Transition | None:
-    return Transition(CircuitState(before.decode()), CircuitState(after.decode())) if after else None
+def _transition(before: str, after: str) -> Transition | None:
+    return Transition(CircuitState(before), CircuitState(after)) if after else None
