@@ -214,10 +214,14 @@ def _at(document: Any, steps: list[str]) -> Any:
 def _form_advice(document: Any, steps: list[str]) -> Advice:
     name = steps[0] if len(steps) == 1 else ""
     if name in _FOREIGN and isinstance(document, dict):
-        fix: Any = snake_case(str(document[name])) if _FOREIGN[name] == ("tool_id",) else document[name]
-        for step in reversed(_FOREIGN[name]):
+        place, fix, more = _FOREIGN[name], document[name], ""
+        if place == ("tool_id",):
+            fix = snake_case(str(fix))
+        elif place == ("input", "schema") and (closed := close_objects(fix)) != fix:
+            fix, more = closed, ', with "additionalProperties": false in the objects inside of it'
+        for step in reversed(place):
             fix = {step: fix}
-        return Advice(f"move it to {'.'.join(_FOREIGN[name])}", {name: None, **fix})
+        return Advice(f"move it to {'.'.join(place)}{more}", {name: None, **fix})
     if name == "annotations" and isinstance(document, dict) and isinstance(document[name], dict):
         words = {key: each if isinstance(each, str) else json.dumps(each) for key, each in document[name].items()}
         return Advice("write each value as a string", {"annotations": words})

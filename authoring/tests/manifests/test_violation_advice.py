@@ -68,6 +68,16 @@ def test_every_open_object_is_closed_by_its_own_advice_in_lists_too() -> None:
     assert not [problem for problem in check_manifest(document) if problem.rule.startswith("schema.")]
 
 
+def test_a_schema_is_moved_with_the_objects_inside_of_it_closed() -> None:
+    inner = {"type": "object", "properties": {"b": {"type": "string"}}}
+    written = {"inputSchema": {"type": "object", "properties": {"a": {"type": "array", "items": inner}}}}
+    fix = advise(written, "/inputSchema", "form").fix
+    assert fix is not None
+    assert fix["inputSchema"] is None
+    moved = fix["input"]["schema"]["properties"]["a"]["items"]
+    assert moved == {**inner, "additionalProperties": False}
+
+
 def test_an_example_is_advised_that_the_schema_admits() -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 3}}, "required": ["n"]}
     fix = advise({"input": {"schema": schema}}, "/input/examples", "examples.required").fix
