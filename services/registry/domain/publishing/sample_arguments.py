@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +15,8 @@ _DEEPEST = 12
 # A recursive schema may ask for any number of values.
 _MOST_VALUES = 500
 _LONGEST = 200
+# Beyond it JSON numbers have no exact integers.
+_GREATEST_EXACT = 2**53
 _FORMATS = {
     "date-time": "2026-01-01T12:00:00Z",
     "date": "2026-01-01",
@@ -35,7 +37,7 @@ def sample_arguments(schema: Any, checker: SchemaChecker) -> dict[str, JsonValue
     """Return few arguments that an admissible schema takes; None if none are found."""
     if not isinstance(schema, dict) or checker.schema_findings(schema):
         return None
-    arguments = _Sampler(SchemaShape(schema)).value(schema, 0)
+    arguments = _Sampler(SchemaShape(schema), checker).value(schema, 0)
     if not isinstance(arguments, dict) or checker.value_findings(close_schema(schema), arguments):
         return None
     return arguments
@@ -44,8 +46,8 @@ def sample_arguments(schema: Any, checker: SchemaChecker) -> dict[str, JsonValue
 class _Sampler:
     """Makes a value of each subschema; a value that the schema refuses is found out afterwards."""
 
-    def __init__(self, shape: SchemaShape) -> None:
-        self._shape, self._made = shape, 0
+    def __init__(self, shape: SchemaShape, checker: SchemaChecker) -> None:
+        self._shape, self._checker, self._made = shape, checker, 0
 
     def value(self, schema: Any, depth: int) -> Any:
         self._made += 1
@@ -79,33 +81,36 @@ class _Sampler:
             return {name: self.value(properties.get(name, {}), depth + 1) for name in schema.get("required", ())}
         if kind == "array":
             first = [self.value(each, depth + 1) for each in schema.get("prefixItems", ())]
-            missing = min(schema.get("minItems", 0), _LONGEST) - len(first)
+            missing = _count(schema, "minItems", 0) - len(first)
             return first + [self.value(schema.get("items", {}), depth + 1) for _ in range(missing)]
         if kind in ("integer", "number"):
             return _number(schema)
-        return {"boolean": True, "null": None}.get(kind) if kind in ("boolean", "null") else _text(schema)
+        return {"boolean": True, "null": None}.get(kind) if kind in ("boolean", "null") else self._text(schema)
+
+    def _text(self, schema: Schema) -> str:
+        least, most = _count(schema, "minLength", 0), _count(schema, "maxLength", _LONGEST)
+        texts = [_FORMATS[schema["format"]]] if schema.get("format") in _FORMATS else []
+        texts += [each[:most].ljust(least, each[-1]) for each in _TEXTS]
+        # The pattern is of the author: the checker alone evaluates it, in linear time.
+        unfit = (
+            {each.pointer for each in self._checker.value_findings({"items": {"pattern": schema["pattern"]}}, [*texts])}
+            if "pattern" in schema
+            else set()
+        )
+        return next((each for index, each in enumerate(texts) if f"/{index}" not in unfit), texts[0])
 
 
-def _number(schema: Schema) -> int | float:
+def _count(schema: Schema, keyword: str, default: int) -> int:
+    """Return a bounded number of characters or items, which JSON may write as 2.0 or 1e20."""
+    return int(min(schema.get(keyword, default), _LONGEST))
+
+
+def _number(schema: Schema) -> int | float | None:
     step = schema.get("multipleOf", 1)
     lowest: int | float = schema.get("minimum", 0)
     if "exclusiveMinimum" in schema:
         lowest = max(lowest, schema["exclusiveMinimum"] + step)
     number = lowest if lowest else min(step, schema.get("maximum", step))
-    return int(number) if number == int(number) else number
-
-
-def _text(schema: Schema) -> str:
-    least, most = schema.get("minLength", 0), schema.get("maxLength", _LONGEST)
-    texts = [_FORMATS[schema["format"]]] if schema.get("format") in _FORMATS else []
-    texts += [each[:most].ljust(min(least, _LONGEST), each[-1]) for each in _TEXTS]
-    pattern = schema.get("pattern", "")
-    # Only short texts of this module are searched, so that no pattern takes long.
-    return next((each for each in texts if not pattern or _matches(pattern, each)), texts[0])
-
-
-def _matches(pattern: str, text: str) -> bool:
-    try:
-        return re.search(pattern, text[:16]) is not None
-    except re.error:
-        return False
+    if not math.isfinite(number):
+        return None
+    return int(number) if abs(number) < _GREATEST_EXACT and number == int(number) else number

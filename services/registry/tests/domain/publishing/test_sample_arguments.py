@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from libs.common.json.jsonio import dump
 from services.registry.adapters.json_schemas import JsonSchemaChecker
 from services.registry.domain.publishing.sample_arguments import sample_arguments
 
@@ -54,6 +55,26 @@ def sampled(**properties: Any) -> dict[str, Any] | None:
 )  # fmt: skip
 def test_a_value_of_every_kind_is_made(schema: Any, value: Any) -> None:
     assert sampled(one=schema) == {"one": value}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "integer", "minimum": 1e20},
+        {"type": "integer", "minimum": 2**63 - 1},
+        {"type": "number", "exclusiveMinimum": 1.7e308, "multipleOf": 1.7e308},
+        {"type": "string", "minLength": 3.0, "maxLength": 5.0},
+        {"type": "string", "minLength": 1e20},
+        {"type": "array", "items": {"type": "string"}, "minItems": 2.0},
+    ],
+)
+def test_numbers_of_every_size_and_form_are_read(schema: Any) -> None:
+    made = sampled(one=schema)
+    assert made is None or json.loads(dump(made)).keys() == {"one"}
+
+
+def test_a_pattern_that_backtracks_without_end_costs_nothing() -> None:
+    assert sampled(one={"type": "string", "minLength": 16, "pattern": "^(" + "|".join("a" * 20) + ")*b$"}) is None
 
 
 def test_references_are_followed_and_optional_arguments_left_out() -> None:
