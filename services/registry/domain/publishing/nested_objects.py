@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from libs.common.json.json_pointer import pointer_of, steps_of
+from libs.common.json.schema_guard import TOOL_LIMITS, schema_problems
 from libs.common.json.schema_shape import Schema, SchemaShape
 
 _SAYING = ("additionalProperties", "unevaluatedProperties")
@@ -30,14 +31,17 @@ _NAMED_SAME = ("dependentSchemas", "$defs", "definitions")
 def open_objects(schema: Any) -> Iterator[tuple[str, Schema]]:
     """Yield the pointer and the schema of each open object inside of the value that a bounded schema describes."""
     if isinstance(schema, dict):
-        shape = SchemaShape(schema)
+        shape, known = SchemaShape(schema), dict[int, bool]()
         for pointer, part in _parts(schema, "", inside=False):
-            if _describes(part, shape, set()) and not _says(part, shape, set()):
+            if _is_object(part, shape, known) and not _says(part, shape, known, set()):
                 yield pointer, part
 
 
 def close_objects(schema: Any) -> Any:
-    """Return the schema with every open object that lists its properties closed; those that list none take any."""
+    """Return the schema with every open object that lists its properties closed; those that list none take any. One
+    that is too large for a tool stays as it is."""
+    if not isinstance(schema, dict) or any(schema_problems(schema, TOOL_LIMITS)):
+        return schema
     closed = schema
     for pointer, part in [*open_objects(schema)]:
         closed = _with(closed, steps_of(pointer), closing_keyword(part))
@@ -80,6 +84,13 @@ def _held(schema: Schema, keyword: str, *, listed: bool) -> Iterator[tuple[tuple
         yield from (((keyword, str(index)), child) for index, child in enumerate(value))
 
 
+def _is_object(part: Any, shape: SchemaShape, known: dict[int, bool]) -> bool:
+    """Return whether a subschema describes an object. Each is followed once: many may refer to the same long chain."""
+    if id(part) not in known:
+        known[id(part)] = _describes(part, shape, set())
+    return known[id(part)]
+
+
 def _describes(part: Any, shape: SchemaShape, seen: set[int]) -> bool:
     """Return whether a subschema, or one that applies to the same value, describes an object."""
     if not isinstance(part, Mapping) or id(part) in seen:
@@ -91,17 +102,17 @@ def _describes(part: Any, shape: SchemaShape, seen: set[int]) -> bool:
     return any(_describes(each, shape, seen) for each in (*_together(part, shape), *_alternatives(part)))
 
 
-def _says(part: Any, shape: SchemaShape, seen: set[int]) -> bool:
+def _says(part: Any, shape: SchemaShape, known: dict[int, bool], seen: set[int]) -> bool:
     """Return whether a subschema says which other names an object takes, itself or in every alternative."""
     if not isinstance(part, Mapping) or id(part) in seen:
         return False
     seen.add(id(part))
     if any(keyword in part for keyword in _SAYING):
         return True
-    if any(_says(each, shape, seen) for each in _together(part, shape)):
+    if any(_says(each, shape, known, seen) for each in _together(part, shape)):
         return True
-    either = [each for each in _alternatives(part) if _describes(each, shape, set())]
-    return bool(either) and all(_says(each, shape, set(seen)) for each in either)
+    either = [each for each in _alternatives(part) if _is_object(each, shape, known)]
+    return bool(either) and all(_says(each, shape, known, set(seen)) for each in either)
 
 
 def _together(part: Schema, shape: SchemaShape) -> Iterator[Any]:

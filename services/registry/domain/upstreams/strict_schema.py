@@ -55,8 +55,6 @@ def _closed(schema: dict[str, Any], notes: list[str], subject: str) -> dict[str,
 
 def _closed_inside(schema: dict[str, Any], notes: list[str], subject: str) -> dict[str, Any]:
     """Close the objects inside of arguments, unless the schema is too large for it or becomes so."""
-    if any(schema_problems(schema, TOOL_LIMITS)):
-        return schema
     closed: dict[str, Any] = close_objects(schema)
     if closed == schema or any(schema_problems(closed, TOOL_LIMITS)):
         return schema
