@@ -28,7 +28,7 @@ class PackRegistry:
         self._beside = set[str]()
 
     def expect(self, documents: Iterable[Mapping[str, Any]]) -> None:
-        """Tell the manifests of the pack: a tool is registered with those that it names, while they are missing."""
+        """Take the manifests of the pack. A tool is registered with those that it names and that are missing."""
         self._known = by_tool(manifest_from(dict(document)) for document in documents)
 
     def register(self, document: Mapping[str, Any]) -> tuple[str, bool]:

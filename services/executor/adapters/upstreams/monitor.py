@@ -76,7 +76,7 @@ def _asks_server(config: UpstreamConfig) -> bool:
 
 
 class UpstreamMonitor:
-    """One task per upstream. A refresh restarts it. A server that is connected anew is tried by calls at once."""
+    """Runs one task for each upstream; a refresh restarts it. Once a server answers again, calls try it at once."""
 
     def __init__(
         self,

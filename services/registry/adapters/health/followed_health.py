@@ -102,7 +102,7 @@ class FollowedHealth:
         self._assess_by(await self._silent_upstreams())
 
     def reassess(self) -> None:
-        """Assess all versions anew if the announcements are others than before. Silent upstreams are read later."""
+        """Assess all versions again if the announcements have changed. `refresh` reads which upstreams are silent."""
         self._assess_by(self._conditions.silent)
 
     def _assess_by(self, silent: Set[str]) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -80,18 +80,31 @@ def signals(
     """
     with open_client(target) as client:
         start = parse_past_time(since, "--since")
-        found = list(islice(client.query_records(page_size=_PAGE_SIZE, from_time=start), records))
-    counts = [each for each in count_signals(logged.record for logged in found) if by in (None, each.party)]
+        # Counted page by page: the period may have more records than fit into memory.
+        found = _Counted(islice(client.query_records(page_size=_PAGE_SIZE, from_time=start), records))
+        counts = [each for each in count_signals(logged.record for logged in found) if by in (None, each.party)]
     if as_json:
-        output.print_json({"signals": [asdict(each) for each in counts[:number]], "read": len(found)})
+        output.print_json({"signals": [asdict(each) for each in counts[:number]], "read": found.count})
         return
-    if len(found) == records:
+    if found.count == records:
         output.err().print(f"Only the newest {records:,} records were read; --records reads more.")
     if not counts:
         output.err().print("No signals.")
         return
     rows = [(each.party, each.name, each.signal, str(each.count), str(each.calls)) for each in counts[:number]]
     output.print_table(("PARTY", "NAME", "SIGNAL", "COUNT", "CALLS"), rows)
+
+
+class _Counted:
+    """Iterates once, and counts what it passes on."""
+
+    def __init__(self, items: Iterable[Any]) -> None:
+        self._items, self.count = items, 0
+
+    def __iter__(self) -> Iterator[Any]:
+        for item in self._items:
+            self.count += 1
+            yield item
 
 
 def count_signals(records: Iterable[pb.AuditRecord]) -> list[SignalCount]:
