@@ -13,11 +13,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from services.executor.adapters.sandbox.gvisor.named_pipes import open_named_pipes, with_named_pipes
 from services.executor.adapters.sandbox.gvisor.oci_bundle import write_bundle
-from services.executor.adapters.sandbox.gvisor.runsc import HOW_TO_GET, PLATFORMS, Runsc, find_runsc
+from services.executor.adapters.sandbox.gvisor.runsc import (
+    HOW_TO_GET,
+    PLATFORMS,
+    Runsc,
+    find_runsc,
+    passes_descriptors,
+)
 from services.executor.adapters.sandbox.host_checks import INSIDE_GVISOR, explain, runs_inside_gvisor
 from services.executor.adapters.sandbox.launcher.cgroup import Cgroup
 from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import CgroupHierarchy, CgroupPolicy
+from services.executor.adapters.sandbox.pipes import open_pipes
 from services.executor.adapters.sandbox.port import (
     EVENTS_DESCRIPTOR,
     INPUT_DESCRIPTOR,
@@ -56,6 +64,12 @@ class PreparedContainer:
     group: Cgroup | None
     command: list[str]
     terminate: list[str]
+    named_pipes: bool = False
+    """True if named pipes in the folder are its pipes of events and input."""
+
+    def open_event_pipes(self) -> list[tuple[int, int]]:
+        """Open the pipes of events and input, each as (read end, write end). Raises OSError."""
+        return open_named_pipes(self.folder) if self.named_pipes else open_pipes(2)
 
     def discard(self) -> None:
         """Kill its processes and remove the cgroup and the bundle."""
@@ -82,7 +96,9 @@ class GvisorEnvironment:
         try:
             group = self._create_cgroup(folder.name, plan)
             limited = group is not None and "memory" in group.controllers
-            write_bundle(folder, plan, self.rootfs, user=_inner_user(plan), memory_limited=limited)
+            named_pipes = plan.has_events and not self.runsc.passes_descriptors
+            shown = with_named_pipes(plan, folder) if named_pipes else plan
+            write_bundle(folder, shown, self.rootfs, user=_inner_user(plan), memory_limited=limited)
         except (OSError, ValueError):
             PreparedContainer(folder, group, [], []).discard()
             raise
@@ -98,7 +114,7 @@ class GvisorEnvironment:
             ),
         }
         command = [sys.executable, "-I", "-S", "-c", _MAIN, str(_ROOT), json.dumps(request)]
-        return PreparedContainer(folder, group, command, self.runsc.terminate_command(folder))
+        return PreparedContainer(folder, group, command, self.runsc.terminate_command(folder), named_pipes)
 
     def close(self) -> None:
         """Remove the cgroups and the directory."""
@@ -127,6 +143,10 @@ def prepare_environment(
     program = find_runsc(runsc)
     if program is None:
         raise EnvironmentUnavailableError(HOW_TO_GET)
+    try:
+        passing = passes_descriptors(program)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EnvironmentUnavailableError(f"{program} does not run: {type(error).__name__}") from error
     folder = LockedTempDir("gvisor", within=Path("/run") if os.geteuid() == 0 and os.access("/run", os.W_OK) else None)
     hierarchy = CgroupHierarchy.for_policy(instance, cgroups)
     try:
@@ -137,7 +157,7 @@ def prepare_environment(
                 f"cgroups are required, but this process cannot create cgroups that limit {lacking}"
             )
         return _first_working(
-            [GvisorEnvironment(Runsc(program, platform), folder, hierarchy, rootfs) for platform in PLATFORMS]
+            [GvisorEnvironment(Runsc(program, platform, passing), folder, hierarchy, rootfs) for platform in PLATFORMS]
         )
     except BaseException:
         hierarchy.close()

@@ -15,6 +15,7 @@ import os
 import subprocess
 import threading
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 from services.executor.adapters.sandbox.bounds import Bounds, bounds_with
@@ -129,10 +130,10 @@ def _discard_result(preparing: asyncio.Future[PreparedContainer]) -> None:
 
 
 async def _start(plan: Plan, prepared: PreparedContainer) -> StartedContainer:
-    (stdin, to_stdin), (from_stdout, stdout), (from_stderr, stderr), *further = open_pipes(5 if plan.has_events else 3)
+    (stdin, to_stdin), (from_stdout, stdout), (from_stderr, stderr) = standard = open_pipes(3)
     passed, writing, reading = list[int](), [to_stdin], [from_stdout, from_stderr]
-    if further:
-        (from_events, events), (inputs, to_inputs) = further
+    if plan.has_events:
+        (from_events, events), (inputs, to_inputs) = _open_event_pipes(prepared, standard)
         passed, writing, reading = [events, inputs], [*writing, to_inputs], [*reading, from_events]
     try:
         pipes = await attach_pipes(writing, reading)
@@ -164,3 +165,13 @@ async def _start(plan: Plan, prepared: PreparedContainer) -> StartedContainer:
         terminate=prepared.terminate,
         pipes=pipes,
     )
+
+
+def _open_event_pipes(prepared: PreparedContainer, opened: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Open the pipes of events and input; on OSError the opened ones are closed too."""
+    try:
+        return prepared.open_event_pipes()
+    except OSError:
+        for descriptor in chain.from_iterable(opened):
+            os.close(descriptor)
+        raise

@@ -24,6 +24,8 @@ from services.executor.adapters.sandbox.seccomp.allowlist import (
     SOCK_TYPE_MASK,
 )
 
+_OLDER_NAMES = ("pselect",)
+"""What gVisor of 2022 calls pselect6; newer versions skip names that they do not know."""
 _ARCHITECTURES = {"x86_64": "SCMP_ARCH_X86_64", "aarch64": "SCMP_ARCH_AARCH64"}
 
 
@@ -40,7 +42,7 @@ def seccomp_profile(machine: str | None = None, *, loopback: bool = False) -> di
             # EPERM, and then threads cannot be started.
             {"names": sorted(ENOSYS_CALLS), "action": "SCMP_ACT_TRACE"},
             # ioctl needs no check: there is no terminal inside.
-            {"names": [*sorted(ALLOWED), "ioctl"], "action": "SCMP_ACT_ALLOW"},
+            {"names": [*sorted(ALLOWED), "ioctl", *_OLDER_NAMES], "action": "SCMP_ACT_ALLOW"},
             {"names": ["socket", "socketpair"], "action": "SCMP_ACT_ALLOW", "args": [_equal(AF_UNIX)]},
             *(_TCP_SOCKETS if loopback else ()),
             {"names": ["clone"], "action": "SCMP_ACT_ALLOW", "args": [_without(CLONE_NAMESPACE_FLAGS)]},

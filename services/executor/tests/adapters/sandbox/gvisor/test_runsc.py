@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from services.executor.adapters.sandbox.gvisor import runsc
-from services.executor.adapters.sandbox.gvisor.runsc import Runsc, find_runsc
+from services.executor.adapters.sandbox.gvisor.runsc import Runsc, find_runsc, passes_descriptors
 
 
-def _program(path: Path, mode: int = 0o755) -> Path:
+def _program(path: Path, mode: int = 0o755, prints: str = "") -> Path:
     path.parent.mkdir(exist_ok=True)
-    path.write_text("#!/bin/sh\n")
+    path.write_text(f"#!/bin/sh\necho '{prints}'\n")
     path.chmod(mode)
     return path
 
@@ -44,3 +44,22 @@ def test_host_sockets_are_closed_without_egress(tmp_path: Path) -> None:
     for command in (closed, opened):
         assert {"--network=none", "--platform=ptrace", "--oci-seccomp", "--overlay2=none"} < set(command)
         assert command[-1] == tmp_path.name
+
+
+def test_named_pipes_are_opened_only_where_descriptors_cannot_be_passed(tmp_path: Path) -> None:
+    current, old = (Runsc(Path("/usr/bin/runsc"), "ptrace", passing) for passing in (True, False))
+    passing = {"--pass-fd=3:3", "--pass-fd=4:4"}
+    command = set(current.command(tmp_path, egress=False, descriptors=(3, 4)))
+    assert passing < command
+    assert "--host-fifo=open" not in command
+    command = set(old.command(tmp_path, egress=False, descriptors=(3, 4)))
+    assert "--host-fifo=open" in command
+    assert not passing & command
+    assert "--host-fifo=open" not in old.command(tmp_path, egress=False)
+
+
+def test_its_own_help_says_whether_it_passes_descriptors(tmp_path: Path) -> None:
+    assert passes_descriptors(_program(tmp_path / "current", prints="  -pass-fd value"))
+    assert not passes_descriptors(_program(tmp_path / "old", prints="  -pid-file string"))
+    with pytest.raises(OSError, match="absent"):
+        passes_descriptors(tmp_path / "absent")
