@@ -28,13 +28,14 @@ from tests.cluster.running_cluster import REPOSITORY
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 NAMESPACE = "toolmesh-tools"
 CONFIG = PodConfig(NAMESPACE, "registry.local/toolmesh/executor:0.1.0", "/usr/bin/python3.11")
-# Not attacks here: a pod shows folders of its image, which are not the host's, and the tool sees the agent among its
-# processes, whose environment it cannot read.
+# Not attacks here: a pod shows folders of its image, which are not the host's, the tool sees the agent among its
+# processes, whose environment it cannot read, and tools with volumes are refused.
 OTHERWISE = {
     "test_host_secrets_are_absent",
     "test_no_file_or_process_is_left_for_the_next_sandbox",
     "test_concurrent_sandboxes_do_not_see_each_other",
     "test_the_executors_environment_is_not_visible",
+    "test_a_run_fills_its_own_copy_of_a_volume_and_no_other",
 }
 globals().update(
     {name: test for name, test in vars(test_escapes).items() if name.startswith("test_") and name not in OTHERWISE}
