@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from deploy.cluster.node.entry import enter_node
 from tests.cluster.deployed_mesh import DeployedMesh, namespace_of
+from tests.cluster.running_cluster import REPOSITORY
 
+_EXAMPLE = REPOSITORY / "examples" / "packs" / "textkit" / "manifests" / "write_report.json"
 _NAME = "shared-reports"
 # In the node, on a file system whose mounts can map user ids, as pods with user namespaces need.
 _FOLDER = "/var/lib/kubelet/shared-reports"
@@ -27,6 +30,14 @@ class SharedReports:
         self._mesh.cluster.apply(*_volume())
         self._replace_volume(_SHARED)
         self._set_environment("staging")
+
+    def register_writer(self, token: str, folder: Path) -> None:
+        """Registers the example that writes them, with time for a cold start on a busy node."""
+        manifest = json.loads(_EXAMPLE.read_text())
+        manifest["tool_id"] = "write_shared_report"
+        manifest["execution"]["timeout_default"] = "30s"
+        (folder / _EXAMPLE.name).write_text(json.dumps(manifest))
+        self._mesh.call(token, "tools", "register", str(folder))
 
     def unmount(self) -> None:
         """Gives the executors volumes of their own again."""

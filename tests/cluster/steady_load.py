@@ -39,7 +39,9 @@ KINDS = {
     "flood": Kind("core.echo", {"text": "KEY"}, workers=16, pause_seconds=0.0),
     "process": Kind("samples.word_statistics", {"text": "KEY"}),
     "kernel": Kind("samples.kernel_statistics", {"text": "KEY"}),
-    "reports": Kind("samples.write_report", {"name": "KEY", "title": "KEY", "body": ""}, workers=2, pause_seconds=1.0),
+    "reports": Kind(
+        "samples.write_shared_report", {"name": "KEY", "title": "KEY", "body": ""}, workers=2, pause_seconds=1.0
+    ),
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -57,9 +58,10 @@ def test_pods_are_evicted_without_a_failed_call(pairs: DeployedMesh, token: str)
 
 
 @pytest.fixture
-def reports(pairs: DeployedMesh) -> Iterator[SharedReports]:
+def reports(pairs: DeployedMesh, token: str, tmp_path: Path) -> Iterator[SharedReports]:
     """One volume for all executors, which writes reach without an approval."""
     made = SharedReports(pairs)
+    made.register_writer(token, tmp_path)
     made.mount()
     yield made
     made.unmount()
