@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from services.executor.adapters.sandbox.gvisor import environment
 from services.executor.adapters.sandbox.gvisor.named_pipes import open_named_pipes, with_named_pipes
 from services.executor.adapters.sandbox.gvisor.sandbox import GvisorSandbox
 from services.executor.adapters.sandbox.port import ExitKind, Plan
-from services.executor.tests.sandboxes import missing, python
+from services.executor.adapters.sandbox.scratch.bounded_scratch import BoundedScratch
+from services.executor.tests.sandboxes import MIB, missing, python
 
 _PATIENCE = 30.0
 ANSWER = """
@@ -24,14 +26,30 @@ print(heard.decode(), os.read(4, 100), sorted(map(int, os.listdir('/proc/self/fd
 """
 
 
-async def test_a_process_gets_both_pipes_and_the_end_of_its_input(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+async def gvisor(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[GvisorSandbox]:
+    """gVisor whose `runsc` passes no descriptors."""
     if why := await missing("gvisor"):
         pytest.skip(why)
     monkeypatch.setattr(environment, "passes_descriptors", lambda _: False)
-    gvisor = GvisorSandbox("test")
+    made = GvisorSandbox("test")
+    yield made
+    await made.close()
+
+
+@pytest.mark.parametrize("has_volume", [False, True])
+async def test_a_process_gets_both_pipes_and_the_end_of_its_input(
+    gvisor: GvisorSandbox, tmp_path: Path, has_volume: bool
+) -> None:
+    scratch = BoundedScratch(lambda: tmp_path)
     try:
-        asking = python(ANSWER)
-        process = await gvisor.start(replace(asking, argv=(*asking.argv, "a b", "c"), has_events=True))
+        plan = python(ANSWER)
+        plan = replace(plan, argv=(*plan.argv, "a b", "c"), has_events=True)
+        if has_volume:
+            volume = scratch.create(MIB, 100)
+            writable = ((str(volume.source), "/volumes/own"),)
+            plan = replace(plan, writable=writable, mount_namespace=volume.namespace)
+        process = await gvisor.start(plan)
         pipes = process.event_pipes
         assert pipes is not None
         assert await asyncio.wait_for(pipes.events.readexactly(14), _PATIENCE) == b"asked by a b c"
@@ -43,7 +61,7 @@ async def test_a_process_gets_both_pipes_and_the_end_of_its_input(monkeypatch: p
         assert (report.kind, report.code) == (ExitKind.EXITED, 0)
         assert await pipes.events.read() == b""
     finally:
-        await gvisor.close()
+        scratch.close()
 
 
 def test_only_the_events_may_be_written_inside(tmp_path: Path) -> None:
