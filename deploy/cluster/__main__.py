@@ -16,7 +16,7 @@ from deploy.cluster.node.lifecycle import stop_node
 from deploy.cluster.progress import Progress
 from deploy.cluster.requirements import require_root
 from deploy.cluster.state_folder import StateFolder
-from deploy.cluster.up import bring_up
+from deploy.cluster.up import add_agent_sandbox, bring_up
 
 
 def main() -> int:
@@ -40,6 +40,8 @@ def _run(arguments: argparse.Namespace, state: StateFolder) -> None:
     elif arguments.command == "down":
         ended = stop_node(state)
         progress.say(f"The cluster ended after {progress.seconds():.1f} s" if ended else "No cluster runs")
+    elif arguments.command == "add-agent-sandbox":
+        add_agent_sandbox(state, progress)
     elif arguments.command == "import":
         for archive in arguments.archives:
             with progress.step(f"import {archive}"):
@@ -72,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("up", help="build what is missing and start the cluster")
     commands.add_parser("down", help="end the cluster and remove all but its logs")
+    commands.add_parser("add-agent-sandbox", help="install agent-sandbox, for tool pods by SandboxClaims")
     images = commands.add_parser("import", help="import images from archives")
     images.add_argument("archives", metavar="FILE.tar", type=Path, nargs="+")
     inside = commands.add_parser("exec", help="run a command inside of the node, such as: exec -- kubectl get pods -A")

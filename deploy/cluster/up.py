@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import resource
-import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from deploy.cluster.addresses import LOOPBACK, NODE, api_url
@@ -17,7 +15,7 @@ from deploy.cluster.kubeconfig import USERS, render_kubeconfig
 from deploy.cluster.node.configuration import render_files
 from deploy.cluster.node.control_groups import find_hierarchies
 from deploy.cluster.node.entry import NodeEntry, enter_node
-from deploy.cluster.node.lifecycle import REPOSITORY, is_running, open_listener, start_node, stop_node
+from deploy.cluster.node.lifecycle import is_running, open_listener, start_node, stop_node
 from deploy.cluster.progress import Progress
 from deploy.cluster.requirements import RUN_PROGRAMS, require_machine, require_root
 from deploy.cluster.state_folder import StateFolder, read_record
@@ -28,7 +26,6 @@ OVERLAY = Path("deploy") / "k8s" / "overlays" / "local"
 # The namespaces of the overlay, and how long the mesh may take until it serves.
 MESH_NAMESPACES = ("toolmesh", "toolmesh-executor")
 _MESH_SECONDS = 900
-_GVISOR_PROGRAMS = ("runsc", "containerd-shim-runsc-v1")
 _READY_SECONDS = 300.0
 _PAUSE_SECONDS = 0.3
 
@@ -52,41 +49,41 @@ def bring_up(state: StateFolder, progress: Progress) -> None:
     progress.say(f"The cluster is ready after {progress.seconds():.0f} s. Its kubeconfig is {state.kubeconfig}")
 
 
-def find_gvisor(folder: Path) -> list[Path]:
-    """Returns gVisor's programs, if a folder or the machine has all of them; else nothing."""
-    path = f"{folder}:{os.environ['PATH']}"
-    found = [program for name in _GVISOR_PROGRAMS if (program := shutil.which(name, path=path))]
-    return [Path(program) for program in found] if len(found) == len(_GVISOR_PROGRAMS) else []
+def add_agent_sandbox(state: StateFolder, progress: Progress) -> None:
+    """Installs the objects and the controller of agent-sandbox in a running cluster. Raises ClusterError."""
+    node = enter_node(state)
+    with progress.step("install agent-sandbox"):
+        # Its definitions are too long for the annotation that `apply` keeps elsewhere.
+        node.run("kubectl", "apply", "--server-side", f"--kustomize={node.cache / 'manifests' / 'agent-sandbox'}")
+        status = ("rollout", "status", "deployment/agent-sandbox-controller", f"--timeout={_READY_SECONDS:.0f}s")
+        node.run("kubectl", "--namespace=agent-sandbox-system", *status, seconds=_READY_SECONDS + 30)
 
 
 def _start(state: StateFolder, cache: Path, progress: Progress) -> None:
-    gvisor = find_gvisor(REPOSITORY / ".toolmesh" / "bin")
     with progress.step("write certificates and configuration"):
         state.make()
         listener = open_listener()
-        _write_files(state, cache, listener.getsockname()[1], gvisor)
+        _write_files(state, cache, listener.getsockname()[1])
     with progress.step("start the node"):
         start_node(state, cache, listener)
         listener.close()
     node = enter_node(state)
     with progress.step("wait for the API server"):
         _wait(state, lambda: node.run("kubectl", "get", "--raw", "/readyz"))
-    _install(node, state, cache, progress, gvisor)
+    _install(node, state, cache, progress)
     _deploy(node, progress)
 
 
-def _write_files(state: StateFolder, cache: Path, api_port: int, gvisor: Sequence[Path]) -> None:
+def _write_files(state: StateFolder, cache: Path, api_port: int) -> None:
     pki = issue_certificates()
     kubeconfigs = {f"{user}.kubeconfig": render_kubeconfig(user, pki).encode() for user in USERS}
     for name, content in {**pki, **kubeconfigs}.items():
         _write_private(state.pki / name, content)
     _write_private(state.kubeconfig, render_kubeconfig("admin", pki, api_url(LOOPBACK, api_port)).encode())
     open_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    for name, text in render_files(state, cache, open_files=open_files, gvisor=bool(gvisor)).items():
+    for name, text in render_files(state, cache, open_files=open_files).items():
         (state.config / name).parent.mkdir(exist_ok=True)
         (state.config / name).write_text(text)
-    for program in gvisor:
-        (state.programs / program.name).symlink_to(program)
 
 
 def _write_private(path: Path, content: bytes) -> None:
@@ -94,11 +91,11 @@ def _write_private(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
 
-def _install(node: NodeEntry, state: StateFolder, cache: Path, progress: Progress, gvisor: Sequence[Path]) -> None:
+def _install(node: NodeEntry, state: StateFolder, cache: Path, progress: Progress) -> None:
     with progress.step("import the node's images"):
         for archive in sorted((cache / "images").glob("*.tar")):
             node.import_image(archive)
-    names = ["netpol", "coredns", "metrics-server", *(["gvisor"] if gvisor else [])]
+    names = ["netpol", "coredns", "metrics-server", "gvisor"]
     with progress.step(f"install {', '.join(names)}"):
         for name in names:
             node.run("kubectl", "apply", f"--filename={ADDONS / name}.yaml")

@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from deploy.cluster.build.debian_packages import LOCK, unpack_packages, write_wrappers
-from deploy.cluster.build.go_programs import MODULES, PROGRAMS, compile_program
+from deploy.cluster.build.go_programs import AGENT_SANDBOX, MODULES, PROGRAMS, compile_program, copy_manifests
 from deploy.cluster.build.image import write_program_image
+from deploy.cluster.errors import ClusterError
 from deploy.cluster.node.configuration import PAUSE_IMAGE
 from deploy.cluster.progress import Progress
 from deploy.cluster.requirements import BUILD_PROGRAMS, require_machine, require_room
 from deploy.images import debian
+from tools import build_gvisor
 
 # Images of the node itself, each of one static program.
 IMAGES = {
@@ -22,6 +24,7 @@ IMAGES = {
     "coredns": "toolmesh.local/cluster/coredns:1.14.0",
     "metrics-server": "toolmesh.local/cluster/metrics-server:0.9.0",
     "probe": "toolmesh.local/cluster/probe:1",
+    "agent-sandbox-controller": "toolmesh.local/cluster/agent-sandbox-controller:0.5.6",
 }
 _SOURCES = Path(__file__).resolve().parent
 _STEP = tuple[str, Path, Callable[[], None]]
@@ -32,10 +35,10 @@ def user_cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "toolmesh" / "cluster"
 
 
-def input_digest(modules: Path = MODULES, sources: Path = _SOURCES) -> str:
+def input_digest(modules: Path = MODULES, sources: Path = _SOURCES, gvisor: Path = build_gvisor.PINS) -> str:
     """Returns a digest of the pins, sources and commands. Without the compiler's version: a built node needs none."""
     digest = hashlib.sha256()
-    for root, pattern in ((modules, "**/*"), (sources, "*")):
+    for root, pattern in ((modules, "**/*"), (sources, "*"), (gvisor, "*")):
         for path in sorted(path for path in root.glob(pattern) if path.is_file()):
             content = hashlib.sha256(path.read_bytes()).hexdigest()
             digest.update(f"{path.relative_to(root)} {content}\n".encode())
@@ -43,7 +46,7 @@ def input_digest(modules: Path = MODULES, sources: Path = _SOURCES) -> str:
 
 
 def build_artifacts(progress: Progress, root: Path | None = None) -> Path:
-    """Builds what is missing and returns the folder with `bin`, `images` and `system`. Raises ClusterError."""
+    """Builds what is missing and returns the folder with all of it. Raises ClusterError."""
     root = root or user_cache()
     folder = root / input_digest()
     missing = [step for step in _steps(root, folder) if not step[1].exists()]
@@ -58,8 +61,8 @@ def build_artifacts(progress: Progress, root: Path | None = None) -> Path:
 
 
 def _steps(root: Path, folder: Path) -> Iterator[_STEP]:
-    programs, images, system = folder / "bin", folder / "images", folder / "system"
-    for made in (programs, images):
+    programs, images, manifests, system = (folder / each for each in ("bin", "images", "manifests", "system"))
+    for made in (programs, images, manifests):
         made.mkdir(parents=True, exist_ok=True)
     yield "fetch Debian packages", system, lambda: _make_system(system, programs, root / "debian")
     for program in PROGRAMS:
@@ -71,6 +74,14 @@ def _steps(root: Path, folder: Path) -> Iterator[_STEP]:
                 program, programs, go_cache=root / "go", system=system
             ),
         )
+    yield "build gVisor's runsc", programs / build_gvisor.PROGRAM, lambda: _build_runsc(programs)
+    yield (
+        "take the manifests of agent-sandbox",
+        manifests / "agent-sandbox",
+        lambda: copy_manifests(
+            "agent-sandbox", AGENT_SANDBOX, "k8s", manifests / "agent-sandbox", go_cache=root / "go"
+        ),
+    )
     for name, image in IMAGES.items():
         target = images / f"{name}.tar"
         yield (
@@ -80,6 +91,13 @@ def _steps(root: Path, folder: Path) -> Iterator[_STEP]:
                 target, image, programs / name
             ),
         )
+
+
+def _build_runsc(programs: Path) -> None:
+    try:
+        build_gvisor.build(programs)
+    except build_gvisor.BuildError as error:
+        raise ClusterError(str(error)) from None
 
 
 def _make_system(system: Path, programs: Path, downloads: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ _BUILD_SECONDS = 7200
 _SOURCE_SETTINGS = ("GOPROXY", "GONOPROXY", "GOPRIVATE", "GOAUTH")
 _CONTAINERD = "github.com/containerd/containerd/v2"
 _CNI = "github.com/containernetworking/plugins/plugins"
+AGENT_SANDBOX = "sigs.k8s.io/agent-sandbox"
 
 
 @dataclass(frozen=True)
@@ -82,9 +84,16 @@ PROGRAMS = (
         "seccomp,netgo,osusergo",
         cgo=True,
     ),
+    GoProgram("containerd-shim-runsc-v1", "gvisor", "gvisor.dev/gvisor/shim"),
     GoProgram("netpol", "addons", "./netpol", "2.2.1"),
     GoProgram("coredns", "addons", "./coredns", "1.14.0"),
     GoProgram("metrics-server", "metrics-server", "sigs.k8s.io/metrics-server/cmd/metrics-server", "0.9.0"),
+    GoProgram(
+        "agent-sandbox-controller",
+        "agent-sandbox",
+        f"{AGENT_SANDBOX}/cmd/agent-sandbox-controller",
+        "0.5.6",
+    ),
     GoProgram("pause", "tools", "./pause"),
     GoProgram("probe", "tools", "./probe"),
 )
@@ -95,13 +104,29 @@ def compile_program(program: GoProgram, folder: Path, *, go_cache: Path, system:
     target = folder / program.name
     fresh = target.with_name(f"{target.name}.{os.getpid()}")
     try:
-        _run(program, fresh, environment(go_cache, system, cgo=program.cgo))
+        _go(program.name, program.command(fresh), program.module, environment(go_cache, system, cgo=program.cgo))
         fresh.rename(target)
     finally:
         fresh.unlink(missing_ok=True)
     for alias in program.aliases:
         (folder / alias).unlink(missing_ok=True)
         (folder / alias).symlink_to(program.name)
+
+
+def copy_manifests(module: str, dependency: str, folder: str, target: Path, *, go_cache: Path) -> None:
+    """Copies a folder with manifests of a module's dependency, below the kustomization of the module.
+
+    Raises ClusterError.
+    """
+    command = ["go", "list", "-mod=readonly", "-m", "-f={{.Dir}}", dependency]
+    found = Path(_go(dependency, command, module, environment(go_cache, target, cgo=False)).strip())
+    fresh = target.with_name(f"{target.name}.{os.getpid()}")
+    try:
+        shutil.copytree(found / folder, fresh / "upstream")
+        shutil.copy(MODULES / module / "kustomization.yaml", fresh)
+        fresh.rename(target)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
 
 
 def environment(go_cache: Path, system: Path, *, cgo: bool) -> dict[str, str]:
@@ -135,10 +160,10 @@ def _c_libraries(system: Path) -> dict[str, str]:
     }
 
 
-def _run(program: GoProgram, target: Path, variables: dict[str, str]) -> None:
+def _go(name: str, command: Sequence[str], module: str, variables: dict[str, str]) -> str:
     done = subprocess.run(
-        program.command(target),
-        cwd=MODULES / program.module,
+        command,
+        cwd=MODULES / module,
         env=variables,
         capture_output=True,
         text=True,
@@ -146,4 +171,5 @@ def _run(program: GoProgram, target: Path, variables: dict[str, str]) -> None:
         check=False,
     )
     if done.returncode:
-        raise ClusterError(f"{program.name} could not be built:\n{done.stderr.strip()[-2000:]}")
+        raise ClusterError(f"{name} could not be built:\n{done.stderr.strip()[-2000:]}")
+    return done.stdout

@@ -29,17 +29,17 @@ _DISABLED = (
 _RUNTIMES = "plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes"
 
 
-def render_files(state: StateFolder, cache: Path, *, open_files: int, gvisor: bool) -> Mapping[str, str]:
+def render_files(state: StateFolder, cache: Path, *, open_files: int) -> Mapping[str, str]:
     """Returns the content of each file of the `config` folder."""
-    files = {
+    return {
         "kubelet.yaml": kubelet(state, open_files),
         "kube-proxy.yaml": kube_proxy(state),
-        "containerd.toml": containerd(state, cache, gvisor=gvisor),
+        "containerd.toml": containerd(state, cache),
         "cni/10-toolmesh.conflist": network(),
+        "runsc.toml": '[runsc_config]\n  platform = "systrap"\n',
         # Nothing outside of the cluster has a name in it.
         "resolv.conf": "",
     }
-    return files | ({"runsc.toml": '[runsc_config]\n  platform = "systrap"\n'} if gvisor else {})
 
 
 def kubelet(state: StateFolder, open_files: int) -> str:
@@ -115,17 +115,16 @@ def network() -> str:
     return _yaml({"cniVersion": "1.0.0", "name": "toolmesh", "plugins": [bridge, ports]})
 
 
-def containerd(state: StateFolder, cache: Path, *, gvisor: bool) -> str:
-    """Returns containerd's configuration, with a runtime of gVisor where its programs are installed.
+def containerd(state: StateFolder, cache: Path) -> str:
+    """Returns containerd's configuration, with the runtimes of runc and gVisor.
 
     One invalid table of a runtime would keep the whole Kubernetes interface of containerd from loading.
     """
     runtimes = [f"[{_RUNTIMES}.runc]", 'runtime_type = "io.containerd.runc.v2"']
     runtimes += [f"[{_RUNTIMES}.runc.options]", "SystemdCgroup = false"]
-    if gvisor:
-        runtimes += [f"[{_RUNTIMES}.runsc]", 'runtime_type = "io.containerd.runsc.v1"']
-        runtimes += [f"[{_RUNTIMES}.runsc.options]", 'TypeUrl = "io.containerd.runsc.v1.options"']
-        runtimes += [f"ConfigPath = {json.dumps(str(state.config / 'runsc.toml'))}"]
+    runtimes += [f"[{_RUNTIMES}.runsc]", 'runtime_type = "io.containerd.runsc.v1"']
+    runtimes += [f"[{_RUNTIMES}.runsc.options]", 'TypeUrl = "io.containerd.runsc.v1.options"']
+    runtimes += [f"ConfigPath = {json.dumps(str(state.config / 'runsc.toml'))}"]
     return "\n".join([*_containerd_head(state, cache), *runtimes, ""])
 
 

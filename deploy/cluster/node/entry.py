@@ -18,13 +18,18 @@ class NodeEntry:
     def __init__(self, state: StateFolder, record: NodeRecord) -> None:
         self._state, self._record = state, record
 
+    @property
+    def cache(self) -> Path:
+        """The folder of programs, images and manifests that the node was started with."""
+        return Path(self._record.cache)
+
     def command(self, words: Sequence[str]) -> list[str]:
         """Returns the command that runs another in the node, in the caller's folder and as an administrator."""
         variables = [
             f"KUBECONFIG={self._state.pki / 'admin.kubeconfig'}",
             # In the caller's home it would outlive the node.
             "KUBECACHEDIR=/run/kubectl",
-            f"PATH={Path(self._record.cache) / 'bin'}:{self._state.programs}:{os.environ['PATH']}",
+            f"PATH={self.cache / 'bin'}:{self._state.programs}:{os.environ['PATH']}",
         ]
         enter = ["nsenter", f"--target={self._record.pid}", *NAMESPACES]
         return [*enter, "env", f"--chdir={Path.cwd()}", *variables, *words]

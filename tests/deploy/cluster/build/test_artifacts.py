@@ -35,8 +35,17 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         assert program.is_file()
         record(reference, target)
 
+    def runsc(programs: Path) -> None:
+        record("runsc", programs / "runsc")
+
+    def copy_manifests(module: str, dependency: str, folder: str, target: Path, *, go_cache: Path) -> None:
+        names.append(f"manifests of {module}")
+        target.mkdir()
+
     for name, fake in {
         "_make_system": system,
+        "_build_runsc": runsc,
+        "copy_manifests": copy_manifests,
         "compile_program": compile_program,
         "write_program_image": image,
     }.items():
@@ -56,7 +65,8 @@ def progress() -> Progress:
 
 def test_everything_is_built_once(built: list[str], tmp_path: Path) -> None:
     folder = artifacts.build_artifacts(progress(), tmp_path)
-    assert built == ["system", *(program.name for program in PROGRAMS), *artifacts.IMAGES.values()]
+    others = ["runsc", "manifests of agent-sandbox"]
+    assert built == ["system", *(program.name for program in PROGRAMS), *others, *artifacts.IMAGES.values()]
     assert {path.stem for path in (folder / "images").iterdir()} == artifacts.IMAGES.keys()
     built.clear()
     assert artifacts.build_artifacts(progress(), tmp_path) == folder
@@ -84,29 +94,35 @@ def test_a_machine_that_cannot_build_is_refused_before_anything_is_built(
     assert built == []
 
 
-def write_inputs(folder: Path) -> tuple[Path, Path]:
-    modules, sources = folder / "go", folder / "build"
+def write_inputs(folder: Path) -> tuple[Path, Path, Path]:
+    modules, sources, gvisor = (folder / name for name in ("go", "build", "gvisor"))
     (modules / "one").mkdir(parents=True)
     sources.mkdir()
+    gvisor.mkdir()
+    (gvisor / "runsc.sha256").write_text("three")
     (modules / "one" / "go.sum").write_text("one")
     (sources / "debian.lock").write_text("two")
-    return modules, sources
+    return modules, sources, gvisor
 
 
-def change_pin(modules: Path, sources: Path) -> None:
+def change_pin(modules: Path, sources: Path, gvisor: Path) -> None:
     (modules / "one" / "go.sum").write_text("other")
 
 
-def change_lock(modules: Path, sources: Path) -> None:
+def change_lock(modules: Path, sources: Path, gvisor: Path) -> None:
     (sources / "debian.lock").write_text("other")
 
 
-def move_pin(modules: Path, sources: Path) -> None:
+def change_runsc(modules: Path, sources: Path, gvisor: Path) -> None:
+    (gvisor / "runsc.sha256").write_text("other")
+
+
+def move_pin(modules: Path, sources: Path, gvisor: Path) -> None:
     (modules / "one").rename(modules / "two")
 
 
-@pytest.mark.parametrize("change", [change_pin, change_lock, move_pin])
-def test_a_changed_input_has_another_digest(tmp_path: Path, change: Callable[[Path, Path], None]) -> None:
+@pytest.mark.parametrize("change", [change_pin, change_lock, change_runsc, move_pin])
+def test_a_changed_input_has_another_digest(tmp_path: Path, change: Callable[[Path, Path, Path], None]) -> None:
     inputs = write_inputs(tmp_path)
     before = artifacts.input_digest(*inputs)
     assert artifacts.input_digest(*inputs) == before
@@ -115,11 +131,11 @@ def test_a_changed_input_has_another_digest(tmp_path: Path, change: Callable[[Pa
 
 
 def test_caches_of_the_interpreter_are_no_input(tmp_path: Path) -> None:
-    modules, sources = write_inputs(tmp_path)
-    before = artifacts.input_digest(modules, sources)
+    modules, sources, gvisor = write_inputs(tmp_path)
+    before = artifacts.input_digest(modules, sources, gvisor)
     (sources / "__pycache__").mkdir()
     (sources / "__pycache__" / "image.cpython-311.pyc").touch()
-    assert artifacts.input_digest(modules, sources) == before
+    assert artifacts.input_digest(modules, sources, gvisor) == before
 
 
 def test_a_cache_can_be_placed_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from deploy.cluster.build.go_programs import MODULES, PROGRAMS, GoProgram, compile_program, environment
+from deploy.cluster.build.artifacts import IMAGES
+from deploy.cluster.build.go_programs import (
+    AGENT_SANDBOX,
+    MODULES,
+    PROGRAMS,
+    GoProgram,
+    compile_program,
+    copy_manifests,
+    environment,
+)
 from deploy.cluster.errors import ClusterError
+from tools import build_gvisor
 
 # Writes its arguments and some variables into the file that it is asked to build.
 COMPILER = """#!/bin/sh
@@ -41,6 +51,30 @@ def test_every_module_pins_its_sources() -> None:
     assert modules == {path.name for path in MODULES.iterdir()}
     # `tools` uses the standard library alone.
     assert [name for name in modules - {"tools"} if not (MODULES / name / "go.sum").is_file()] == []
+
+
+def test_gvisors_shim_is_of_the_release_of_runsc() -> None:
+    pinned = f"gvisor.dev/gvisor {build_gvisor.pinned_version()} "
+    assert pinned in (MODULES / "gvisor" / "go.mod").read_text()
+
+
+def test_the_manifests_of_agent_sandbox_name_the_image_that_is_built() -> None:
+    image, module = IMAGES["agent-sandbox-controller"], MODULES / "agent-sandbox"
+    assert f'"{image}"' in (module / "kustomization.yaml").read_text()
+    assert f"{AGENT_SANDBOX} v{image.rpartition(':')[2]} " in (module / "go.mod").read_text()
+
+
+def test_manifests_are_taken_from_the_pinned_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tools, module = tmp_path / "tools", tmp_path / "module"
+    (module / "k8s" / "crds").mkdir(parents=True)
+    (module / "k8s" / "crds" / "one.yaml").write_text("{}")
+    tools.mkdir()
+    (tools / "go").write_text(f'#!/bin/sh\nfor word; do last="$word"; done\ntest "$last" = named && echo {module}\n')
+    (tools / "go").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    copy_manifests("agent-sandbox", "named", "k8s", tmp_path / "target", go_cache=tmp_path / "go")
+    found = {str(path.relative_to(tmp_path / "target")) for path in (tmp_path / "target").rglob("*.yaml")}
+    assert found == {"kustomization.yaml", "upstream/crds/one.yaml"}
 
 
 def test_a_program_is_built_in_its_module_under_all_its_names(compiler: Path) -> None:

@@ -19,12 +19,12 @@ CACHE = Path("/home/me/.cache/toolmesh/cluster/0123")
 RUNTIME = "io.containerd.cri.v1.runtime"
 
 
-def render(*, gvisor: bool = False) -> dict[str, str]:
-    return dict(render_files(STATE, CACHE, open_files=20000, gvisor=gvisor))
+def render() -> dict[str, str]:
+    return dict(render_files(STATE, CACHE, open_files=20000))
 
 
-def containerd(*, gvisor: bool = False) -> dict[str, Any]:
-    return tomllib.loads(render(gvisor=gvisor)["containerd.toml"])
+def containerd() -> dict[str, Any]:
+    return tomllib.loads(render()["containerd.toml"])
 
 
 def test_containerd_keeps_its_state_in_the_state_folder_and_finds_its_plugins() -> None:
@@ -37,12 +37,11 @@ def test_containerd_keeps_its_state_in_the_state_folder_and_finds_its_plugins() 
     assert document["plugins"]["io.containerd.cri.v1.images"]["pinned_images"] == {"sandbox": PAUSE_IMAGE}
 
 
-def test_gvisor_is_a_runtime_only_where_it_is_installed() -> None:
-    assert list(containerd()["plugins"][RUNTIME]["containerd"]["runtimes"]) == ["runc"]
-    assert "runsc.toml" not in render()
-    with_gvisor = containerd(gvisor=True)["plugins"][RUNTIME]["containerd"]["runtimes"]
-    assert with_gvisor["runsc"]["options"]["ConfigPath"] == str(STATE.config / "runsc.toml")
-    assert "runsc.toml" in render(gvisor=True)
+def test_gvisor_is_a_runtime_beside_runc() -> None:
+    runtimes = containerd()["plugins"][RUNTIME]["containerd"]["runtimes"]
+    assert list(runtimes) == ["runc", "runsc"]
+    assert runtimes["runsc"]["options"]["ConfigPath"] == str(STATE.config / "runsc.toml")
+    assert "runsc.toml" in render()
 
 
 def test_the_kubelet_asks_who_calls_and_changes_no_kernel_setting() -> None:
