@@ -229,6 +229,11 @@ class Settings(ProcessSettings):
         pattern=r"^([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?$",
         description="RuntimeClass of these pods, such as one of gVisor. Empty: the default, in a user namespace.",
     )
+    pod_claims: Literal["required", "preferred", "off"] = Field(
+        "preferred",
+        description="Whether these pods are had by a SandboxClaim of agent-sandbox: `preferred` where its objects are"
+        " installed, `required` nowhere else, `off` never.",
+    )
     pod_kubeconfig: FilePath | None = Field(
         None, description="Credentials for that cluster. Empty: the service account of the executor's own pod."
     )

@@ -29,6 +29,7 @@ from services.executor.adapters.sandbox.launcher.cgroup_hierarchy import CgroupH
 from services.executor.adapters.sandbox.pods.kubernetes_api import KubernetesPodApi
 from services.executor.adapters.sandbox.pods.pod_manifest import PodConfig
 from services.executor.adapters.sandbox.pods.sandbox import PodSandbox
+from services.executor.adapters.sandbox.pods.sandbox_claims import ClaimPodApi
 from services.executor.adapters.sandbox.port import Sandbox
 from services.executor.adapters.sandbox.rootfs import interpreter_path
 from services.executor.adapters.sandbox.seccomp import bpf
@@ -146,9 +147,11 @@ def check_pods() -> DoctorCheck:
     namespace, image = environment["TOOLMESH_POD_NAMESPACE"], environment.get("TOOLMESH_POD_IMAGE", "")
     python = environment.get("TOOLMESH_POD_PYTHON") or interpreter_path()
     config = PodConfig(namespace, image, python, environment.get("TOOLMESH_POD_RUNTIME_CLASS", ""))
-    reason = asyncio.run(_probe_pods(config, Path(kubeconfig) if kubeconfig else None))
+    claims = environment.get("TOOLMESH_POD_CLAIMS") or "preferred"
+    reason, claimed = asyncio.run(_probe_pods(config, Path(kubeconfig) if kubeconfig else None, claims))
     if not reason:
-        return DoctorCheck("sandbox:pods", OK, f"a pod in namespace {namespace} works")
+        way = "by a SandboxClaim" if claimed else "without a SandboxClaim"
+        return DoctorCheck("sandbox:pods", OK, f"a pod in namespace {namespace} works, made {way}")
     advice = (
         "Tools that demand pods are refused here. deploy/k8s/components/tool-pods has the namespace and the rights."
     )
@@ -203,12 +206,16 @@ async def _probe_gvisor(program: Path) -> tuple[str, str]:
         await sandbox.close()
 
 
-async def _probe_pods(config: PodConfig, kubeconfig: Path | None) -> str:
+async def _probe_pods(config: PodConfig, kubeconfig: Path | None, claims: str) -> tuple[str, bool]:
+    """Return why pods cannot be used, or an empty string, and whether they are had by claims."""
     api = KubernetesPodApi(config.namespace, kubeconfig)
-    pods = PodSandbox(api, config, f"doctor-{os.getpid()}", Log("doctor", descriptor=sys.stderr.fileno()))
+    claiming = ClaimPodApi(api, config.namespace, required=claims == "required")
+    log = Log("doctor", descriptor=sys.stderr.fileno())
+    pods = PodSandbox(api if claims == "off" else claiming, config, f"doctor-{os.getpid()}", log)
     try:
         await pods.probe()
-        return pods.unavailable_reason()
+        reason = pods.unavailable_reason()
+        return reason, not reason and claims != "off" and await claiming.uses_claims()
     finally:
         await pods.close()
 

@@ -109,15 +109,22 @@ class DeployedMesh:
             self.kubectl(service, "rollout", "status", f"deployment/{service}", "--timeout=600s")
 
     @contextmanager
-    def tool_pods(self) -> Iterator[None]:
+    def tool_pods(self, **settings: str) -> Iterator[None]:
         """Lets the executor run tools as pods while the block runs, and takes all of it back."""
         self._apply_overlay("local-pods")
         try:
+            self._set_executor(*(f"{name}={value}" for name, value in settings.items()))
             yield
         finally:
+            self._set_executor(*(f"{name}-" for name in settings))
             self._apply_overlay("local")
             self.kubectl("executor", "delete", "--ignore-not-found", "networkpolicy/apiserver-clients")
             self.cluster.kubectl("delete", "--ignore-not-found", "namespace/toolmesh-tools")
+
+    def _set_executor(self, *words: str) -> None:
+        if words:
+            self.kubectl("executor", "set", "env", "deployment/executor", "--containers=service", *words)
+            self.wait_for("executor")
 
     def _apply_overlay(self, name: str) -> None:
         done = self.cluster.kubectl("apply", f"--kustomize={REPOSITORY / 'deploy' / 'k8s' / 'overlays' / name}")

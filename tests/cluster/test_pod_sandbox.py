@@ -21,6 +21,13 @@ from tests.cluster.waiting import wait_until
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(3600)]
 TOOLS = "--namespace=toolmesh-tools"
 PACKS = REPOSITORY / "examples" / "packs"
+# How the executor has its pods, with the name of the sandbox in the records.
+CLAIMS = "agent-sandbox"
+WAYS: dict[str, dict[str, str]] = {
+    "direct": {"TOOLMESH_POD_CLAIMS": "off"},
+    "gvisor": {"TOOLMESH_POD_CLAIMS": "off", "TOOLMESH_POD_RUNTIME_CLASS": "gvisor"},
+    CLAIMS: {"TOOLMESH_POD_CLAIMS": "required"},
+}
 LARGE = {"below": 100_000_000, "step": 1_000_000}
 
 
@@ -33,13 +40,28 @@ def machine_tool(pack: str, name: str, folder: Path, **execution: Any) -> None:
     (folder / f"{name}.json").write_text(json.dumps(manifest))
 
 
+@pytest.fixture(scope="module", params=WAYS)
+def way(request: pytest.FixtureRequest) -> str:
+    """How the executor has its pods."""
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def pods(mesh: DeployedMesh, token: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeployedMesh]:
+def sandbox(way: str) -> str:
+    """The name of the sandbox in the records."""
+    return "machine/pod-gvisor" if way == "gvisor" else "machine/pod"
+
+
+@pytest.fixture(scope="module")
+def pods(mesh: DeployedMesh, token: str, way: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeployedMesh]:
     """The mesh, with an executor that runs tools as pods."""
+    if way == CLAIMS:
+        added = mesh.cluster.command("add-agent-sandbox")
+        assert added.returncode == 0, added.stderr
     folder = tmp_path_factory.mktemp("manifests")
     machine_tool("textkit", "word_statistics", folder)
     machine_tool("jobkit", "count_primes", folder, timeout_class="standard", timeout_default="4s", checkpoint={})
-    with mesh.tool_pods():
+    with mesh.tool_pods(**WAYS[way]):
         # The executor announces the tier once its probe ran.
         wait_until(lambda: _registers(mesh, token, folder))
         yield mesh
@@ -58,6 +80,11 @@ def tool_pods(mesh: DeployedMesh) -> list[dict[str, Any]]:
     return found
 
 
+def claims(mesh: DeployedMesh) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = mesh.cluster.get(TOOLS, "sandboxclaims")["items"]
+    return found
+
+
 def leases(mesh: DeployedMesh) -> set[str]:
     return {each["metadata"]["name"] for each in mesh.cluster.get(TOOLS, "leases")["items"]}
 
@@ -68,13 +95,18 @@ def client(mesh: DeployedMesh, token: str) -> Iterator[Client]:
         yield made
 
 
-def test_a_tool_runs_in_a_pod_and_leaves_nothing(pods: DeployedMesh, token: str) -> None:
+def test_a_tool_runs_in_a_pod_and_leaves_nothing(pods: DeployedMesh, token: str, way: str, sandbox: str) -> None:
     with client(pods, token) as caller:
         for _ in range(3):
             result = caller.call("samples.machine_word_statistics", {"text": "to be or not to be"}, timeout=60)
             assert result.content["words"] == 6
-        assert len(tool_pods(pods)) == 1
-    assert "machine/pod" in pods.call(token, "audit", "tail", "--invocation", result.invocation_id, "--json")
+        [pod] = tool_pods(pods)
+    assert pod["metadata"]["ownerReferences"][0]["kind"] == ("Sandbox" if way == CLAIMS else "Lease")
+    assert pod["spec"].get("runtimeClassName") == ("gvisor" if way == "gvisor" else None)
+    if way == CLAIMS:
+        assert [claim["metadata"]["name"] for claim in claims(pods)] == [pod["metadata"]["name"]]
+    record = pods.call(token, "audit", "tail", "--invocation", result.invocation_id, "--json")
+    assert f'"{sandbox} ' in record
     # A worker that is idle for a minute is ended, and its pod with it.
     wait_until(lambda: tool_pods(pods) == [])
 
@@ -105,6 +137,15 @@ def test_pods_of_a_killed_executor_are_removed(pods: DeployedMesh, token: str) -
     pods.wait_for("executor")
 
 
-def test_the_log_verifies(pods: DeployedMesh, token: str) -> None:
-    assert "machine/pod" in pods.call(token, "audit", "tail", "--json")
+def test_nothing_of_agent_sandbox_is_left_but_the_objects_of_living_executors(pods: DeployedMesh, way: str) -> None:
+    if way != CLAIMS:
+        pytest.skip("pods are created directly")
+    wait_until(lambda: claims(pods) == [])
+    for kind in ("sandboxtemplates", "sandboxwarmpools"):
+        found = pods.cluster.get(TOOLS, kind)["items"]
+        assert {each["metadata"]["ownerReferences"][0]["name"] for each in found} <= leases(pods)
+
+
+def test_the_log_verifies(pods: DeployedMesh, token: str, sandbox: str) -> None:
+    assert f'"{sandbox} ' in pods.call(token, "audit", "tail", "--json")
     pods.call(token, "audit", "verify")

@@ -66,6 +66,9 @@ def test_the_executor_may_make_pods_in_their_namespace_and_nothing_else(objects:
         "pods": {"create", "get", "list", "delete"},
         "pods/exec": {"get", "create"},
         "leases": {"create", "get", "list", "patch", "delete"},
+        "sandboxclaims": {"create", "get", "list", "delete"},
+        "sandboxtemplates": {"create"},
+        "sandboxwarmpools": {"create", "get"},
     }
 
 

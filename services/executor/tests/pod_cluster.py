@@ -25,6 +25,8 @@ NAMESPACE, TOKEN = "toolmesh-tools", "the-token"
 Answer = tuple[int, dict[str, Any]]
 _PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 _LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
+_EXTENSIONS = "/apis/extensions.agents.x-k8s.io/v1beta1"
+_KINDS = ("sandboxtemplates", "sandboxwarmpools", "sandboxclaims")
 _ROOT = ("/usr", "/bin", "/lib", "/lib64", "/etc", sys.base_prefix)
 
 
@@ -67,6 +69,10 @@ class PodCluster:
         self.created: list[dict[str, Any]] = []
         self.refused = ""
         """A reason with which every pod is refused."""
+        self.extensions: dict[str, dict[str, dict[str, Any]]] | None = None
+        """The objects of agent-sandbox, by kind and name; None where it is not installed."""
+        self.has_controller = True
+        """Whether a controller of agent-sandbox runs."""
         self.kubeconfig = folder / "kubeconfig"
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -86,8 +92,18 @@ class PodCluster:
     def drop_lease(self, name: str) -> None:
         """Remove a lease and the pods that it owns, as the garbage collector does."""
         uid = self.leases.pop(name)["metadata"]["uid"]
+        for objects in (self.extensions or {}).values():
+            for each in [each for each, one in objects.items() if _owner(one) == uid]:
+                del objects[each]
+                uid_of_sandbox = _sandbox_uid(each)
+                for pod in [pod for pod, one in self.pods.items() if _owner(one.manifest) == uid_of_sandbox]:
+                    self.pods.pop(pod).kill()
         for pod in [each for each, one in self.pods.items() if _owner(one.manifest) == uid]:
             self.pods.pop(pod).kill()
+
+    def install_agent_sandbox(self) -> None:
+        """Add the objects of agent-sandbox."""
+        self.extensions = {kind: {} for kind in _KINDS}
 
     def _answer(self, method: str, path: str, body: dict[str, Any]) -> Answer:
         for place, kind in ((_PODS, "pods"), (_LEASES, "leases")):
@@ -98,7 +114,57 @@ class PodCluster:
                 if name not in getattr(self, kind):
                     return 404, {"reason": "NotFound"}
                 return getattr(self, f"_{method.lower()}_{kind[:-1]}")(name, body)  # type: ignore[no-any-return]
+        if path == _EXTENSIONS or path.startswith(f"{_EXTENSIONS}/namespaces/{NAMESPACE}/"):
+            return self._answer_extension(method, path, body)
         return 403, {"reason": "Forbidden"}
+
+    def _answer_extension(self, method: str, path: str, body: dict[str, Any]) -> Answer:
+        if self.extensions is None:
+            return 404, {"reason": "NotFound"}
+        if path == _EXTENSIONS:
+            return 200, {"kind": "APIResourceList", "resources": [{"name": kind} for kind in _KINDS]}
+        kind, _, name = path.removeprefix(f"{_EXTENSIONS}/namespaces/{NAMESPACE}/").partition("/")
+        objects = self.extensions[kind]
+        if method == "POST":
+            name = body["metadata"]["name"]
+            if name in objects:
+                return 409, {"reason": "AlreadyExists"}
+            objects[name] = body
+            return 201, body
+        if not name:
+            return 200, {"items": list(objects.values())}
+        if name not in objects:
+            return 404, {"reason": "NotFound"}
+        if method == "DELETE":
+            assert kind == "sandboxclaims"
+            self.pods.pop(name).kill() if name in self.pods else None
+            return 200, objects.pop(name)
+        answer = dict(objects[name])
+        if self.has_controller:
+            self._reconcile(kind, name)
+        return 200, answer
+
+    def _reconcile(self, kind: str, name: str) -> None:
+        """Do what the controller does, a moment after an object was read for the first time."""
+        assert self.extensions is not None
+        if kind == "sandboxwarmpools":
+            pool = self.extensions[kind][name]
+            assert pool["spec"]["sandboxTemplateRef"]["name"] in self.extensions["sandboxtemplates"]
+            assert pool["spec"]["replicas"] == 0
+            pool["status"] = {"selector": "pool"}
+        if kind == "sandboxclaims" and name not in self.pods:
+            claim = self.extensions[kind][name]
+            pool = self.extensions["sandboxwarmpools"][claim["spec"]["warmPoolRef"]["name"]]
+            template = self.extensions["sandboxtemplates"][pool["spec"]["sandboxTemplateRef"]["name"]]["spec"]
+            assert template["networkPolicyManagement"] == "Unmanaged"
+            owner = {"apiVersion": "agents.x-k8s.io/v1beta1", "kind": "Sandbox", "name": name}
+            metadata = {
+                "name": name,
+                "namespace": NAMESPACE,
+                "labels": template["podTemplate"]["metadata"]["labels"],
+                "ownerReferences": [{**owner, "uid": _sandbox_uid(name)}],
+            }
+            self._post_pods({"metadata": metadata, "spec": template["podTemplate"]["spec"]})
 
     def _post_pods(self, body: dict[str, Any]) -> Answer:
         name = body["metadata"]["name"]
@@ -187,6 +253,10 @@ async def _feed(program: asyncio.subprocess.Process, receive: Any) -> None:
 
 def _owner(manifest: dict[str, Any]) -> str:
     return str(manifest["metadata"]["ownerReferences"][0]["uid"])
+
+
+def _sandbox_uid(name: str) -> str:
+    return f"uid-of-sandbox-{name}"
 
 
 def _violation(manifest: dict[str, Any]) -> str:

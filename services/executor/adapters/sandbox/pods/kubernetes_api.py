@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import ssl
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -61,11 +62,11 @@ class KubernetesPodApi:
         return _pod_state(found)
 
     async def list_pods(self) -> list[PodState]:
-        """Return the pods of tools."""
+        """Return the pods of tools. A pod of a Sandbox is left out: its claim stands for it."""
         found = await self._ask(
             lambda: self._core.list_namespaced_pod(self._namespace, label_selector=_SELECTOR, _request_timeout=_TIMEOUT)
         )
-        return [_pod_state(pod) for pod in found.items]
+        return [_pod_state(pod) for pod in found.items if _owner_kind(pod) != "Sandbox"]
 
     async def delete_pod(self, name: str) -> None:
         """Delete a pod and give its processes a second."""
@@ -150,6 +151,22 @@ class KubernetesPodApi:
             )
         )
 
+    async def request(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Send a request that the client has no method for, and return the answer."""
+        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+
+        def send() -> dict[str, Any]:
+            call = self._client.param_serialize(
+                method, path, header_params=headers, body=body, auth_settings=["BearerToken"]
+            )
+            response = self._client.call_api(*call, _request_timeout=_TIMEOUT)
+            response.read()
+            # Raises ApiException for an answer that is an error.
+            self._client.response_deserialize(response, {})
+            return dict(json.loads(response.data))
+
+        return await self._ask(send)
+
     async def close(self) -> None:
         """Close the connections."""
         if self._client is not None:
@@ -213,6 +230,11 @@ def _tls(configuration: Any) -> ssl.SSLContext:
 
 def _now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _owner_kind(pod: Any) -> str:
+    owners = pod.metadata.owner_references or []
+    return owners[0].kind if owners else ""
 
 
 def _pod_state(pod: Any) -> PodState:

@@ -50,7 +50,7 @@ def start_program(request: dict[str, Any], ends: list[int]) -> subprocess.Popen[
         for number, end in enumerate(ends[3:], start=3):
             os.dup2(end, number)
         for which, limit in _limits(request):
-            resource.setrlimit(which, limit)
+            _set_limit(which, limit)
         prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
         if prctl(_SECCOMP, _FILTER, ctypes.byref(program), 0, 0) != 0:
             raise OSError(ctypes.get_errno(), "seccomp")
@@ -70,6 +70,15 @@ def start_program(request: dict[str, Any], ends: list[int]) -> subprocess.Popen[
     finally:
         for end in ends:
             os.close(end)
+
+
+def _set_limit(which: int, limit: tuple[int, int]) -> None:
+    try:
+        resource.setrlimit(which, limit)
+    except ValueError:
+        # gVisor lets nobody set this one; the queues are its own, in the memory of the pod.
+        if which != resource.RLIMIT_MSGQUEUE:
+            raise
 
 
 def _limits(request: dict[str, Any]) -> list[tuple[int, tuple[int, int]]]:
