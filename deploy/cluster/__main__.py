@@ -74,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("up", help="build what is missing and start the cluster")
     commands.add_parser("down", help="end the cluster and remove all but its logs")
-    commands.add_parser("add-agent-sandbox", help="install agent-sandbox, for tool pods by SandboxClaims")
+    commands.add_parser("add-agent-sandbox", help="build and install agent-sandbox, for tool pods by SandboxClaims")
     images = commands.add_parser("import", help="import images from archives")
     images.add_argument("archives", metavar="FILE.tar", type=Path, nargs="+")
     inside = commands.add_parser("exec", help="run a command inside of the node, such as: exec -- kubectl get pods -A")

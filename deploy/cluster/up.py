@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from deploy.cluster.addresses import LOOPBACK, NODE, api_url
-from deploy.cluster.build.artifacts import build_artifacts
+from deploy.cluster.build.artifacts import build_agent_sandbox, build_artifacts
 from deploy.cluster.certificates import issue_certificates
 from deploy.cluster.errors import ClusterError
 from deploy.cluster.kubeconfig import USERS, render_kubeconfig
@@ -50,11 +50,13 @@ def bring_up(state: StateFolder, progress: Progress) -> None:
 
 
 def add_agent_sandbox(state: StateFolder, progress: Progress) -> None:
-    """Installs the objects and the controller of agent-sandbox in a running cluster. Raises ClusterError."""
+    """Builds agent-sandbox and installs its objects and its controller in a running cluster. Raises ClusterError."""
     node = enter_node(state)
+    built = build_agent_sandbox(progress)
     with progress.step("install agent-sandbox"):
+        node.import_image(built / "image.tar")
         # Its definitions are too long for the annotation that `apply` keeps elsewhere.
-        node.run("kubectl", "apply", "--server-side", f"--kustomize={node.cache / 'manifests' / 'agent-sandbox'}")
+        node.run("kubectl", "apply", "--server-side", f"--kustomize={built / 'manifests'}")
         status = ("rollout", "status", "deployment/agent-sandbox-controller", f"--timeout={_READY_SECONDS:.0f}s")
         node.run("kubectl", "--namespace=agent-sandbox-system", *status, seconds=_READY_SECONDS + 30)
 

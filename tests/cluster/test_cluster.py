@@ -6,8 +6,7 @@ The cluster is started once for the module. The last test ends it.
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,12 +19,12 @@ from deploy.cluster.state_folder import read_record
 from localmesh.deploy.place_profiles import place_profiles
 from tests.cluster.machine import MachineState, groups_named, processes_of, read_machine
 from tests.cluster.running_cluster import REPOSITORY, RESTRICTED, RunningCluster, namespace, pod, pod_spec
+from tests.cluster.waiting import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(3600)]
 SPACE, BASELINE = "probes", "sandboxes"
 WEB = f"http://web.{SPACE}.svc.cluster.local"
 EXECUTOR_PROFILE = {"type": "Localhost", "localhostProfile": "toolmesh-executor-v2.json"}
-PATIENCE_SECONDS = 300.0
 
 
 @pytest.fixture(scope="module")
@@ -67,13 +66,6 @@ def web(cluster: RunningCluster) -> RunningCluster:
     cluster.wait(f"--namespace={SPACE}", "rollout", "status", "deployment/web")
     cluster.wait(f"--namespace={SPACE}", "wait", "--for=condition=Ready", "pod/friend", "pod/stranger")
     return cluster
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.5)
 
 
 def test_the_node_is_ready_and_of_the_pinned_version(cluster: RunningCluster) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,9 +17,9 @@ from deploy.cluster.node.entry import NodeEntry, enter_node
 from deploy.cluster.node.lifecycle import is_running, open_listener, start_node, stop_node
 from deploy.cluster.state_folder import StateFolder, read_record
 from tests.cluster.machine import MachineState, groups_named, processes_of, read_machine
+from tests.cluster.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
-PATIENCE_SECONDS = 120.0
 
 
 @pytest.fixture
@@ -49,13 +48,6 @@ def node(before: MachineState, state: StateFolder, tmp_path: Path) -> Iterator[N
     wait_until(lambda: all((state.log / f"{each.name}.log").exists() for each in control_plane(state)))
     yield enter_node(state)
     stop_node(state)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def assert_nothing_is_left(state: StateFolder, before: MachineState) -> None:

@@ -88,14 +88,12 @@ PROGRAMS = (
     GoProgram("netpol", "addons", "./netpol", "2.2.1"),
     GoProgram("coredns", "addons", "./coredns", "1.14.0"),
     GoProgram("metrics-server", "metrics-server", "sigs.k8s.io/metrics-server/cmd/metrics-server", "0.9.0"),
-    GoProgram(
-        "agent-sandbox-controller",
-        "agent-sandbox",
-        f"{AGENT_SANDBOX}/cmd/agent-sandbox-controller",
-        "0.5.6",
-    ),
     GoProgram("pause", "tools", "./pause"),
     GoProgram("probe", "tools", "./probe"),
+)
+# No part of the node: it is built when it is added to one.
+AGENT_SANDBOX_CONTROLLER = GoProgram(
+    "agent-sandbox-controller", "agent-sandbox", f"{AGENT_SANDBOX}/cmd/agent-sandbox-controller", "0.5.6"
 )
 
 

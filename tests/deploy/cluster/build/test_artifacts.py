@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from deploy.cluster.build import artifacts
-from deploy.cluster.build.go_programs import PROGRAMS, GoProgram
+from deploy.cluster.build.go_programs import AGENT_SANDBOX_CONTROLLER, PROGRAMS, GoProgram
 from deploy.cluster.errors import ClusterError
 from deploy.cluster.progress import Progress
 
@@ -65,11 +65,23 @@ def progress() -> Progress:
 
 def test_everything_is_built_once(built: list[str], tmp_path: Path) -> None:
     folder = artifacts.build_artifacts(progress(), tmp_path)
-    others = ["runsc", "manifests of agent-sandbox"]
-    assert built == ["system", *(program.name for program in PROGRAMS), *others, *artifacts.IMAGES.values()]
+    assert built == ["system", *(program.name for program in PROGRAMS), "runsc", *artifacts.IMAGES.values()]
     assert {path.stem for path in (folder / "images").iterdir()} == artifacts.IMAGES.keys()
     built.clear()
     assert artifacts.build_artifacts(progress(), tmp_path) == folder
+    assert built == []
+
+
+def test_agent_sandbox_is_built_when_it_is_added_and_once(built: list[str], tmp_path: Path) -> None:
+    node = artifacts.build_artifacts(progress(), tmp_path)
+    built.clear()
+    folder = artifacts.build_agent_sandbox(progress(), tmp_path)
+    controller = AGENT_SANDBOX_CONTROLLER.name
+    assert built == [controller, "manifests of agent-sandbox", artifacts.AGENT_SANDBOX_IMAGE]
+    assert {path.name for path in folder.iterdir()} == {controller, "manifests", "image.tar"}
+    built.clear()
+    assert artifacts.build_agent_sandbox(progress(), tmp_path) == folder
+    assert artifacts.build_artifacts(progress(), tmp_path) == node
     assert built == []
 
 

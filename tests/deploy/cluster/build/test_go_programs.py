@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from deploy.cluster.build.artifacts import IMAGES
+from deploy.cluster.build.artifacts import AGENT_SANDBOX_IMAGE
 from deploy.cluster.build.go_programs import (
     AGENT_SANDBOX,
+    AGENT_SANDBOX_CONTROLLER,
     MODULES,
     PROGRAMS,
     GoProgram,
@@ -47,7 +48,7 @@ def build(folder: Path) -> None:
 
 
 def test_every_module_pins_its_sources() -> None:
-    modules = {program.module for program in PROGRAMS}
+    modules = {program.module for program in (*PROGRAMS, AGENT_SANDBOX_CONTROLLER)}
     assert modules == {path.name for path in MODULES.iterdir()}
     # `tools` uses the standard library alone.
     assert [name for name in modules - {"tools"} if not (MODULES / name / "go.sum").is_file()] == []
@@ -59,7 +60,7 @@ def test_gvisors_shim_is_of_the_release_of_runsc() -> None:
 
 
 def test_the_manifests_of_agent_sandbox_name_the_image_that_is_built() -> None:
-    image, module = IMAGES["agent-sandbox-controller"], MODULES / "agent-sandbox"
+    image, module = AGENT_SANDBOX_IMAGE, MODULES / "agent-sandbox"
     assert f'"{image}"' in (module / "kustomization.yaml").read_text()
     assert f"{AGENT_SANDBOX} v{image.rpartition(':')[2]} " in (module / "go.mod").read_text()
 
