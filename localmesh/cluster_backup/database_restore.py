@@ -1,6 +1,7 @@
 """Restores the database of a mesh beside the place where it will be, and puts it there in one step at the end.
 
-A run that is interrupted leaves a database under another name, which the next run replaces.
+A run that is interrupted or killed leaves a database under another name, which the next run replaces. Only one runs at
+a time.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from localmesh.deploy.layout import OWNERS
 from localmesh.parts.schemas import DATABASE, provisioning_sql
 
 DRAFT = f"{DATABASE}_restoring"
+# Held on the server while a restore runs; the server releases it when the run was killed.
+_LOCK = 7_460_913_552_880_141
 # The approval service ends them itself, on record: an approval that was used after the backup must not be used again.
 _END_TICKETS = """
     update approval.tickets set
@@ -65,7 +68,9 @@ def restore_database(
 ) -> None:
     """Restore a dump in the place of no database or an empty one. Raises BackupError; then the place is as before."""
     with postgres.connect("postgres") as server:
-        server.execute(f"drop database if exists {DRAFT}".encode())
+        _require_no_other_restore(server)
+        # A program that a killed run had started may still be connected to its draft.
+        server.execute(f"drop database if exists {DRAFT} with (force)".encode())
         server.execute(f"create database {DRAFT}".encode())
         with postgres.connect(DRAFT) as connection:
             connection.execute(provisioning_sql(passwords, OWNERS, DRAFT).encode())
@@ -76,6 +81,12 @@ def restore_database(
             connection.execute(_END_TICKETS)
         server.execute(f"comment on database {DRAFT} is '{_mark(manifest)}'".encode())
         _put_in_place(server)
+
+
+def _require_no_other_restore(server: psycopg.Connection[tuple[object, ...]]) -> None:
+    row = server.execute("select pg_try_advisory_lock(%s)", (_LOCK,)).fetchone()
+    if row != (True,):
+        raise TargetError("another restore runs on this server: run this again when it has ended")
 
 
 def _load(postgres: PostgresAddress, dump: Iterable[bytes]) -> None:

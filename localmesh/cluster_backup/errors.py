@@ -6,4 +6,4 @@ class BackupError(Exception):
 
 
 class TargetError(BackupError):
-    """What a restore would overwrite exists, or what it needs is missing. Nothing was changed."""
+    """What a restore would overwrite exists, what it needs is missing, or another one runs."""

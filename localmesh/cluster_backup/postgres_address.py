@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit, urlunsplit
 
@@ -26,15 +27,18 @@ class PostgresAddress:
 
     url: str = field(repr=False)
 
-    def connect(self, database: str) -> psycopg.Connection[tuple[object, ...]]:
-        """Connect to a database. Raises BackupError."""
+    @contextmanager
+    def connect(self, database: str) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
+        """Connect to a database. What the driver raises in the block becomes a BackupError."""
         try:
-            return psycopg.connect(
+            with psycopg.connect(
                 self._url(database), autocommit=True, connect_timeout=10, application_name="toolmesh-backup"
-            )
-        except psycopg.OperationalError as error:
-            # The driver's first line names host, port and role.
-            raise BackupError(str(error).partition("\n")[0]) from None
+            ) as connection:
+                yield connection
+        except psycopg.Error as error:
+            # The first line names host, port and role, or says what the server refused. Others may quote the statement.
+            reason = str(error).partition("\n")[0]
+            raise BackupError(f"PostgreSQL: {reason}") from None
 
     def start(
         self, program: str, database: str, *arguments: str, stdin: Stream = None, stdout: Stream, stderr: Stream = None

@@ -54,7 +54,7 @@ def restore_backup(
     server: str = "",
     keep_signing_keys: bool = False,
 ) -> RestoreOutcome:
-    """Restore parts of a backup. Raises TargetError before anything changed, BackupError otherwise.
+    """Restore parts of a backup. Raises TargetError where something is in the way, BackupError otherwise.
 
     Revocations that came after the backup are not in it. So the keys that signed tokens are not restored, unless
     `keep_signing_keys`: a new key takes their place, and every token from before is refused.

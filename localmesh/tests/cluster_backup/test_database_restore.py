@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,19 +12,26 @@ import pytest
 
 from localmesh.cluster_backup.backup_folder import DATABASE, BackupReader, LogHead, Manifest
 from localmesh.cluster_backup.create_backup import create_backup
-from localmesh.cluster_backup.database_restore import TargetState, inspect_target, restore_database
+from localmesh.cluster_backup.database_restore import DRAFT, TargetState, inspect_target, restore_database
 from localmesh.cluster_backup.errors import BackupError, TargetError
+from localmesh.cluster_backup.postgres_address import PostgresAddress
 from localmesh.deploy.init_db import read_passwords
 from localmesh.deploy.layout import OWNERS, database_secret
 from localmesh.migrate import migrate_all
 from localmesh.state.secrets import DATABASE_ROLES
 from localmesh.tests.cluster_backup.conftest import LOG_SIZE, NAMESPACES, PASSPHRASE, Cluster
+from tests.harness.stores import wait_until
 
 
 @pytest.fixture(scope="module")
-def backup(mesh: Cluster, tmp_path_factory: pytest.TempPathFactory) -> BackupReader:
-    folder: Path = tmp_path_factory.mktemp("backups") / "one"
-    create_backup(folder, PASSPHRASE, mesh.store, NAMESPACES, mesh.postgres)
+def folder(mesh: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made: Path = tmp_path_factory.mktemp("backups") / "one"
+    create_backup(made, PASSPHRASE, mesh.store, NAMESPACES, mesh.postgres)
+    return made
+
+
+@pytest.fixture(scope="module")
+def backup(folder: Path) -> BackupReader:
     return BackupReader(folder, PASSPHRASE)
 
 
@@ -89,6 +98,55 @@ def test_a_restore_that_is_interrupted_leaves_the_place_empty_and_may_run_again(
     assert inspect_target(lost.postgres, backup.manifest) is TargetState.EMPTY
     restore(lost, backup)
     assert inspect_target(lost.postgres, backup.manifest) is TargetState.RESTORED
+
+
+def half_a_restore(postgres: PostgresAddress, folder: Path, passwords: dict[str, str]) -> None:
+    """Begins a restore and waits forever for the end of the dump."""
+    backup = BackupReader(folder, PASSPHRASE)
+
+    def half() -> Iterator[bytes]:
+        yield next(backup.read(DATABASE))[:-1]
+        threading.Event().wait()
+
+    restore_database(postgres, backup.manifest, passwords, half())
+
+
+def sessions(server: psycopg.Connection[tuple[object, ...]], name: str) -> int:
+    row = server.execute("select count(*) from pg_stat_activity where application_name = %s", (name,)).fetchone()
+    assert row is not None
+    return int(str(row[0]))
+
+
+def test_what_a_killed_run_left_is_replaced_by_the_next(lost: Cluster, folder: Path, backup: BackupReader) -> None:
+    arguments = (lost.postgres, folder, read_passwords(lost.store, NAMESPACES))
+    killed = multiprocessing.get_context("spawn").Process(target=half_a_restore, args=arguments)
+    killed.start()
+    try:
+        with psycopg.connect(f"{lost.url}/postgres", autocommit=True) as server:
+            wait_until(lambda: sessions(server, "pg_restore"), "the dump is being loaded")
+            # Two at once would replace each other's draft.
+            with pytest.raises(TargetError):
+                restore(lost, backup)
+            killed.kill()
+            wait_until(lambda: not sessions(server, "toolmesh-backup"), "the server released the lock")
+    finally:
+        killed.kill()
+        killed.join()
+    # A program that it had started may outlive it.
+    with psycopg.connect(f"{lost.url}/{DRAFT}"):
+        restore(lost, backup)
+    assert inspect_target(lost.postgres, backup.manifest) is TargetState.RESTORED
+
+
+def test_lost_connections_end_a_restore_with_an_error_of_its_own(lost: Cluster, backup: BackupReader) -> None:
+    def interrupted() -> Iterator[bytes]:
+        with psycopg.connect(f"{lost.url}/postgres", autocommit=True) as server:
+            server.execute("select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid()")
+        yield from backup.read(DATABASE)
+
+    with pytest.raises(BackupError):
+        restore(lost, backup, interrupted())
+    restore(lost, backup)
 
 
 def test_a_dump_that_cannot_be_loaded_is_not_put_in_place(lost: Cluster, backup: BackupReader) -> None:
