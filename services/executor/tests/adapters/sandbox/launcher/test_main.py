@@ -159,9 +159,9 @@ def test_running_out_of_descriptors_fails_only_that_start(launched: Launched, ro
     for end in start(control, 3, "/bin/cat"):
         os.close(end)
     assert (receive(control), receive(control)["ended"]) == ({"began": 3}, 3)
-    # The launcher closes the last one after its report.
+    # The launcher closes the last one after its report. What it was reading for a moment is in the count of before.
     deadline = time.monotonic() + 60
-    while count_descriptors(process) != held:
+    while count_descriptors(process) > held:
         assert time.monotonic() < deadline
         time.sleep(0.01)
     for end in ends:
