@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).resolve().parent.parent / "deploy" / "seccomp"
-VERSION = 2
+VERSION = 3
 GVISOR_CALLS = frozenset({"chroot", "clone", "mount", "pivot_root", "umount2"})
 """What gVisor needs without a capability, found by leaving out one call at a time."""
 VOLUME_CALLS = frozenset({"setns", "unshare"})

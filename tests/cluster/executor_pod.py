@@ -42,7 +42,7 @@ class Place:
     container: dict[str, Any]
 
 
-_RESTRICTED_PROFILE = {"type": "Localhost", "localhostProfile": "toolmesh-executor-gvisor-v2.json"}
+_RESTRICTED_PROFILE = {"type": "Localhost", "localhostProfile": "toolmesh-executor-gvisor-v3.json"}
 PLACES = {
     "own": Place("baseline", {}, {}),
     "restricted": Place("restricted", {}, {"procMount": None, "seccompProfile": _RESTRICTED_PROFILE}),

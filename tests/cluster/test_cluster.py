@@ -24,7 +24,7 @@ from tests.cluster.waiting import wait_until
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(3600)]
 SPACE, BASELINE = "probes", "sandboxes"
 WEB = f"http://web.{SPACE}.svc.cluster.local"
-EXECUTOR_PROFILE = {"type": "Localhost", "localhostProfile": "toolmesh-executor-v2.json"}
+EXECUTOR_PROFILE = {"type": "Localhost", "localhostProfile": "toolmesh-executor-v3.json"}
 
 
 @pytest.fixture(scope="module")
