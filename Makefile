@@ -68,8 +68,8 @@ test-cluster: as-root gvisor images  ## Start a one-node Kubernetes and test it:
 check: setup  ## Run the checks alone: format, lint, types, imports, contract.
 	@$(BIN)/pytest -q -n $(WORKERS) tests/contract/test_checks.py
 
-gvisor: setup  ## Build runsc, the gVisor sandbox for tools of the `kernel` tier, once from pinned sources.
-	@$(BIN)/python tools/build_gvisor.py .toolmesh/bin
+gvisor: setup  ## Build runsc, the gVisor sandbox for tools of the `kernel` tier, once from pinned sources; MACHINE=aarch64.
+	@$(BIN)/python tools/build_gvisor.py .toolmesh/bin$(if $(MACHINE),/$(MACHINE)) $(MACHINE)
 
 cluster-up: as-root gvisor images  ## Run the mesh on a one-node Kubernetes on this machine, both built from pinned sources. Needs root.
 	@$(BIN)/python -m deploy.cluster up
@@ -89,8 +89,8 @@ proto: setup  ## Regenerate the stubs, the error table and docs/errors.md from t
 proto-export: setup  ## Write the contract with all its imports to build/proto, for clients in other languages.
 	@$(BIN)/python tools/export_protos.py build/proto
 
-images: setup  ## Build the images for Kubernetes into build/images; NAME=executor for one. Needs apt and dpkg-deb.
-	@$(BIN)/python -m deploy.images $(NAME)
+images: setup  ## Build the images for Kubernetes into build/images; NAME=executor, PLATFORM=arm64. Needs apt and dpkg-deb.
+	@$(BIN)/python -m deploy.images $(if $(PLATFORM),--platform $(PLATFORM)) $(NAME)
 
 dist: setup  ## Build the client library as a wheel of its own in build/dist.
 	@$(BIN)/python tools/build_sdk.py build/dist

@@ -1,8 +1,9 @@
 """Builds runsc, the program of gVisor, from its pinned source with a pinned Go toolchain. Needs no root.
 
-`python tools/build_gvisor.py FOLDER` leaves FOLDER/runsc. `tools/gvisor/` pins all of it: `go.mod` and `go.sum` the
-source, `toolchain.lock` the compiler, `runsc.sha256` the result. The build is reproducible: a result of another digest
-is refused. A result is kept in the user's cache, so another checkout does not build again. Standard library only.
+`python tools/build_gvisor.py FOLDER [MACHINE]` leaves FOLDER/runsc. `tools/gvisor/` pins all of it: `go.mod` and
+`go.sum` the source, `toolchain.lock` the compiler, `runsc.sha256` the result. The build is reproducible: a result of
+another digest is refused. A result is kept in the user's cache, so another checkout does not build again. Standard
+library only.
 """
 
 from __future__ import annotations
@@ -161,16 +162,17 @@ def _user_cache() -> Path:
 
 
 def main() -> int:
-    """Build into the folder that is the only argument."""
-    if len(sys.argv) != 2:
-        print(f"usage: {sys.argv[0]} FOLDER", file=sys.stderr)
+    """Build into a folder, for this machine or the one that is named."""
+    if len(sys.argv) not in (2, 3):
+        print(f"usage: {sys.argv[0]} FOLDER [{'|'.join(GO_MACHINES)}]", file=sys.stderr)
         return 2
+    machine = sys.argv[2] if len(sys.argv) == 3 else platform.machine()
     try:
         print(
             f"gVisor {pinned_version()}, {age_of(pinned_version()).days} days old (built once; some minutes)",
             flush=True,
         )
-        print(f"gVisor is in {build(Path(sys.argv[1]))}")
+        print(f"gVisor is in {build(Path(sys.argv[1]), machine=machine)}")
     except (BuildError, OSError) as error:
         print(error, file=sys.stderr)
         return 1

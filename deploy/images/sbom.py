@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from deploy.images.platform import Platform
+
 
 @dataclass(frozen=True, order=True)
 class Component:
@@ -18,9 +20,9 @@ class Component:
     sha256: str
 
 
-def debian_component(name: str, version: str, sha256: str) -> Component:
+def debian_component(name: str, version: str, sha256: str, platform: Platform) -> Component:
     """Return the component of a Debian package."""
-    return Component(f"pkg:deb/debian/{name}@{version}?arch=amd64&distro=debian-12", name, version, sha256)
+    return Component(f"pkg:deb/debian/{name}@{version}?arch={platform.name}&distro=debian-12", name, version, sha256)
 
 
 def wheel_component(name: str, version: str, sha256: str) -> Component:

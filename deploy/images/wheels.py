@@ -12,14 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from deploy.images.imports import normalize
+from deploy.images.platform import Platform
 
 PYTHON_VERSION = "3.11"
-PLATFORM = "x86_64-manylinux_2_36"
-# What pip calls the platforms whose wheels run there, newest first.
-TAGS = (
-    *(f"manylinux_2_{minor}_x86_64" for minor in range(36, 4, -1)),
-    *("manylinux2014_x86_64", "manylinux2010_x86_64", "manylinux1_x86_64", "linux_x86_64"),
-)
 _PIN = re.compile(r"^([a-z0-9][a-z0-9._-]*)==([^ \\]+)((?: \\\n {4}--hash=sha256:[0-9a-f]{64})+)", re.M)
 _HASH = re.compile(r"sha256:([0-9a-f]{64})")
 
@@ -42,24 +37,18 @@ def read_pins(lock: str) -> tuple[Pin, ...]:
     return tuple(Pin(name, version, tuple(_HASH.findall(hashes))) for name, version, hashes in _PIN.findall(lock))
 
 
-def resolve(root: Path, requirements: Sequence[str]) -> tuple[Pin, ...]:
+def resolve(root: Path, requirements: Sequence[str], platform: Platform) -> tuple[Pin, ...]:
     """Return the closure of the requirements, each at the version and with the hashes of the tree's lock."""
     command = [str(Path(sys.executable).with_name("uv")), "pip", "compile", "-q", "--system-certs", "-"]
-    command += [
-        "--python-version",
-        PYTHON_VERSION,
-        "--python-platform",
-        PLATFORM,
-        "-c",
-        str(root / "requirements.lock"),
-    ]
+    command += ["--python-version", PYTHON_VERSION, "--python-platform", platform.python_platform]
+    command += ["-c", str(root / "requirements.lock")]
     command += ["--generate-hashes", "--no-header", "--no-annotate", "--no-emit-index-url"]
     done = subprocess.run(command, input="\n".join(requirements), capture_output=True, text=True, check=True)
     return read_pins(done.stdout)
 
 
-def download(pins: Iterable[Pin], cache: Path) -> dict[str, Path]:
-    """Return the wheel of each pin by its normalized name. pip compares the hashes."""
+def download(pins: Iterable[Pin], cache: Path, platform: Platform) -> dict[str, Path]:
+    """Return the wheel of each pin by its normalized name, from a cache of that platform. pip compares the hashes."""
     cache.mkdir(parents=True, exist_ok=True)
     wanted = tuple(pins)
     missing = [pin for pin in wanted if _cached(pin, cache) is None]
@@ -67,7 +56,7 @@ def download(pins: Iterable[Pin], cache: Path) -> dict[str, Path]:
         (cache / "wanted.txt").write_text("\n".join(pin.line for pin in missing) + "\n")
         command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--require-hashes", "-d", str(cache)]
         command += ["--only-binary", ":all:", "--python-version", PYTHON_VERSION, "--implementation", "cp"]
-        command += [option for tag in TAGS for option in ("--platform", tag)]
+        command += [option for tag in platform.wheel_tags for option in ("--platform", tag)]
         subprocess.run([*command, "-r", str(cache / "wanted.txt")], check=True)
     return {pin.name: _require_cached(pin, cache) for pin in wanted}
 

@@ -5,17 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
+import sys
 import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from deploy.images import debian, layers, oci, wheels
+from deploy.images import debian, layers, oci, platform, wheels
 from deploy.images.catalogue import DEBIAN, IMAGES, SERVICES, USER
 from deploy.images.imports import modules_below, requirement_name, requirements_of
+from deploy.images.platform import PLATFORMS
 from deploy.images.sbom import Component, cyclonedx, debian_component, provenance
 
+AMD64, ARM64 = PLATFORMS["amd64"], PLATFORMS["arm64"]
 HEAVY = {"numpy", "onnx", "onnxruntime", "pyarrow"}
 
 
@@ -49,7 +53,8 @@ def test_an_import_for_types_alone_brings_no_package(tmp_path: Path) -> None:
 def test_every_service_has_an_image_of_its_own_user_and_every_package_is_pinned() -> None:
     assert set(SERVICES) <= {image.name for image in IMAGES}
     assert not USER.startswith("0")
-    assert debian.read_lock(debian.LOCK.read_text()).keys() == set(DEBIAN)
+    for each in PLATFORMS.values():
+        assert debian.read_lock(debian.lock_of(each).read_text()).keys() == set(DEBIAN)
     assert {name for image in IMAGES for name in image.debian} <= set(DEBIAN)
 
 
@@ -83,7 +88,7 @@ def test_a_layer_belongs_to_root_and_keeps_the_shared_folder_sticky(tmp_path: Pa
 
 def test_an_image_names_blobs_that_it_holds(tmp_path: Path) -> None:
     layer = oci.write_layer(folder_with(tmp_path / "one", time=1, mode=0o600), tmp_path / "one.layer")
-    config = oci.ImageConfig("registry.local/toolmesh/one:1", ("/one",), USER)
+    config = oci.ImageConfig("registry.local/toolmesh/one:1", ("/one",), USER, AMD64)
     digest = oci.write_image(config, [layer], tmp_path / "one.tar")
     assert digest == oci.write_image(config, [layer], tmp_path / "again.tar")
     assert (tmp_path / "one.tar").read_bytes() == (tmp_path / "again.tar").read_bytes()
@@ -121,7 +126,7 @@ def test_a_wheel_cannot_write_outside_its_folder(tmp_path: Path, name: str) -> N
 def test_a_wheel_of_another_hash_is_not_used(tmp_path: Path) -> None:
     wheel = wheel_with(tmp_path / "one-1-py3-none-any.whl", "one.py")
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
-    assert wheels.download([wheels.Pin("one", "1", (digest,))], tmp_path) == {"one": wheel}
+    assert wheels.download([wheels.Pin("one", "1", (digest,))], tmp_path, AMD64) == {"one": wheel}
     with pytest.raises(Exception, match="one"):
         wheels._require_cached(wheels.Pin("one", "1", ("0" * 64,)), tmp_path)
 
@@ -130,7 +135,7 @@ def test_a_package_of_another_hash_is_not_used(tmp_path: Path) -> None:
     package = debian.Package("one", "1", "0" * 64)
     (tmp_path / f"one_{package.sha256}.deb").write_bytes(b"other")
     with pytest.raises(debian.DebianError):
-        debian.download([package], tmp_path)
+        debian.download([package], tmp_path, AMD64)
 
 
 def test_pins_are_read_with_all_their_hashes() -> None:
@@ -150,10 +155,39 @@ def test_code_goes_without_its_tests(repository: Path, tmp_path: Path) -> None:
 
 
 def test_the_documents_of_an_image_name_it_and_its_parts() -> None:
-    component = debian_component("libc6", "2.36", "a" * 64)
+    component = debian_component("libc6", "2.36", "a" * 64, AMD64)
     bill = cyclonedx("toolmesh/one", "sha256:" + "b" * 64, [component, component])
     assert [each["purl"] for each in bill["components"]] == ["pkg:deb/debian/libc6@2.36?arch=amd64&distro=debian-12"]
     assert bill == cyclonedx("toolmesh/one", "sha256:" + "b" * 64, [component])
     statement = provenance("toolmesh/one", "sha256:" + "b" * 64, "c" * 40, [Component("pkg:x/y", "y", "1", "d" * 64)])
     assert statement["subject"][0]["digest"] == {"sha256": "b" * 64}
     assert statement["predicate"]["buildDefinition"]["resolvedDependencies"][1]["digest"] == {"sha256": "d" * 64}
+
+
+def test_an_image_says_for_which_platform_it_is(tmp_path: Path) -> None:
+    layer = oci.write_layer(folder_with(tmp_path / "one", time=1, mode=0o600), tmp_path / "one.layer")
+    config = oci.ImageConfig("registry.local/toolmesh/one:1", ("/one",), USER, ARM64)
+    oci.write_image(config, [layer], tmp_path / "one.tar")
+    with tarfile.open(tmp_path / "one.tar") as archive:
+        blobs = {entry.name: archive.extractfile(entry).read() for entry in archive}  # type: ignore[union-attr]
+    [entry] = json.loads(blobs["index.json"])["manifests"]
+    manifest = json.loads(blobs[f"blobs/sha256/{entry['digest'].removeprefix('sha256:')}"])
+    document = json.loads(blobs[f"blobs/sha256/{manifest['config']['digest'].removeprefix('sha256:')}"])
+    assert entry["platform"]["architecture"] == document["architecture"] == "arm64"
+
+
+def test_wheels_are_taken_for_the_platform_of_the_image() -> None:
+    for own, other in ((AMD64, ARM64), (ARM64, AMD64)):
+        assert all(tag.endswith(own.machine) for tag in own.wheel_tags)
+        assert set(own.wheel_tags).isdisjoint(other.wheel_tags)
+
+
+def test_a_layer_with_a_program_for_another_machine_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "usr/bin").mkdir(parents=True)
+    shutil.copyfile(sys.executable, tmp_path / "usr/bin/python")
+    (tmp_path / "usr/bin/link").symlink_to("/usr/bin/absent")
+    native = platform.native_platform()
+    layers.require_platform(tmp_path, native)
+    [other] = [each for each in PLATFORMS.values() if each != native]
+    with pytest.raises(ValueError):
+        layers.require_platform(tmp_path, other)

@@ -11,9 +11,11 @@ from pathlib import Path
 
 from deploy.cluster.errors import ClusterError
 from deploy.images import debian
+from deploy.images.platform import PLATFORMS
 
 LOCK = Path(__file__).resolve().parent / "debian.lock"
-_LIBRARIES = "usr/lib/x86_64-linux-gnu"
+# A node is built for x86_64 alone.
+_PLATFORM = PLATFORMS["amd64"]
 # Programs of the packages that the node's parts call, each with the words that start it.
 WRAPPED = {
     "nft": "nft",
@@ -30,11 +32,11 @@ WRAPPED = {
 def unpack_packages(packages: Iterable[debian.Package], folder: Path, cache: Path) -> None:
     """Fetches packages by this machine's own sources and unpacks them into a folder. Raises ClusterError."""
     try:
-        files = debian.download(packages, cache)
+        files = debian.download(packages, cache, _PLATFORM)
     except debian.DebianError as error:
         raise ClusterError(
-            f"A package of build/debian.lock could not be had: {error}. They are of Debian 12: run `apt-get update`, "
-            "and on another system add its sources."
+            f"A package of build/debian.lock could not be had: {error}. They are of Debian 12: "
+            "on another system add its sources."
         ) from None
     folder.mkdir(parents=True, exist_ok=True)
     for file in files:
@@ -43,7 +45,7 @@ def unpack_packages(packages: Iterable[debian.Package], folder: Path, cache: Pat
 
 def wrapper(words: str, system: Path) -> str:
     """Returns a script that starts a program of the packages with their libraries, and no other program with them."""
-    libraries = system / _LIBRARIES
+    libraries = system / _PLATFORM.libraries
     variables = f"LD_LIBRARY_PATH={libraries} XTABLES_LIBDIR={libraries / 'xtables'}"
     return f'#!/bin/sh\n{variables} exec {system / "usr" / "sbin"}/{words} "$@"\n'
 

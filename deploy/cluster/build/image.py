@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 from deploy.images import oci
+from deploy.images.platform import PLATFORMS
 
 # None of the machine's users.
 _USER = "65532"
@@ -19,5 +20,6 @@ def write_program_image(target: Path, reference: str, program: Path) -> None:
         root.mkdir()
         shutil.copy(program, root / program.name)
         layer = oci.write_layer(root, Path(work) / "layer")
-        oci.write_image(oci.ImageConfig(reference, (f"/{program.name}",), _USER), [layer], fresh)
+        config = oci.ImageConfig(reference, (f"/{program.name}",), _USER, PLATFORMS["amd64"])
+        oci.write_image(config, [layer], fresh)
         fresh.replace(target)
