@@ -19,10 +19,12 @@ from tests.cluster.machine import groups_named, processes_of, read_machine
 from tests.cluster.running_cluster import REPOSITORY, RunningCluster
 from tests.cluster.waiting import wait_until
 
+_REPLACE_THE_MESH = ("test_restore.py", "test_managed_stores.py")
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Moves the restore drill to the end: it makes the tokens and the counts of all other tests void."""
-    items.sort(key=lambda item: item.path.name == "test_restore.py")
+    """Moves to the end what replaces the mesh: it makes the tokens and the counts of all other tests void."""
+    items.sort(key=lambda item: _REPLACE_THE_MESH.index(item.path.name) if item.path.name in _REPLACE_THE_MESH else -1)
 
 
 @pytest.fixture(scope="session")
