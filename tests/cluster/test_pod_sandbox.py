@@ -137,9 +137,8 @@ def test_pods_of_a_killed_executor_are_removed(pods: DeployedMesh, token: str) -
     pods.wait_for("executor")
 
 
-def test_nothing_of_agent_sandbox_is_left_but_the_objects_of_living_executors(pods: DeployedMesh, way: str) -> None:
-    if way != CLAIMS:
-        pytest.skip("pods are created directly")
+@pytest.mark.parametrize("way", [CLAIMS], indirect=True)
+def test_nothing_of_agent_sandbox_is_left_but_the_objects_of_living_executors(pods: DeployedMesh) -> None:
     wait_until(lambda: claims(pods) == [])
     for kind in ("sandboxtemplates", "sandboxwarmpools"):
         found = pods.cluster.get(TOOLS, kind)["items"]
