@@ -39,6 +39,8 @@ class StandInPod:
         self.programs = list[asyncio.subprocess.Process]()
         for volume in manifest["spec"]["volumes"]:
             (folder / volume["name"]).mkdir(parents=True)
+        self._group = folder / "cgroup"
+        """The control group of its containers, if they see one."""
 
     def command(self, container: str, argv: list[str]) -> list[str]:
         [found] = [each for each in self.manifest["spec"]["containers"] if each["name"] == container]
@@ -49,7 +51,14 @@ class StandInPod:
         for mount in found["volumeMounts"]:
             kind = "--ro-bind" if mount.get("readOnly") else "--bind"
             words += [kind, str(self.folder / mount["name"]), mount["mountPath"]]
+        if self._group.is_dir():
+            words += ["--ro-bind", str(self._group), "/sys/fs/cgroup"]
         return [*words, "--remount-ro", "/", "--", *argv]
+
+    def count_kills(self, number: int) -> None:
+        """Count processes that the kernel killed for memory, where the containers see it."""
+        self._group.mkdir(exist_ok=True)
+        (self._group / "memory.events").write_text(f"oom 0\noom_kill {number}\n")
 
     def kill(self, reason: str = "") -> None:
         """Kill every program, as the kernel or a node would."""
@@ -71,6 +80,8 @@ class PodCluster:
         """A reason with which every pod is refused."""
         self.extensions: dict[str, dict[str, dict[str, Any]]] | None = None
         """The objects of agent-sandbox, by kind and name; None where it is not installed."""
+        self.counts_kills = False
+        """Whether containers see how many processes the kernel killed for memory."""
         self.has_controller = True
         """Whether a controller of agent-sandbox runs."""
         self.kubeconfig = folder / "kubeconfig"
@@ -174,6 +185,8 @@ class PodCluster:
             return 409, {"reason": "AlreadyExists"}
         self.created.append(body)
         self.pods[name] = StandInPod(body, self._folder / name)
+        if self.counts_kills:
+            self.pods[name].count_kills(0)
         return 201, self._shown(name)
 
     def _get_pods(self, _: dict[str, Any]) -> Answer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from collections.abc import Callable
 from contextlib import suppress
 
 from libs.common.telemetry.log import Log
@@ -27,8 +28,8 @@ class PodOwnership:
     time, by this executor's own clock, is deleted; so are pods whose lease is gone.
     """
 
-    def __init__(self, api: PodApi, instance: str, log: Log) -> None:
-        self._api, self._name, self._log = api, name_of(instance), log
+    def __init__(self, api: PodApi, instance: str, log: Log, clock: Callable[[], float] = time.monotonic) -> None:
+        self._api, self._name, self._log, self._clock = api, name_of(instance), log, clock
         self._lease: LeaseState | None = None
         self._seen: dict[str, tuple[str, float]] = {}
         self._acquiring = asyncio.Lock()
@@ -55,7 +56,7 @@ class PodOwnership:
 
     async def sweep(self) -> None:
         """Delete leases that are not renewed, and pods without a lease. Raises ClusterError."""
-        leases, now = await self._api.list_leases(), time.monotonic()
+        leases, now = await self._api.list_leases(), self._clock()
         dead = [lease for lease in leases if lease.name != self._name and self._is_dead(lease, now)]
         self._seen = {lease.uid: self._seen[lease.uid] for lease in leases if lease.uid in self._seen}
         alive = {lease.uid for lease in leases} - {lease.uid for lease in dead}

@@ -219,7 +219,7 @@ def _facts_of(answer: dict[str, Any] | None) -> dict[str, Any] | None:
         base64.b64decode(facts["stderr_tail"], validate=True)
     except (KeyError, ValueError):
         return None
-    return facts if facts["over"] in ("", "cpu") else None
+    return facts if facts["over"] in ("", "cpu", "memory") else None
 
 
 def _lost_facts(*, killed: bool, out_of_memory: bool) -> dict[str, Any]:

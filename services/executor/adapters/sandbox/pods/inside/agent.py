@@ -20,7 +20,9 @@ from .multiplexer import Multiplexer, ProtocolError
 from .streams import CHUNK_BYTES, CONTROL, EVENTS, INPUT, STDIN, STDOUT, Messages, copy_from_stream, copy_to_stream
 
 STDERR_TAIL_BYTES = 16_384
-_SILENCE_SECONDS, _WATCH_SECONDS, _CLEANUP_SECONDS, _READ_SECONDS = 60.0, 0.05, 2.0, 30.0
+_SILENCE_SECONDS, _CLEANUP_SECONDS, _READ_SECONDS = 60.0, 2.0, 30.0
+# The kernel keeps the memory limit by itself; looking for what it killed need not be as quick as counting time.
+_WATCH_SECONDS, _MEMORY_WATCH_SECONDS = 0.05, 1.0
 
 
 class Agent:
@@ -44,10 +46,11 @@ class Agent:
             await asyncio.start_unix_server(self._connect_out, self._request["egress"])
         code = await self._start()
         await self._control.send({"started": True})
-        watch = asyncio.create_task(self._watch_cpu())
+        watches = [asyncio.create_task(watch()) for watch in (self._watch_cpu, self._watch_memory)]
         if code is None:
             await self._ended.wait()
-        watch.cancel()
+        for watch in watches:
+            watch.cancel()
         await self._end_others()
         await self._control.send({"facts": self._facts(code)})
         # What the process wrote is sent as fast as it is read.
@@ -107,7 +110,18 @@ class Agent:
         limit, share = self._request["cpu_seconds"], max(0.01, self._request["millicpus"] / 1000)
         while (remaining := limit - (program.cpu_seconds() - self._cpu_before)) > 0:  # noqa: ASYNC110
             await asyncio.sleep(max(_WATCH_SECONDS, remaining / share))
-        self._over = "cpu"
+        self._end_for("cpu")
+
+    async def _watch_memory(self) -> None:
+        """End the tool once the kernel killed one of its processes: the others may wait for that one without end."""
+        if self._ooms_before is None:
+            return
+        while program.oom_kills() == self._ooms_before:  # noqa: ASYNC110
+            await asyncio.sleep(_MEMORY_WATCH_SECONDS)
+        self._end_for("memory")
+
+    def _end_for(self, limit: str) -> None:
+        self._over = limit
         program.kill_others()
 
     async def _end_others(self) -> None:

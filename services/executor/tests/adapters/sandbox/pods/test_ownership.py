@@ -43,11 +43,11 @@ async def test_a_new_process_of_the_same_name_removes_what_the_old_one_left(
 
 
 async def test_a_lease_that_is_not_renewed_is_deleted_after_its_time(
-    api: KubernetesPodApi, cluster: PodCluster, quiet: Log, monkeypatch: pytest.MonkeyPatch
+    api: KubernetesPodApi, cluster: PodCluster, quiet: Log
 ) -> None:
     seconds = 0.0
-    monkeypatch.setattr("services.executor.adapters.sandbox.pods.ownership.time.monotonic", lambda: seconds)
-    living, dead, sweeping = (PodOwnership(api, name, quiet) for name in ("living", "dead", "sweeping"))
+    names = ("living", "dead", "sweeping")
+    living, dead, sweeping = (PodOwnership(api, name, quiet, clock=lambda: seconds) for name in names)
     for each in (living, dead, sweeping):
         await make_pod(api, each.name, await each.lease())
     for _ in range(4):

@@ -144,6 +144,19 @@ async def test_a_tool_that_kills_its_agent_ends_with_its_pod(pods: PodSandbox, c
     assert cluster.pods == {}
 
 
+async def test_a_tool_ends_when_one_of_its_processes_was_killed_for_memory(
+    pods: PodSandbox, cluster: PodCluster
+) -> None:
+    """Without that, its other processes may wait for that one without end."""
+    cluster.counts_kills = True
+    process = await pods.start(python("import os, time; os.write(1, b'ready'); time.sleep(1000)"))
+    assert await process.stdout.readexactly(5) == b"ready"
+    [pod] = cluster.pods.values()
+    pod.count_kills(1)
+    assert (await process.wait()).kind is ExitKind.OUT_OF_MEMORY
+    await process.kill()
+
+
 @pytest.mark.parametrize(("reason", "kind"), [("OOMKilled", ExitKind.OUT_OF_MEMORY), ("", ExitKind.CRASHED)])
 async def test_a_pod_that_the_node_ended_is_reported(
     pods: PodSandbox, cluster: PodCluster, reason: str, kind: ExitKind
