@@ -21,16 +21,20 @@ MACHINE = "x86_64"
 
 
 class Compiler:
-    """Stands in for the Go toolchain: writes a fixed program and counts its runs."""
+    """Stands in for the Go toolchain: writes a fixed program and notes for which machine."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
-        self.runs, self._content = 0, content
+        self._content, self.machines = content, list[str]()
         digest = hashlib.sha256(PROGRAM).hexdigest()
         monkeypatch.setattr(build_gvisor, "pinned_digest", lambda _machine: digest)
         monkeypatch.setattr(build_gvisor, "compile_runsc", self._compile)
 
-    def _compile(self, target: Path, _machine: str) -> None:
-        self.runs += 1
+    @property
+    def runs(self) -> int:
+        return len(self.machines)
+
+    def _compile(self, target: Path, machine: str) -> None:
+        self.machines.append(machine)
         target.write_bytes(self._content)
 
 
@@ -72,6 +76,15 @@ def test_a_machine_that_cannot_build_says_so_in_a_sentence(
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr.count("\n"), (tmp_path / "bin").exists()) == (1, 1, False)
     assert list((tmp_path / "cache" / "toolmesh").iterdir()) == []
+
+
+def test_the_command_line_names_another_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    compiler = Compiler(monkeypatch, PROGRAM)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(sys, "argv", ["build_gvisor.py", str(tmp_path / "bin"), "aarch64"])
+    assert build_gvisor.main() == 0
+    assert compiler.machines == ["aarch64"]
+    assert (tmp_path / "bin" / "runsc").read_bytes() == PROGRAM
 
 
 def test_gvisor_runs_on_linux_on_two_machines(tmp_path: Path) -> None:
