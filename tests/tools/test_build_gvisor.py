@@ -106,4 +106,12 @@ def test_everything_is_pinned_for_both_machines() -> None:
 
 def test_the_executor_looks_where_the_target_puts_it(repository: Path) -> None:
     assert (repository / ".toolmesh" / "bin" / "runsc") == BUILT
-    assert "tools/build_gvisor.py .toolmesh/bin\n" in (repository / "Makefile").read_text()
+    assert _folder_of_target(repository) == ".toolmesh/bin"
+    # A program for another machine does not take its place.
+    assert _folder_of_target(repository, "MACHINE=aarch64") == ".toolmesh/bin/aarch64"
+
+
+def _folder_of_target(repository: Path, *variables: str) -> str:
+    command = ["make", "--dry-run", "--no-print-directory", "gvisor", *variables]
+    printed = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=True).stdout
+    return printed.split("tools/build_gvisor.py ")[1].split()[0]
