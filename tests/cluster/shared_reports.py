@@ -35,7 +35,7 @@ class SharedReports:
         """Registers the example that writes them, with time for a cold start on a busy node."""
         manifest = json.loads(_EXAMPLE.read_text())
         manifest["tool_id"] = "write_shared_report"
-        manifest["execution"]["timeout_default"] = "30s"
+        manifest["execution"] |= {"timeout_class": "long_running", "timeout_default": "30s"}
         (folder / _EXAMPLE.name).write_text(json.dumps(manifest))
         self._mesh.call(token, "tools", "register", str(folder))
 
