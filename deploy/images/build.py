@@ -75,7 +75,8 @@ class Builder:
                 layers.make_base(files, folder)
             elif name == "interpreter":
                 layers.make_interpreter(files, folder)
-                layers.compile_bytecode(folder, self._system)
+                # Tools start it without optimization, on a root where none can be written.
+                layers.compile_bytecode(folder, self._system, 0)
             else:
                 debian.unpack(files, folder)
                 (folder / "usr/bin/sh").unlink(missing_ok=True)

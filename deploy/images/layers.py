@@ -98,16 +98,18 @@ def require_platform(folder: Path, platform: Platform) -> None:
                 raise ValueError(f"{path.relative_to(folder)} is no program for {platform.name}")
 
 
-def compile_bytecode(folder: Path, system: System) -> None:
-    """Compile a layer's modules with the images' interpreter, at the level that services run with.
+def compile_bytecode(folder: Path, system: System, *levels: int) -> None:
+    """Compile a layer's modules with the images' interpreter, at the level that services run with and further ones.
 
-    The checks of source times are off, since a layer has no times; a fixed hash seed makes the bytecode the same.
+    The checks of source times are off, since a layer has no times; a fixed hash seed makes the bytecode the same. The
+    interpreter writes none for the modules that it imports itself: that would hold this machine's paths and times.
     """
     base, interpreter, platform = system.base, system.interpreter, system.platform
     libraries = ":".join(str(each / platform.libraries) for each in (base, interpreter))
     command = [str(base / platform.libraries / platform.loader), "--library-path", libraries]
-    command += [str(interpreter / "usr/bin/python3.11"), "-S", "-m", "compileall"]
-    command += ["-q", "-o", str(OPTIMIZATION), "--invalidation-mode", "unchecked-hash", "-s", str(folder), "-p", "/"]
+    command += [str(interpreter / "usr/bin/python3.11"), "-S", "-B", "-m", "compileall"]
+    command += [word for level in (OPTIMIZATION, *levels) for word in ("-o", str(level))]
+    command += ["-q", "--invalidation-mode", "unchecked-hash", "-s", str(folder), "-p", "/"]
     environment = {"PYTHONHOME": str(interpreter / "usr"), "PYTHONHASHSEED": "0", "PATH": os.defpath}
     # A wheel may carry files of another Python version as examples; they stay without bytecode.
     subprocess.run([*command, str(folder)], env=environment, check=False, stdout=subprocess.DEVNULL, cwd=folder)

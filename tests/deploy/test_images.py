@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import hashlib
 import json
 import os
@@ -191,3 +192,22 @@ def test_a_layer_with_a_program_for_another_machine_is_refused(tmp_path: Path) -
     [other] = [each for each in PLATFORMS.values() if each != native]
     with pytest.raises(ValueError):
         layers.require_platform(tmp_path, other)
+
+
+def test_bytecode_is_of_the_wanted_levels_and_names_no_place_of_this_machine(tmp_path: Path) -> None:
+    """The compiler imports a module that it compiles, as it does with those of its own library."""
+    native, layer = platform.native_platform(), tmp_path / "layer"
+    loader = tmp_path / "base" / native.libraries / native.loader
+    loader.parent.mkdir(parents=True)
+    # In place of the image's interpreter, this one: without its loader's words, and with its own library.
+    loader.write_text(f'#!/bin/sh\nshift 3\nunset PYTHONHOME\nexec {sys.executable} "$@"\n')
+    loader.chmod(0o755)
+    layer.mkdir()
+    shutil.copyfile(filecmp.__file__, layer / "filecmp.py")
+    system, tag = layers.System(tmp_path / "base", tmp_path / "interpreter", native), sys.implementation.cache_tag
+    layers.compile_bytecode(layer, system)
+    assert [path.name for path in (layer / "__pycache__").iterdir()] == [f"filecmp.{tag}.opt-2.pyc"]
+    layers.compile_bytecode(layer, system, 0)
+    written = {path.name: path.read_bytes() for path in (layer / "__pycache__").iterdir()}
+    assert written.keys() == {f"filecmp.{tag}.pyc", f"filecmp.{tag}.opt-2.pyc"}
+    assert not any(str(tmp_path).encode() in content for content in written.values())
