@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,9 +33,8 @@ def notes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def mesh(notes: Path) -> Iterator[Mesh]:
-    """A mesh with prices, whose volume holds a note."""
+    """A mesh with prices."""
     with failing_mesh(notes) as mesh:
-        (notes / "notes" / "report").write_text("old")
         rules = notes / "priced"
         rules.mkdir()
         (rules / "failing.cedar").write_text(POLICIES)
@@ -48,19 +48,26 @@ def told(mesh: Mesh, *command: str) -> Any:
     return json.loads(cli(*command, "--json", state=mesh.state).stdout)
 
 
-def rewrite(mesh: Mesh, token: str, task: str = "audit-me") -> Any:
-    params = {
-        "tool": "failing.rewrites", "arguments": {"name": "report"}, "idempotency_key": "walk", "task_id": task,
-    }  # fmt: skip
+@pytest.fixture
+def report(notes: Path) -> str:
+    """The name of a note that no other test, and no repetition of this one, has used."""
+    name = f"report-{uuid.uuid4().hex}"
+    (notes / "notes" / name).write_text("old")
+    return name
+
+
+def rewrite(mesh: Mesh, token: str, report: str) -> Any:
+    """Rewrite the note in a task, and under a key, of its name."""
+    params = {"tool": "failing.rewrites", "arguments": {"name": report}, "idempotency_key": report, "task_id": report}
     answer = mesh.rpc("tools.invoke", params, token=token).json()
     assert "result" in answer, answer
     return answer["result"]
 
 
-def test_changes_costs_and_lines_of_a_call_are_each_one_command_away(mesh: Mesh) -> None:
+def test_changes_costs_and_lines_of_a_call_are_each_one_command_away(mesh: Mesh, report: str) -> None:
     token = mesh.token(scopes=SCOPES, trust="80")
-    result = rewrite(mesh, token)
-    assert rewrite(mesh, token)["replayed"]
+    result = rewrite(mesh, token, report)
+    assert rewrite(mesh, token, report)["replayed"]
     invocation = result["invocation_id"]
     assert {(cost["category"], int(cost["amount_micros"])) for cost in result["execution"]["costs"]} == {
         ("price", 2000),
@@ -68,15 +75,15 @@ def test_changes_costs_and_lines_of_a_call_are_each_one_command_away(mesh: Mesh)
     }
     assert {effect["operation"] for effect in result["declared_effects"]} == {"create", "update"}
 
-    changes = told(mesh, "audit", "changes", "notes/*")["changes"]
+    changes = told(mesh, "audit", "changes", f"notes/{report}*")["changes"]
     assert {(each["resource"], each["operation"], each["digest_before"], each["digest_after"]) for each in changes} == {
-        ("file:notes/report", "update", sha("old"), sha("new")),
-        ("file:notes/made", "create", "", sha("made")),
+        (f"file:notes/{report}", "update", sha("old"), sha("new")),
+        (f"file:notes/{report}-made", "create", "", sha("made")),
     }
     assert {each["invocation_id"] for each in changes} == {invocation}
-    assert sha("new") in cli("audit", "changes", "notes/report", state=mesh.state).stdout
+    assert sha("new") in cli("audit", "changes", f"notes/{report}", state=mesh.state).stdout
 
-    paid = told(mesh, "audit", "costs", "--task", "audit-me")
+    paid = told(mesh, "audit", "costs", "--task", report)
     assert (paid["total_micros"], [call["costs"] for call in paid["calls"]]) == (
         2007,
         [{"price": 2000, "storage_io": 7}],
@@ -84,10 +91,10 @@ def test_changes_costs_and_lines_of_a_call_are_each_one_command_away(mesh: Mesh)
 
     def counted() -> Any:
         entries = told(mesh, "usage", "top", "--by", "cost", "--of", "tasks")["entries"]
-        return [entry for entry in entries if int(entry["usage"].get("calls", 0)) == 2]
+        return [entry["usage"] for entry in entries if entry["name"] == report and int(entry["usage"]["calls"]) == 2]
 
     wait_until(counted, "the count of both calls")
-    assert [(entry["name"], int(entry["usage"]["cost_micros"])) for entry in counted()] == [("audit-me", 2007)]
+    assert [int(usage["cost_micros"]) for usage in counted()] == [2007]
     assert "failing.rewrites" in cli("usage", "top", "--by", "cost", state=mesh.state).stdout
 
     def logged() -> Any:
@@ -95,20 +102,20 @@ def test_changes_costs_and_lines_of_a_call_are_each_one_command_away(mesh: Mesh)
 
     wait_until(logged, "the log of the call")
     [log] = logged()
-    assert log["lines"][0]["text"] == "rewrites report"
+    assert log["lines"][0]["text"] == f"rewrites {report}"
     assert "alice@example.com" not in json.dumps(log)
-    assert told(mesh, "tools", "logs", "failing.rewrites")["logs"] == [log]
+    assert log in told(mesh, "tools", "logs", "failing.rewrites")["logs"]
 
 
-def test_another_tenant_and_a_token_without_the_tool_read_no_lines(mesh: Mesh) -> None:
-    rewrite(mesh, mesh.token(scopes=SCOPES, trust="80"))
+def test_another_tenant_and_a_token_without_the_tool_read_no_lines(mesh: Mesh, report: str) -> None:
+    rewrite(mesh, mesh.token(scopes=SCOPES, trust="80"), report)
     other = mesh.token(scopes=SCOPES, tenant="other")
     shown = cli("tools", "logs", "failing.rewrites", "--token", other, "--json", state=mesh.state)
     assert json.loads(shown.stdout) == {"logs": []}
     for token in (mesh.token(scopes=SCOPES, tools="core.echo"), mesh.token()):
         refused = cli("tools", "logs", "failing.rewrites", "--token", token, "--json", state=mesh.state, check=False)
         assert refused.returncode != 0
-        assert "rewrites report" not in refused.stdout
+        assert f"rewrites {report}" not in refused.stdout
 
 
 def test_calls_of_tools_that_may_not_run_are_counted_under_them(mesh: Mesh) -> None:

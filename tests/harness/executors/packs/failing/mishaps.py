@@ -82,7 +82,7 @@ def rewrites(arguments: dict[str, Any], call: Call) -> dict[str, Any]:
     """Replace one note, make another, and say so; a part of it costs something."""
     print(f"rewrites {arguments['name']}")  # noqa: T201
     (_NOTES / arguments["name"]).write_text("new")
-    (_NOTES / "made").write_text("made")
+    (_NOTES / f"{arguments['name']}-made").write_text("made")
     call.cost("storage_io", 7)
     call.log("written for alice@example.com")
     return {"done": True}
