@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 
 from prometheus_client import Counter as Metric
 
+from libs.common.errors import MeshError, Reason
 from libs.common.runtime.tasks import PeriodicTask
 from libs.common.telemetry.log import Log
 from services.executor.domain.tool_logs.tool_log import ToolLog
@@ -39,6 +39,7 @@ class ToolLogWriter:
         try:
             await self.flush()
         except Exception as cause:
+            dropped_logs.labels("store_unavailable").inc(len(self._queue))
             self._log.error("logs of tools not written", cause=cause)
 
     def put(self, log: ToolLog) -> None:
@@ -51,16 +52,23 @@ class ToolLogWriter:
         self._queue.append(log)
 
     async def flush(self) -> None:
-        """Write what is queued. What cannot be stored is dropped: a store that is down must not fill the memory."""
-        queue, self._queue = self._queue, []
-        self._tenants.clear()
-        for first in range(0, len(queue), _LOGS_PER_WRITE):
-            batch = queue[first : first + _LOGS_PER_WRITE]
+        """Write what is queued. It stays queued while the store is away, and what the store refuses is dropped.
+
+        If the store stored it and could not say so, it is stored twice.
+        """
+        while batch := self._queue[:_LOGS_PER_WRITE]:
             try:
                 await self._store(batch)
-            except asyncio.CancelledError:
-                self._queue = [*queue[first:], *self._queue]
+            except Exception as error:
+                if not (isinstance(error, MeshError) and error.reason is Reason.SERVICE_UNAVAILABLE):
+                    dropped_logs.labels("refused").inc(len(batch))
+                    self._forget(batch)
                 raise
-            except Exception:
-                dropped_logs.labels("store_unavailable").inc(len(queue) - first)
-                raise
+            self._forget(batch)
+
+    def _forget(self, batch: Sequence[ToolLog]) -> None:
+        del self._queue[: len(batch)]
+        for log in batch:
+            self._tenants[log.tenant] -= log.size
+        # A positive copy leaves out the tenants with nothing queued.
+        self._tenants = +self._tenants
