@@ -51,7 +51,7 @@ def download(packages: Iterable[Package], cache: Path, platform: Platform) -> li
         cache.mkdir(parents=True, exist_ok=True)
         with _apt(platform, cache) as apt, tempfile.TemporaryDirectory(dir=cache) as folder:
             names = (f"{package.name}={package.version}" for package in missing)
-            _run("apt-get", "-q", *apt, "download", *names, cwd=Path(folder))
+            apt.run("apt-get", "-q", "download", *names, cwd=Path(folder))
             fetched = {file.name.partition("_")[0]: file for file in Path(folder).glob("*.deb")}
             for package in missing:
                 fetched[package.name].replace(wanted[package])
@@ -79,7 +79,7 @@ def pin(names: Sequence[str], platform: Platform, cache: Path) -> str:
     """Return a lock of the versions that the machine's mirror offers."""
     cache.mkdir(parents=True, exist_ok=True)
     with _apt(platform, cache) as apt:
-        shown = _run("apt-cache", *apt, "show", "--no-all-versions", *names)
+        shown = apt.run("apt-cache", "show", "--no-all-versions", *names)
     rows = []
     for record in shown.strip().split("\n\n"):
         fields = dict(line.split(": ", 1) for line in record.splitlines() if ": " in line and line[0] != " ")
@@ -88,9 +88,25 @@ def pin(names: Sequence[str], platform: Platform, cache: Path) -> str:
     return "\n".join((title, *sorted(rows), ""))
 
 
+@dataclass(frozen=True)
+class _Apt:
+    """The programs of apt, with a catalogue of their own."""
+
+    options: list[str]
+    warnings: str
+    """What failed while the catalogue was fetched."""
+
+    def run(self, program: str, *words: str, cwd: Path | None = None) -> str:
+        """Return what a program of apt writes. Raises DebianError, which also tells what failed before."""
+        done = subprocess.run([program, *self.options, *words], cwd=cwd, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise DebianError("\n".join((f"{program}: {done.stderr.strip()[-400:]}", self.warnings)).strip())
+        return done.stdout
+
+
 @contextmanager
-def _apt(platform: Platform, folder: Path) -> Iterator[list[str]]:
-    """Give the options of apt for a platform, with a catalogue of its own: the machine's may be of another."""
+def _apt(platform: Platform, folder: Path) -> Iterator[_Apt]:
+    """Give apt for a platform, with a catalogue of its own: the machine's may be of another."""
     with tempfile.TemporaryDirectory(dir=folder) as name:
         place = Path(name)
         for inner in ("lists/partial", "archives/partial"):
@@ -107,18 +123,12 @@ def _apt(platform: Platform, folder: Path) -> Iterator[list[str]]:
         }
         options = [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
         # A source that does not answer may be one that nothing is taken from.
-        subprocess.run(["apt-get", "-q", *options, "update"], capture_output=True, check=False)
-        yield options
+        update = ["apt-get", "-q", *options, "update"]
+        updated = subprocess.run(update, capture_output=True, text=True, check=False)
+        yield _Apt(options, f"apt-get update: {updated.stderr.strip()[-400:]}" if updated.stderr.strip() else "")
 
 
 def _require_hash(package: Package, file: Path) -> None:
     if (found := hashlib.sha256(file.read_bytes()).hexdigest()) != package.sha256:
         file.unlink()
         raise DebianError(f"{package.name} {package.version} has the hash {found}, pinned is {package.sha256}")
-
-
-def _run(*command: str, cwd: Path | None = None) -> str:
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise DebianError(f"{command[0]}: {done.stderr.strip()[-400:]}")
-    return done.stdout

@@ -71,7 +71,10 @@ class MetricsRunner:
 
 
 class ErrorMappingRunner:
-    """Maps every exception of another runner to MeshError. Unexpected ones are logged and become EXECUTION_FAILED."""
+    """Maps every exception of another runner to MeshError. Unexpected ones are logged and become EXECUTION_FAILED.
+
+    Why a sandbox failed is logged too: its error tells the caller no details of this machine.
+    """
 
     def __init__(self, runner: Runner, log: Log) -> None:
         self._runner = runner
@@ -96,6 +99,8 @@ class ErrorMappingRunner:
         except MeshError as error:
             if error.reason is Reason.RESULT_TOO_LARGE:
                 error.metadata.setdefault("not_stored", "cap" if tool.persists else "opt_out")
+            if error.reason is Reason.SANDBOX_UNAVAILABLE and error.__cause__ is not None:
+                self._log.error("sandbox failed", tool=tool.name, cause=error.__cause__, scanner=work.scanner)
             raise
         except Exception as cause:
             self._log.error(

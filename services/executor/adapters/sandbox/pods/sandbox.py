@@ -169,7 +169,7 @@ class PodSandbox:
                 self._keep(self._remove_created(name, creating))
             if isinstance(error, (ClusterError, ConnectionError, OSError, TooLargeError)):
                 self._log.warning("a pod could not be started", pod=name, cause=error)
-                raise run_errors.sandbox_failed("the pod could not be started") from error
+                raise run_errors.sandbox_failed("the pod could not be started") from None
             raise
         self._running.add(process)
         self._keep(self._forget(process))

@@ -15,7 +15,7 @@ from services.executor.adapters.runners.middleware import ErrorMappingRunner, Me
 from services.executor.adapters.sandbox.bounds import Bounds, bounds_with
 from services.executor.adapters.sandbox.port import Plan, SandboxedProcess
 from services.executor.domain.run import RunRequest, RunResult
-from services.executor.domain.run_errors import out_of_memory
+from services.executor.domain.run_errors import out_of_memory, sandbox_failed
 from services.executor.domain.tool import Tool
 from services.executor.tests.packing import python_tool, work
 
@@ -87,6 +87,17 @@ async def test_an_unexpected_exception_becomes_a_mesh_error(quiet: Log, capfd: p
     assert caught.value.reason is Reason.EXECUTION_FAILED
     assert "secret" not in str(caught.value)
     assert "KeyError" in capfd.readouterr().out
+
+
+async def test_why_a_sandbox_failed_is_logged_and_not_answered(quiet: Log, capfd: pytest.CaptureFixture[str]) -> None:
+    async def cannot_start() -> RunResult:
+        raise sandbox_failed("the sandbox could not be created") from FileNotFoundError("/opt/here")
+
+    with pytest.raises(MeshError) as caught:
+        await ErrorMappingRunner(Behaving(cannot_start), quiet).run(python_tool("x/y:z"), work())
+    assert caught.value.reason is Reason.SANDBOX_UNAVAILABLE
+    assert "/opt/here" not in str(caught.value)
+    assert "/opt/here" in capfd.readouterr().out
 
 
 class SlowSandbox:
