@@ -45,14 +45,14 @@ def backup(
       toolmesh deploy backup monday --passphrase-file backup.passphrase --postgres localhost:15432
     """
     from localmesh.cluster_backup.create_backup import create_backup
-    from localmesh.cluster_backup.postgres_address import find_postgres
+    from localmesh.cluster_backup.postgres_address import open_postgres
     from localmesh.deploy.secret_store import KubernetesSecrets
 
     namespaces, started = Namespaces(namespace, executor_namespace), time.monotonic()
     with _failures(as_json):
         store = KubernetesSecrets(context)
-        address = find_postgres(store, namespaces, postgres)
-        manifest = create_backup(folder, _passphrase(passphrase_file), store, namespaces, address)
+        with open_postgres(store, namespaces, postgres) as address:
+            manifest = create_backup(folder, _passphrase(passphrase_file), store, namespaces, address)
     size, seconds = sum(file.bytes for file in manifest.files.values()), round(time.monotonic() - started, 1)
     text = f"{folder}: {size / 1e6:.1f} MB in {seconds} s, {_contents(manifest)}"
     document = {"backup": str(folder), "bytes": size, "seconds": seconds, "records": manifest.log.size}

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 import psycopg
 
 from localmesh.cluster_backup.errors import BackupError
-from localmesh.deploy.init_secrets import ADMIN
+from localmesh.deploy.admin_url import AdminUrlError, open_admin_url
 from localmesh.deploy.layout import Namespaces
 from localmesh.deploy.secret_store import SecretStore
 from localmesh.wheels import postgres_programs
@@ -54,14 +54,14 @@ class PostgresAddress:
         return urlunsplit(urlsplit(self.url)._replace(path=f"/{database}"))
 
 
-def find_postgres(store: SecretStore, namespaces: Namespaces, server: str = "") -> PostgresAddress:
-    """Return the address of the administrator's secret; `server` is host:port if this machine needs another one."""
-    content = store.read(namespaces.mesh, ADMIN)
-    if content is None or "url" not in content:
-        raise BackupError(f"secret {ADMIN} in namespace {namespaces.mesh} is missing or has no `url`")
-    parts = urlsplit(content["url"].decode().strip())
-    login = parts.netloc.rpartition("@")[0]
-    return PostgresAddress(urlunsplit(parts._replace(netloc=f"{login}@{server}") if server else parts))
+@contextmanager
+def open_postgres(store: SecretStore, namespaces: Namespaces, server: str = "") -> Iterator[PostgresAddress]:
+    """Give the address of the administrator's secret; `server` is host:port if this machine needs another one."""
+    try:
+        with open_admin_url(store, namespaces, server) as url:
+            yield PostgresAddress(url)
+    except AdminUrlError as error:
+        raise BackupError(str(error)) from None
 
 
 def _environment(password: str | None) -> Mapping[str, str]:

@@ -16,7 +16,7 @@ from localmesh.cluster_backup.kept_secrets import (
     plan_secrets,
     replace_signing_keys,
 )
-from localmesh.cluster_backup.postgres_address import find_postgres
+from localmesh.cluster_backup.postgres_address import open_postgres
 from localmesh.deploy.init_db import InitDatabaseError, read_passwords
 from localmesh.deploy.init_secrets import SIGNING_KEYS
 from localmesh.deploy.layout import Namespaces
@@ -84,12 +84,14 @@ def _needs_database(backup: BackupReader, store: SecretStore, namespaces: Namesp
         read_passwords(store, namespaces)
     except InitDatabaseError as error:
         raise TargetError(str(error)) from None
-    state = inspect_target(find_postgres(store, namespaces, server), backup.manifest)
+    with open_postgres(store, namespaces, server) as postgres:
+        state = inspect_target(postgres, backup.manifest)
     if state is TargetState.OCCUPIED:
         raise TargetError("the database is not empty: a restore replaces nothing")
     return state is TargetState.EMPTY
 
 
 def _restore_database(backup: BackupReader, store: SecretStore, namespaces: Namespaces, server: str) -> None:
-    postgres, passwords = find_postgres(store, namespaces, server), read_passwords(store, namespaces)
-    restore_database(postgres, backup.manifest, passwords, backup.read(DATABASE))
+    passwords = read_passwords(store, namespaces)
+    with open_postgres(store, namespaces, server) as postgres:
+        restore_database(postgres, backup.manifest, passwords, backup.read(DATABASE))

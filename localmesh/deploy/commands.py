@@ -45,23 +45,47 @@ def init_secrets(
     executor_namespace: ExecutorNamespaceOption = "toolmesh-executor",
     database: Annotated[str, typer.Option(help="PostgreSQL as host:port; its URLs are made too.")] = "",
     redis: Annotated[str, typer.Option(help="Valkey as host:port; its users are made too.")] = "",
+    stores_ca: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            help="Certificates of the servers' authorities: all URLs of these servers, also those that exist, use TLS.",
+        ),
+    ] = None,
 ) -> None:
     """Create missing keys and passwords as secrets.
 
     \b
-    Example:
+    Examples:
       toolmesh deploy init-secrets --database postgres.toolmesh:5432 --redis valkey.toolmesh:6379
+      toolmesh deploy init-secrets --database db.internal:5432 --redis cache.internal:6380 --stores-ca stores-ca.pem
     """
     from localmesh.deploy.init_secrets import init_database_urls, init_keys, init_redis_urls
     from localmesh.deploy.secret_store import KubernetesSecrets
 
+    authority = _authorities(stores_ca) if stores_ca else b""
+    if authority and not (database or redis):
+        raise typer.BadParameter("name the servers too, by --database, --redis or both", param_hint="--stores-ca")
     store, namespaces = KubernetesSecrets(), Namespaces(namespace, executor_namespace)
     init_keys(store, namespaces)
     if database:
-        init_database_urls(store, namespaces, database)
+        init_database_urls(store, namespaces, database, authority)
     if redis:
-        init_redis_urls(store, namespaces, redis)
+        init_redis_urls(store, namespaces, redis, authority)
     typer.echo("all secrets exist")
+
+
+def _authorities(file: Path) -> bytes:
+    """Return certificates in PEM. What else the file has, such as a key, is not in it."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    try:
+        certificates = x509.load_pem_x509_certificates(file.read_bytes())
+    except ValueError:
+        raise typer.BadParameter(f"{file} has no certificate in PEM", param_hint="--stores-ca") from None
+    return b"".join(each.public_bytes(Encoding.PEM) for each in certificates)
 
 
 @app.command()

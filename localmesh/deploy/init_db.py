@@ -6,7 +6,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 
-from localmesh.deploy.init_secrets import ADMIN
+from localmesh.deploy.admin_url import AdminUrlError, open_admin_url
 from localmesh.deploy.layout import OWNERS, Namespaces, database_secret, owner_secret
 from localmesh.deploy.secret_store import SecretStore
 from localmesh.parts.schemas import DATABASE, provisioning_sql
@@ -18,13 +18,16 @@ class InitDatabaseError(Exception):
 
 def init_database(store: SecretStore, namespaces: Namespaces) -> None:
     """Create the database, the roles and their schemas. Running it again changes passwords alone."""
-    admin_url = _url(store, namespaces.mesh, ADMIN)
     sql = provisioning_sql(read_passwords(store, namespaces), OWNERS)
-    with _connect(admin_url) as connection:
-        if connection.execute("select from pg_database where datname = %s", (DATABASE,)).fetchone() is None:
-            connection.execute(f"create database {DATABASE}".encode())
-    with _connect(urlunsplit(urlsplit(admin_url)._replace(path=f"/{DATABASE}"))) as connection:
-        connection.execute(sql.encode())
+    try:
+        with open_admin_url(store, namespaces) as url:
+            with _connect(url) as connection:
+                if connection.execute("select from pg_database where datname = %s", (DATABASE,)).fetchone() is None:
+                    connection.execute(f"create database {DATABASE}".encode())
+            with _connect(urlunsplit(urlsplit(url)._replace(path=f"/{DATABASE}"))) as connection:
+                connection.execute(sql.encode())
+    except AdminUrlError as error:
+        raise InitDatabaseError(str(error)) from None
 
 
 def read_passwords(store: SecretStore, namespaces: Namespaces) -> dict[str, str]:

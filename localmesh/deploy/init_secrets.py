@@ -1,11 +1,23 @@
-"""Creates the keys and passwords of a cluster's mesh as secrets. What exists is never changed."""
+"""Creates the keys and passwords of a cluster's mesh as secrets. What exists stays, but a URL may be given TLS."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from localmesh.deploy.layout import EXECUTOR, OWNERS, Namespaces, database_secret, owner_secret, redis_secret
+from localmesh.deploy.layout import (
+    DATABASE_MOUNT,
+    EXECUTOR,
+    OWNER_MOUNT,
+    OWNERS,
+    REDIS_MOUNT,
+    STORES_CA,
+    Namespaces,
+    database_secret,
+    owner_secret,
+    redis_secret,
+)
 from localmesh.deploy.secret_store import SecretStore
 from localmesh.parts.schemas import DATABASE
 from localmesh.parts.valkey import CONFIGURATION, render_users
@@ -33,22 +45,35 @@ def init_keys(store: SecretStore, namespaces: Namespaces, now: datetime | None =
         store.create(namespaces.of(EXECUTOR), SEALING_KEYS, sealing)
 
 
-def init_database_urls(store: SecretStore, namespaces: Namespaces, server: str) -> None:
-    """Create the URLs of every role of PostgreSQL at `host:port`, each with a password of its own."""
-    _create_url(store, namespaces.mesh, ADMIN, f"postgresql://{DATABASE_OWNER}:{{}}@{server}/postgres")
+def init_database_urls(store: SecretStore, namespaces: Namespaces, server: str, authority: bytes = b"") -> None:
+    """Create the URLs of every role of PostgreSQL at `host:port`, each with a password of its own.
+
+    With an authority all of them ask for TLS and check the server's name, also those that exist.
+    """
+    # Commands read the administrator's, and keep the authority where they run.
+    admin = f"postgresql://{DATABASE_OWNER}:{{}}@{server}/postgres"
+    _put_url(store, namespaces.mesh, ADMIN, admin, authority, {"sslmode": "verify-full"})
     for service in DATABASE_ROLES:
-        namespace = namespaces.of(service)
-        own, owner = (f"postgresql://{role}:{{}}@{server}/{DATABASE}" for role in (service, OWNERS[service]))
-        _create_url(store, namespace, database_secret(service), own)
-        _create_url(store, namespace, owner_secret(service), owner)
+        secrets = (
+            (service, database_secret(service), DATABASE_MOUNT),
+            (OWNERS[service], owner_secret(service), OWNER_MOUNT),
+        )
+        for role, name, mount in secrets:
+            options = {"sslmode": "verify-full", "sslrootcert": f"{mount}/{STORES_CA}"}
+            url = f"postgresql://{role}:{{}}@{server}/{DATABASE}"
+            _put_url(store, namespaces.of(service), name, url, authority, options)
 
 
-def init_redis_urls(store: SecretStore, namespaces: Namespaces, server: str) -> None:
-    """Create the URLs of every user of Valkey at `host:port`, and the configuration that admits them."""
+def init_redis_urls(store: SecretStore, namespaces: Namespaces, server: str, authority: bytes = b"") -> None:
+    """Create the URLs of every user of Valkey at `host:port`, and the configuration that admits them.
+
+    With an authority all of them use TLS and check the server's name, also those that exist.
+    """
     passwords = {}
+    options = {"ssl_ca_certs": f"{REDIS_MOUNT}/{STORES_CA}", "ssl_check_hostname": "true"}
     for user in VALKEY_USERS:
         namespace, name = namespaces.of(user), redis_secret(user)
-        _create_url(store, namespace, name, f"redis://{user}:{{}}@{server}/0")
+        _put_url(store, namespace, name, f"redis://{user}:{{}}@{server}/0", authority, options)
         passwords[user] = _password_of((store.read(namespace, name) or {})["url"])
     if store.read(namespaces.mesh, VALKEY) is None:
         store.create(namespaces.mesh, VALKEY, {"valkey.conf": _valkey_configuration(passwords, server)})
@@ -67,9 +92,29 @@ def _valkey_configuration(passwords: dict[str, str], server: str) -> bytes:
     return text.encode()
 
 
-def _create_url(store: SecretStore, namespace: str, name: str, template: str) -> None:
-    if store.read(namespace, name) is None:
-        store.create(namespace, name, {"url": template.format(new_password().decode()).encode()})
+def query_with(query: str, options: Mapping[str, str]) -> str:
+    """Return the query of a URL with options added or replaced."""
+    return urlencode({**dict(parse_qsl(query, keep_blank_values=True)), **options}, safe="/")
+
+
+def _put_url(
+    store: SecretStore, namespace: str, name: str, template: str, authority: bytes, options: Mapping[str, str]
+) -> None:
+    """Create a URL with a new password if there is none; with an authority, let it have TLS with these options."""
+    found = store.read(namespace, name)
+    content = found or {"url": template.format(new_password().decode()).encode()}
+    if authority:
+        content = {**content, "url": _with_tls(content["url"], options), STORES_CA: authority}
+    if found is None:
+        store.create(namespace, name, content)
+    elif content != found:
+        store.replace(namespace, name, content)
+
+
+def _with_tls(url: bytes, options: Mapping[str, str]) -> bytes:
+    parts = urlsplit(url.decode().strip())
+    scheme = "rediss" if parts.scheme == "redis" else parts.scheme
+    return urlunsplit(parts._replace(scheme=scheme, query=query_with(parts.query, options))).encode()
 
 
 def _password_of(url: bytes) -> str:

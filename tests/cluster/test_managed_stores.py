@@ -1,11 +1,13 @@
-"""The overlay `ha` with PostgreSQL and Valkey that are managed elsewhere, as docs/deploy.md says.
+"""The overlay `ha` with PostgreSQL and Valkey that are managed elsewhere and have TLS, as docs/deploy.md says.
 
 It runs last, in place of the mesh of all other tests, and puts that one back.
 """
 
 from __future__ import annotations
 
+import base64
 import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,12 +18,15 @@ import yaml
 from tests.cluster.deployed_mesh import UPGRADE_ORDER, DeployedMesh
 from tests.cluster.operator_commands import MANIFESTS, apply_manifests, deploy_from_node, kubectl, lose_everything
 from tests.cluster.running_cluster import namespace
+from tests.harness.servers import tls_front
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(3600)]
 MANAGED = "managed"
 # Managed servers have addresses, and none of the mesh's labels.
 ADDRESSES = {"postgres": "10.96.0.54", "valkey": "10.96.0.63"}
+PORTS = {"postgres": 5432, "valkey": 6379}
 SERVERS = ("--database=10.96.0.54:5432", "--redis=10.96.0.63:6379")
+OPENSSL = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
 
 
 def secret(mesh: DeployedMesh, name: str) -> dict[str, Any]:
@@ -30,18 +35,60 @@ def secret(mesh: DeployedMesh, name: str) -> dict[str, Any]:
     return {each: found[each] for each in ("apiVersion", "kind", "type", "data")}
 
 
-def start_managed_stores(mesh: DeployedMesh) -> None:
-    """Runs the servers in a namespace of their own, which no policy of the mesh knows."""
+def make_certificate(folder: Path) -> Path:
+    """Makes a certificate of both addresses that is its own authority."""
+    names = ",".join(f"IP:{address}" for address in ADDRESSES.values())
+    options = ["-subj", "/CN=stores", "-addext", f"subjectAltName={names}"]
+    files = ["-keyout", str(folder / "stores.key"), "-out", str(folder / "stores.pem")]
+    subprocess.run([*OPENSSL, *options, *files], check=True, capture_output=True)
+    return folder / "stores.pem"
+
+
+def start_managed_stores(mesh: DeployedMesh, certificate: Path) -> None:
+    """Runs the servers in a namespace that no policy of the mesh knows. Their addresses have TLS alone."""
     mesh.cluster.apply(namespace(MANAGED))
+    files = (certificate, certificate.with_suffix(".key"), Path(tls_front.__file__))
+    kept = {file.name: base64.b64encode(file.read_bytes()).decode() for file in files}
+    mesh.cluster.apply(
+        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "tls", "namespace": MANAGED}, "data": kept}
+    )
     for name in ("postgres-admin", "valkey-config"):
         mesh.cluster.apply({**secret(mesh, name), "metadata": {"name": name, "namespace": MANAGED}})
     for name, address in ADDRESSES.items():
         for document in yaml.safe_load_all((MANIFESTS / "stores" / f"{name}.yaml").read_text()):
             document["metadata"]["namespace"] = MANAGED
-            if document["kind"] == "Service":
-                document["spec"]["clusterIP"] = address
             mesh.cluster.apply(document)
-        mesh.cluster.wait(f"--namespace={MANAGED}", "rollout", "status", f"statefulset/{name}")
+        for document in tls_before(name, address):
+            mesh.cluster.apply(document)
+        for workload in (f"statefulset/{name}", f"deployment/{name}-tls"):
+            mesh.cluster.wait(f"--namespace={MANAGED}", "rollout", "status", workload)
+
+
+def tls_before(name: str, address: str) -> list[dict[str, Any]]:
+    """Returns TLS before a server: its pod, and the address of both."""
+    labels, port = {"app.kubernetes.io/name": f"{name}-tls"}, PORTS[name]
+    metadata = {"name": f"{name}-tls", "namespace": MANAGED, "labels": labels}
+    words = ["/front/tls_front.py", str(port), f"{name}.{MANAGED}", str(port), "/front/stores.pem", "/front/stores.key"]
+    container = {
+        "name": "tls",
+        "image": "registry.local/toolmesh/gateway:0.1.0",
+        "command": ["/app/venv/bin/python", *words],
+        "readinessProbe": {"tcpSocket": {"port": port}, "periodSeconds": 1},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "volumeMounts": [{"name": "front", "mountPath": "/front", "readOnly": True}],
+    }
+    pod = {
+        "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [container],
+        "volumes": [{"name": "front", "secret": {"secretName": "tls"}}],
+    }
+    template = {"metadata": {"labels": labels}, "spec": pod}
+    deployment = {"selector": {"matchLabels": labels}, "template": template}
+    service = {"selector": labels, "clusterIP": address, "ports": [{"port": port}]}
+    return [
+        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": deployment},
+        {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": service},
+    ]
 
 
 @pytest.fixture
@@ -51,8 +98,9 @@ def highly_available(mesh: DeployedMesh, tmp_path: Path) -> Iterator[DeployedMes
     try:
         apply_manifests(mesh, "common")
         deploy_from_node(mesh, "init-certs")
-        deploy_from_node(mesh, "init-secrets", *SERVERS)
-        start_managed_stores(mesh)
+        certificate = make_certificate(tmp_path)
+        deploy_from_node(mesh, "init-secrets", *SERVERS, f"--stores-ca={certificate}")
+        start_managed_stores(mesh, certificate)
         deploy_from_node(mesh, "init-db")
         public = {**secret(mesh, "edge-tls"), "metadata": {"name": "edge-public-tls", "namespace": "toolmesh"}}
         mesh.cluster.apply(public)

@@ -21,7 +21,7 @@ from libs.common.runtime.settings import variables
 from libs.common.sql.migrate import MigrationSettings
 from libs.common.sql.wait import WaitSettings
 from localmesh.deploy.init_certs import dns_names
-from localmesh.deploy.layout import Namespaces
+from localmesh.deploy.layout import DATABASE_MOUNT, OWNER_MOUNT, REDIS_MOUNT, Namespaces
 from localmesh.state.pki import IDENTITIES
 from tests.harness.kustomize import Manifest, render
 
@@ -288,6 +288,22 @@ def test_no_service_mounts_the_credentials_of_a_role_that_owns_tables(objects: l
     secrets = {volume["secret"]["secretName"] for volume in pod["spec"]["volumes"] if "secret" in volume}
     assert f"{service}-tls" in secrets
     assert [name for name in secrets if name.endswith("-owner") or name in ("mesh-ca", "postgres-admin")] == []
+
+
+def test_every_pod_finds_a_url_where_its_secret_says_its_authority_is(objects: list[Manifest]) -> None:
+    mounts = {
+        "TOOLMESH_DATABASE_URL_FILE": DATABASE_MOUNT,
+        "TOOLMESH_MIGRATION_DATABASE_URL_FILE": OWNER_MOUNT,
+        "TOOLMESH_REDIS_URL_FILE": REDIS_MOUNT,
+    }
+    found = {
+        (variable["name"], variable["value"])
+        for _, pod in pods(objects)
+        for container in containers(pod)
+        for variable in container.get("env", ())
+        if variable["name"] in mounts
+    }
+    assert found == {(name, f"{mount}/url") for name, mount in mounts.items()}
 
 
 def test_an_overlay_for_high_availability_has_two_of_each(repository: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from localmesh.cluster_backup.postgres_address import PostgresAddress, find_postgres
+from localmesh.cluster_backup.postgres_address import PostgresAddress
 from localmesh.deploy.init_certs import AUTHORITY
 from localmesh.deploy.init_db import init_database
 from localmesh.deploy.init_secrets import ADMIN, init_database_urls, init_keys
@@ -39,7 +39,7 @@ class Cluster:
 
     @property
     def postgres(self) -> PostgresAddress:
-        return find_postgres(self.store, NAMESPACES)
+        return PostgresAddress(f"{self.url}/postgres")
 
     def init_passwords(self) -> None:
         """Make the passwords that a backup does not hold."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
+import hashlib
+from urllib.parse import parse_qsl, urlsplit
 
 from localmesh.deploy.init_secrets import SEALING_KEYS, VALKEY, init_database_urls, init_keys, init_redis_urls
-from localmesh.deploy.layout import OWNERS, Namespaces, database_secret, owner_secret, redis_secret
+from localmesh.deploy.layout import OWNERS, STORES_CA, Namespaces, database_secret, owner_secret, redis_secret
 from localmesh.state.secrets import VALKEY_USERS
 from localmesh.tests.deploy.memory_secrets import MemorySecrets
 
@@ -30,6 +31,29 @@ def test_authz_and_the_executor_seal_with_the_same_keys() -> None:
     store = MemorySecrets()
     fill(store)
     assert store.content["toolmesh", SEALING_KEYS] == store.content["toolmesh-executor", SEALING_KEYS]
+
+
+def test_urls_that_exist_get_tls_and_a_new_authority_and_keep_their_passwords() -> None:
+    plain = MemorySecrets()
+    fill(plain)
+    for authority in (b"first", b"second"):
+        init_database_urls(plain, NAMESPACES, "another:1", authority)
+        init_redis_urls(plain, NAMESPACES, "another:1", authority)
+    kept = {place: dict(content) for place, content in plain.content.items()}
+    fill(plain)
+    assert plain.content == kept
+    for content in kept.values():
+        if "url" in content:
+            assert content[STORES_CA] == b"second"
+            url = urlsplit(content["url"].decode())
+            assert url.hostname in {"postgres.toolmesh", "valkey.toolmesh"}
+            assert url.password
+            assert url.scheme == "rediss" or dict(parse_qsl(url.query))["sslmode"] == "verify-full"
+    # Valkey admits the same passwords as before.
+    configuration = kept["toolmesh", VALKEY]["valkey.conf"].decode()
+    for user in VALKEY_USERS:
+        word = urlsplit(kept[NAMESPACES.of(user), redis_secret(user)]["url"].decode()).password or ""
+        assert hashlib.sha256(word.encode()).hexdigest() in configuration
 
 
 def test_every_role_has_a_url_and_a_password_of_its_own() -> None:
