@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from tests.cluster.deployed_mesh import UPGRADE_ORDER, DeployedMesh
 from tests.cluster.operator_commands import MANIFESTS, apply_manifests, deploy_from_node, kubectl, lose_everything
 from tests.cluster.running_cluster import namespace
 from tests.harness.servers import tls_front
+from tests.harness.servers.certificates import make_certificate
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(3600)]
 MANAGED = "managed"
@@ -26,7 +26,6 @@ MANAGED = "managed"
 ADDRESSES = {"postgres": "10.96.0.54", "valkey": "10.96.0.63"}
 PORTS = {"postgres": 5432, "valkey": 6379}
 SERVERS = ("--database=10.96.0.54:5432", "--redis=10.96.0.63:6379")
-OPENSSL = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
 
 
 def secret(mesh: DeployedMesh, name: str) -> dict[str, Any]:
@@ -35,19 +34,10 @@ def secret(mesh: DeployedMesh, name: str) -> dict[str, Any]:
     return {each: found[each] for each in ("apiVersion", "kind", "type", "data")}
 
 
-def make_certificate(folder: Path) -> Path:
-    """Makes a certificate of both addresses that is its own authority."""
-    names = ",".join(f"IP:{address}" for address in ADDRESSES.values())
-    options = ["-subj", "/CN=stores", "-addext", f"subjectAltName={names}"]
-    files = ["-keyout", str(folder / "stores.key"), "-out", str(folder / "stores.pem")]
-    subprocess.run([*OPENSSL, *options, *files], check=True, capture_output=True)
-    return folder / "stores.pem"
-
-
-def start_managed_stores(mesh: DeployedMesh, certificate: Path) -> None:
+def start_managed_stores(mesh: DeployedMesh, certificate: Path, key: Path) -> None:
     """Runs the servers in a namespace that no policy of the mesh knows. Their addresses have TLS alone."""
     mesh.cluster.apply(namespace(MANAGED))
-    files = (certificate, certificate.with_suffix(".key"), Path(tls_front.__file__))
+    files = (certificate, key, Path(tls_front.__file__))
     kept = {file.name: base64.b64encode(file.read_bytes()).decode() for file in files}
     mesh.cluster.apply(
         {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "tls", "namespace": MANAGED}, "data": kept}
@@ -98,9 +88,9 @@ def highly_available(mesh: DeployedMesh, tmp_path: Path) -> Iterator[DeployedMes
     try:
         apply_manifests(mesh, "common")
         deploy_from_node(mesh, "init-certs")
-        certificate = make_certificate(tmp_path)
+        certificate, key = make_certificate(tmp_path, "stores", *(f"IP:{each}" for each in ADDRESSES.values()))
         deploy_from_node(mesh, "init-secrets", *SERVERS, f"--stores-ca={certificate}")
-        start_managed_stores(mesh, certificate)
+        start_managed_stores(mesh, certificate, key)
         deploy_from_node(mesh, "init-db")
         public = {**secret(mesh, "edge-tls"), "metadata": {"name": "edge-public-tls", "namespace": "toolmesh"}}
         mesh.cluster.apply(public)

@@ -34,29 +34,17 @@ from localmesh.deploy.layout import (
 from localmesh.state.secrets import VALKEY_USERS
 from localmesh.tests.deploy.memory_secrets import MemorySecrets
 from tests.harness.servers import tls_front
+from tests.harness.servers.certificates import make_certificate
 from tests.harness.stores import free_port, run_postgres, run_valkey, wait_until
 
 NAMESPACES = Namespaces()
-OPENSSL = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-
-
-def make_certificate(folder: Path, name: str) -> Path:
-    """Make a certificate for `localhost` that is its own authority."""
-    file = folder / f"{name}.pem"
-    options = ["-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost"]
-    subprocess.run(
-        [*OPENSSL, *options, "-keyout", str(file.with_suffix(".key")), "-out", str(file)],
-        check=True,
-        capture_output=True,
-    )
-    return file
 
 
 @contextmanager
-def behind_tls(server: int, certificate: Path) -> Iterator[int]:
+def behind_tls(server: int, certificate: Path, key: Path) -> Iterator[int]:
     """Run TLS before a server of this machine; yield its port."""
     port = free_port()
-    words = [str(port), "127.0.0.1", str(server), str(certificate), str(certificate.with_suffix(".key"))]
+    words = [str(port), "127.0.0.1", str(server), str(certificate), str(key)]
     with subprocess.Popen([sys.executable, tls_front.__file__, *words]) as process:
         try:
             wait_until(lambda: answers(port), "the start of TLS")
@@ -76,7 +64,6 @@ class Stores:
 
     secrets: MemorySecrets
     folder: Path
-    authority: bytes
     stranger: bytes
     ports: tuple[int, int]
 
@@ -93,13 +80,17 @@ class Stores:
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stores]:
     folder = tmp_path_factory.mktemp("store-tls")
-    certificate, stranger = make_certificate(folder, "stores"), make_certificate(folder, "stranger")
+    certificate, key = make_certificate(folder, "stores", "DNS:localhost")
+    stranger, _ = make_certificate(folder, "stranger", "DNS:localhost")
     (folder / "postgres").mkdir()
     with run_postgres(folder / "postgres") as plain, run_valkey(folder) as valkey:
         database, cache = urlsplit(plain), urlsplit(valkey)
         assert database.port
         assert cache.port
-        with behind_tls(database.port, certificate) as postgres, behind_tls(cache.port, certificate) as redis_port:
+        with (
+            behind_tls(database.port, certificate, key) as postgres,
+            behind_tls(cache.port, certificate, key) as redis_port,
+        ):
             secrets, authority = MemorySecrets(), certificate.read_bytes()
             admin = f"{plain.replace('127.0.0.1', 'localhost').replace(f':{database.port}', f':{postgres}')}/postgres"
             secrets.create("toolmesh", ADMIN, {"url": admin.encode()})
@@ -110,7 +101,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stores]:
                 for user in VALKEY_USERS:
                     url = secrets.content[NAMESPACES.of(user), redis_secret(user)]["url"].decode()
                     client.execute_command("ACL", "SETUSER", user, "on", f">{urlsplit(url).password}", "+ping")
-            yield Stores(secrets, folder, authority, stranger.read_bytes(), (postgres, redis_port))
+            yield Stores(secrets, folder, stranger.read_bytes(), (postgres, redis_port))
 
 
 @pytest.mark.parametrize("service", OWNERS)

@@ -14,8 +14,8 @@ from libs.common.testing.clock import ManualClock
 from libs.common.webhooks.destination import WebhookDestinations
 from libs.common.webhooks.sender import WebhookMessage, WebhookSender
 from libs.common.webhooks.signature import SIGNATURE, signed_headers
+from tests.harness.servers.certificates import make_certificate
 
-OPENSSL = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
 KEY = b"0123456789abcdef01234567"
 Reply = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
@@ -167,11 +167,7 @@ async def test_the_certificate_must_be_valid_for_the_host(stack: AsyncExitStack,
     contexts = {}
     trust = ssl.create_default_context()
     for host in ("receiver.internal", "other.internal"):
-        key, certificate = tmp_path / f"{host}.key", tmp_path / f"{host}.crt"
-        subject = ["-subj", f"/CN={host}", "-addext", f"subjectAltName=DNS:{host}"]
-        argv = [*OPENSSL, "-keyout", str(key), "-out", str(certificate), *subject]
-        process = await asyncio.create_subprocess_exec(*argv, stderr=asyncio.subprocess.DEVNULL)
-        assert await process.wait() == 0
+        certificate, key = await asyncio.to_thread(make_certificate, tmp_path, host, f"DNS:{host}")
         contexts[host] = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         contexts[host].load_cert_chain(certificate, key)
         trust.load_verify_locations(certificate)
