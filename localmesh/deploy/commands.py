@@ -48,9 +48,7 @@ def init_secrets(
     stores_ca: Annotated[
         Path | None,
         typer.Option(
-            exists=True,
-            dir_okay=False,
-            help="Certificates of the servers' authorities: all URLs of these servers, also those that exist, use TLS.",
+            help="Certificates of the servers' authorities: all URLs of these servers, also those that exist, use TLS."
         ),
     ] = None,
 ) -> None:
@@ -83,8 +81,8 @@ def _authorities(file: Path) -> bytes:
 
     try:
         certificates = x509.load_pem_x509_certificates(file.read_bytes())
-    except ValueError:
-        raise typer.BadParameter(f"{file} has no certificate in PEM", param_hint="--stores-ca") from None
+    except (OSError, ValueError):
+        raise typer.BadParameter(f"{file} is no file with certificates in PEM", param_hint="--stores-ca") from None
     return b"".join(each.public_bytes(Encoding.PEM) for each in certificates)
 
 

@@ -10,7 +10,7 @@ EXECUTOR = "executor"
 # Services, Envoy and clients listen and connect here.
 SERVICE_PORT = 8443
 # Where pods find the secrets with URLs, and in each, beside its `url`, the authority of a server that has TLS.
-DATABASE_MOUNT, OWNER_MOUNT, REDIS_MOUNT = (f"/run/secrets/{name}" for name in ("database", "owner", "redis"))
+DATABASE_MOUNT, OWNER_MOUNT, REDIS_MOUNT = "/run/secrets/database", "/run/secrets/owner", "/run/secrets/redis"
 STORES_CA = "ca.crt"
 # No service owns its tables: a role of migrations does, whose password only the job has.
 OWNERS = {role: f"{role}_owner" for role in DATABASE_ROLES}
