@@ -13,6 +13,8 @@ from localmesh.deploy.init_secrets import ADMIN, query_with
 from localmesh.deploy.layout import STORES_CA, Namespaces
 from localmesh.deploy.secret_store import SecretStore
 
+_PORT = 5432
+
 
 class AdminUrlError(Exception):
     """There is no usable URL. The message holds no password."""
@@ -38,15 +40,16 @@ def open_admin_url(store: SecretStore, namespaces: Namespaces, server: str = "")
 
 
 def _through(parts: SplitResult, server: str) -> SplitResult:
-    login, _, own = parts.netloc.rpartition("@")
-    host, _, port = server.rpartition(":")
+    login = parts.netloc.rpartition("@")[0]
     if dict(parse_qsl(parts.query)).get("sslmode") != "verify-full":
         return parts._replace(netloc=f"{login}@{server}")
     try:
-        address = socket.gethostbyname(host.strip("[]"))
-    except OSError:
-        raise AdminUrlError(f"{host} has no address") from None
-    name = own.rpartition(":")[0] if parts.port else own
+        tunnel = urlsplit(f"//{server}")
+        port = tunnel.port or parts.port or _PORT
+        address = str(socket.getaddrinfo(tunnel.hostname, port)[0][4][0])
+    except (OSError, ValueError):
+        raise AdminUrlError(f"{server} is no host:port with an address") from None
+    name = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
     return _with_options(parts._replace(netloc=f"{login}@{name}:{port}"), hostaddr=address)
 
 

@@ -34,6 +34,16 @@ def test_the_authority_is_in_a_file_for_as_long_as_the_block_runs() -> None:
 
 
 @pytest.mark.parametrize(
+    ("server", "place"),
+    [("127.0.0.1", "db.internal:5432 127.0.0.1"), ("[::1]:15432", "db.internal:15432 ::1")],
+)
+def test_a_tunnel_may_have_the_servers_port_or_an_address_of_ipv6(server: str, place: str) -> None:
+    with open_admin_url(secrets_with(f"{URL}?sslmode=verify-full"), NAMESPACES, server) as url:
+        parts = urlsplit(url)
+        assert f"{parts.hostname}:{parts.port} {dict(parse_qsl(parts.query))['hostaddr']}" == place
+
+
+@pytest.mark.parametrize(
     ("query", "expected"),
     [
         ("", "postgresql://admin:a%40b@127.0.0.1:15432/postgres"),
@@ -49,9 +59,10 @@ def test_only_a_server_whose_name_is_checked_keeps_it_behind_a_tunnel(query: str
         assert url == expected
 
 
-def test_a_tunnel_without_an_address_is_refused_without_a_password() -> None:
+@pytest.mark.parametrize("server", ["no.invalid:1", "127.0.0.1:port"])
+def test_a_tunnel_without_an_address_is_refused_without_a_password(server: str) -> None:
     store = secrets_with(f"{URL}?sslmode=verify-full")
-    with pytest.raises(AdminUrlError) as refused, open_admin_url(store, NAMESPACES, "no.invalid:1"):
+    with pytest.raises(AdminUrlError) as refused, open_admin_url(store, NAMESPACES, server):
         pass
     assert "a%40b" not in str(refused.value)
 

@@ -51,8 +51,11 @@ async def _serve(connection: socket.socket, server: tuple[str, int], context: ss
             protocol = asyncio.StreamReaderProtocol(reader)
             transport, _ = await loop.connect_accepted_socket(lambda: protocol, connection, ssl=context)
             client = asyncio.StreamWriter(transport, protocol, reader, loop)
-            from_server, to_server = await asyncio.open_connection(*server)
-            await asyncio.gather(_pass_on(reader, to_server), _pass_on(from_server, client))
+            try:
+                from_server, to_server = await asyncio.open_connection(*server)
+                await asyncio.gather(_pass_on(reader, to_server), _pass_on(from_server, client))
+            finally:
+                transport.abort()
     except OSError:
         pass  # the client did not trust the certificate, or one of both went away
     finally:
