@@ -59,6 +59,7 @@ def tls_before(name: str, address: str) -> list[dict[str, Any]]:
     labels, port = {"app.kubernetes.io/name": f"{name}-tls"}, PORTS[name]
     metadata = {"name": f"{name}-tls", "namespace": MANAGED, "labels": labels}
     words = ["/front/tls_front.py", str(port), f"{name}.{MANAGED}", str(port), "/front/stores.pem", "/front/stores.key"]
+    words += ["--postgres"] if name == "postgres" else []
     container = {
         "name": "tls",
         "image": "registry.local/toolmesh/gateway:0.1.0",

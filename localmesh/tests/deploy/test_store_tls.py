@@ -41,10 +41,10 @@ NAMESPACES = Namespaces()
 
 
 @contextmanager
-def behind_tls(server: int, certificate: Path, key: Path) -> Iterator[int]:
+def behind_tls(server: int, certificate: Path, key: Path, *options: str) -> Iterator[int]:
     """Run TLS before a server of this machine; yield its port."""
     port = free_port()
-    words = [str(port), "127.0.0.1", str(server), str(certificate), str(key)]
+    words = [str(port), "127.0.0.1", str(server), str(certificate), str(key), *options]
     with subprocess.Popen([sys.executable, tls_front.__file__, *words]) as process:
         try:
             wait_until(lambda: answers(port), "the start of TLS")
@@ -88,7 +88,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stores]:
         assert database.port
         assert cache.port
         with (
-            behind_tls(database.port, certificate, key) as postgres,
+            behind_tls(database.port, certificate, key, "--postgres") as postgres,
             behind_tls(cache.port, certificate, key) as redis_port,
         ):
             secrets, authority = MemorySecrets(), certificate.read_bytes()
@@ -127,7 +127,7 @@ def test_a_server_in_their_place_gets_no_password(stores: Stores, wrong: str) ->
     authority = stores.stranger if wrong == "authority" else None
     host = "127.0.0.1" if wrong == "name" else "localhost"
     url = stores.url("registry", database_secret("registry"), DATABASE_MOUNT, authority, host)
-    with pytest.raises(psycopg.OperationalError), psycopg.connect(url):
+    with pytest.raises(psycopg.OperationalError), psycopg.connect(url, connect_timeout=30):
         pass
     url = stores.url("registry", redis_secret("registry"), REDIS_MOUNT, authority, host)
     with redis.Redis.from_url(url) as client, pytest.raises(redis.exceptions.ConnectionError):
@@ -136,7 +136,10 @@ def test_a_server_in_their_place_gets_no_password(stores: Stores, wrong: str) ->
 
 def test_the_administrator_checks_the_server_through_a_tunnel_too(stores: Stores) -> None:
     through = f"127.0.0.1:{stores.ports[0]}"
-    with open_admin_url(stores.secrets, NAMESPACES, through) as url, psycopg.connect(url) as connection:
+    with (
+        open_admin_url(stores.secrets, NAMESPACES, through) as url,
+        psycopg.connect(url, connect_timeout=30) as connection,
+    ):
         assert connection.pgconn.ssl_in_use
     strange = MemorySecrets()
     strange.content = {place: dict(content) for place, content in stores.secrets.content.items()}
