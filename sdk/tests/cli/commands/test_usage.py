@@ -227,7 +227,8 @@ def test_a_machine_gets_all_of_it_as_one_document(
 
 @pytest.mark.usefixtures("unused")
 def test_a_machine_gets_a_document_where_there_is_nothing(toolmesh: Any) -> None:
-    assert json.loads(toolmesh("usage", "top", "--json").stdout)["coverage"]["counted_records"] == 20
+    document = json.loads(toolmesh("usage", "top", "--json").stdout)
+    assert (document["entries"], document["coverage"]["counted_records"]) == ([], 20)
 
 
 def test_a_name_of_no_tool_fails_with_advice(toolmesh: Any, used: Any) -> None:

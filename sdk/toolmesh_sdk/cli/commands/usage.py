@@ -77,7 +77,7 @@ def top(
         ranking = usage.top(group.removesuffix("s"), by, number=number, **filters)
         total = usage.get(**filters)
     if as_json:
-        output.print_json(message_to_dict(ranking, without=frozenset({"next_page_token"})))
+        output.print_json({"entries": [], **message_to_dict(ranking, without=frozenset({"next_page_token"}))})
         return
     from toolmesh_sdk.cli.views import usage_report as report
 

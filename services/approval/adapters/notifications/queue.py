@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from sqlalchemy import Update, func, select, tuple_, update
+from sqlalchemy import text as sql
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from libs.common.sql.engine import separately, transaction
@@ -16,6 +17,8 @@ from services.approval.adapters.tables import notifications, tickets
 from services.approval.domain.notifications.notification import Notification
 from services.approval.domain.states import TicketState
 
+# Claims are made one at a time: two replicas would each take a part of what one message tells.
+_CLAIM_LOCK = sql("select pg_advisory_xact_lock(hashtext('toolmesh.approval.notifications'))")
 # How long a claimed notification is left to its replica.
 LEASE = timedelta(seconds=60)
 _WINDOW = timedelta(hours=1)
@@ -53,6 +56,7 @@ class NotificationQueue:
             .with_for_update(skip_locked=True, of=notifications)
         )
         async with transaction(self._engine) as connection:
+            await connection.execute(_CLAIM_LOCK)
             rows = (await connection.execute(due)).all()
             claimed = [
                 ClaimedNotification(

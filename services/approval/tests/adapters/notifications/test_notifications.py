@@ -136,6 +136,17 @@ class Desk:
             await connection.execute(text(statement))
 
 
+async def test_replicas_do_not_split_what_one_message_tells(
+    engine: AsyncEngine, receiver: Receiver, tmp_path: Path
+) -> None:
+    desk = Desk(engine, a_file(receiver, tmp_path, hourly_limit=1000))
+    for sent in range(1, 31):
+        asked = await desk.ask(3)
+        await desk.send()
+        assert len(receiver.posts) == sent
+        assert len(receiver.posts[-1][1]["notifications"]) == len(asked)
+
+
 async def test_groups_are_notified_once_in_batches_and_again_with_the_same_id(
     engine: AsyncEngine, receiver: Receiver, tmp_path: Path
 ) -> None:

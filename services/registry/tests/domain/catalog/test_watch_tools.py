@@ -101,7 +101,6 @@ async def test_no_change_is_lost_over_many_resumptions_while_fifty_versions_are_
 async def test_a_snapshot_that_is_read_while_versions_are_registered_misses_none(registry: Replica) -> None:
     stubs = [registry.stub("executor") for _ in range(3)]
     versions = [f"1.{n}.0" for n in range(50)]
-    writing = asyncio.ensure_future(register(registry.stub(), *versions))
     views = [WatchClient() for _ in stubs]
 
     async def follow(view: WatchClient, stub: Any) -> None:
@@ -110,9 +109,11 @@ async def test_a_snapshot_that_is_read_while_versions_are_registered_misses_none
             with suppress(grpc.aio.AioRpcError):
                 await view.follow(view.open(stub), holds(50))
 
-    await asyncio.gather(*(follow(view, stub) for view, stub in zip(views, stubs, strict=True)))
-    stored = await writing
-    assert all(view.versions == stored for view in views)
+    async with asyncio.TaskGroup() as group:
+        writing = group.create_task(register(registry.stub(), *versions))
+        for view, stub in zip(views, stubs, strict=True):
+            group.create_task(follow(view, stub))
+    assert all(view.versions == writing.result() for view in views)
 
 
 @pytest.mark.parametrize("token", ["", "nonsense", Position("another-epoch", 1).token()])
