@@ -31,9 +31,19 @@ NEVER = 3600.0
 TOOL = "tools/acme.find_order"
 
 
+async def register_one(stub: Any, version: str) -> Any:
+    """Register a version; a registry that is too busy is asked again, as it advises."""
+    while True:
+        try:
+            request = pb.RegisterToolRequest(manifest=reader(version=version))
+            return (await stub.RegisterTool(request, timeout=PATIENCE)).version
+        except grpc.aio.AioRpcError as error:
+            if error.code() is not grpc.StatusCode.UNAVAILABLE:
+                raise
+
+
 async def register(stub: Any, *versions: str) -> dict[str, Any]:
-    calls = (stub.RegisterTool(pb.RegisterToolRequest(manifest=reader(version=v)), timeout=PATIENCE) for v in versions)
-    registered = [answer.version for answer in await asyncio.gather(*calls)]
+    registered = await asyncio.gather(*(register_one(stub, version) for version in versions))
     for version in registered:
         version.ClearField("trust")
         version.ClearField("health")
