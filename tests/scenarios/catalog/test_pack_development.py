@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +22,20 @@ def develop(mesh: Mesh, pack: Path, *, check: bool = True) -> dict[str, Any]:
     return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 
-def greet(mesh: Mesh, **arguments: Any) -> Any:
+def greet(mesh: Mesh, pack: Path, **arguments: Any) -> Any:
     """Ask both executors, in turns."""
     token = mesh.token()
-    answers = [
-        mesh.rpc("tools.invoke", {"tool": "greeter.greet", "arguments": arguments}, token=token).json()
-        for _ in range(4)
-    ]
-    contents = [answer["result"]["structured_content"] for answer in answers]
+    contents = [greet_once(mesh, token, pack, arguments) for _ in range(4)]
     assert all(content == contents[0] for content in contents)
     return contents[0]
+
+
+def greet_once(mesh: Mesh, token: str, pack: Path, arguments: dict[str, Any]) -> Any:
+    """Call the tool, again where the answer says so: on a busy machine its sandbox may not be ready in time."""
+    while True:
+        answer = mesh.rpc("tools.invoke", {"tool": f"{pack.name}.greet", "arguments": arguments}, token=token).json()
+        if "result" in answer or not answer["error"]["data"].get("retryable"):
+            return answer["result"]["structured_content"]
 
 
 def versions(done: dict[str, Any]) -> list[tuple[str, bool]]:
@@ -39,19 +44,20 @@ def versions(done: dict[str, Any]) -> list[tuple[str, bool]]:
 
 def test_a_pack_runs_after_every_save_without_a_restart(mesh: Mesh, tmp_path: Path) -> None:
     before = {part["name"]: part["pid"] for part in mesh.status()["services"]}
-    pack = tmp_path / "greeter"
+    # No earlier attempt at this test has registered versions of it.
+    pack = tmp_path / f"greeter{uuid.uuid4().hex[:8]}"
     cli("pack", "init", str(pack))
     module = pack / "tools.py"
     first = develop(mesh, pack)
     assert versions(first) == [("1.0.0", True)]
-    assert greet(mesh, name="Bo") == {"result": "Hello, Bo!"}
+    assert greet(mesh, pack, name="Bo") == {"result": "Hello, Bo!"}
 
     # Another body under the same contract is no new version.
     module.write_text(module.read_text().replace('return f"Hello, {name}!"', 'return f"Hello, {name.strip()}!"'))
     second = develop(mesh, pack)
     assert versions(second) == [("1.0.0", False)]
     assert second["digest"] != first["digest"]
-    assert greet(mesh, name=" Bo ") == {"result": "Hello, Bo!"}
+    assert greet(mesh, pack, name=" Bo ") == {"result": "Hello, Bo!"}
 
     # An optional argument is a compatible change, another name of an argument is none.
     module.write_text(module.read_text().replace("name: str)", 'name: str, sign: str = "!")').replace("}!", "}{sign}"))
@@ -59,13 +65,13 @@ def test_a_pack_runs_after_every_save_without_a_restart(mesh: Mesh, tmp_path: Pa
     assert versions(develop(mesh, pack)) == [("1.1.0", False)]
     module.write_text(module.read_text().replace("name", "person"))
     assert versions(develop(mesh, pack)) == [("2.0.0", True)]
-    assert greet(mesh, person="Bo", sign="?") == {"result": "Hello, Bo?"}
+    assert greet(mesh, pack, person="Bo", sign="?") == {"result": "Hello, Bo?"}
 
     # What is broken is not loaded.
     module.write_text(module.read_text() + "\nx = = 1\n")
     [problem] = develop(mesh, pack, check=False)["problems"]
     assert problem["file"] == str(module)
-    assert greet(mesh, person="Bo") == {"result": "Hello, Bo!"}
+    assert greet(mesh, pack, person="Bo") == {"result": "Hello, Bo!"}
     assert {part["name"]: part["pid"] for part in mesh.status()["services"]} == before
 
 
