@@ -34,8 +34,9 @@ def greet_once(mesh: Mesh, token: str, pack: Path, arguments: dict[str, Any]) ->
     """Call the tool, again where the answer says so: on a busy machine its sandbox may not be ready in time."""
     while True:
         answer = mesh.rpc("tools.invoke", {"tool": f"{pack.name}.greet", "arguments": arguments}, token=token).json()
-        if "result" in answer or not answer["error"]["data"].get("retryable"):
+        if "result" in answer:
             return answer["result"]["structured_content"]
+        assert answer["error"]["data"].get("retryable"), answer
 
 
 def versions(done: dict[str, Any]) -> list[tuple[str, bool]]:
